@@ -161,12 +161,19 @@ class Environment(Startable):
     def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage]) -> Simulation:
         if controllers == NONE:
             return NoControllers()
-        from envtest.controllers.simulation import simulate  # noqa: PLC0415 - a bare server needs no controllers
+        from envtest.controllers.simulation import (  # noqa: PLC0415 - a bare server needs no controllers
+            selected_controllers,
+            simulate,
+        )
 
+        names = selected_controllers(controllers)
+        self.plane.components.simulated = bool(names)
         return simulate(
-            self.plane,
+            self.plane.core,
+            self.server,
             self.tokens,
-            controllers,
+            names,
+            sign=self.plane.access.key.sign,
             stages=stages,
             certificate=self._certificate,
             certify=self._certify,
@@ -239,7 +246,7 @@ class Environment(Startable):
         authenticated = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
         token = secrets.token_urlsafe(24)
         self.tokens.add(token, authenticated)
-        return AuthenticatedUser(self, authenticated, token)
+        return AuthenticatedUser(authenticated, self.config_for(token), lambda: self.authority)
 
     def observed_rbac(self) -> ObservingAuthorizer:
         """The requests of each user, and the minimal roles that allow them: ``env.observed_rbac().of("alice")``."""
@@ -359,7 +366,7 @@ class Environment(Startable):
         await web.start()
         self._stack.push_async_callback(web.aclose)
         if not self._webs:
-            await publish_server_address(self.plane, web.port)
+            await publish_server_address(self.plane.core, web.port)
         self._webs.append(web)
         if tls:
             await self._publish_trust()
@@ -386,7 +393,7 @@ class Environment(Startable):
     async def _publish_trust(self) -> None:
         clients, proxies = self._trusted_ca_certificates()
         pki = self._pki
-        await publish_trust(self.plane, clients=clients, proxies=proxies, names=pki.proxy_names)
+        await publish_trust(self.plane.core, clients=clients, proxies=proxies, names=pki.proxy_names)
 
     def kubeconfig(self, web: WebServer) -> str:
         """Return a kubeconfig for the admin of a served environment."""
@@ -419,7 +426,7 @@ class Environment(Startable):
         if self._crds or self._crd_paths or self._webhooks:
             from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects
 
-            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
+            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest").send)
             options, serving = self._webhooks, None
             if options is not None:
                 client = self.plane.webhook_client

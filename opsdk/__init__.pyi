@@ -42,6 +42,7 @@ from opsdk.controller.controller import Controller as Controller
 from opsdk.controller.options import ControllerOptions as ControllerOptions
 from opsdk.controller.reconcile import Reconciler as Reconciler
 from opsdk.controller.reconcile import Result as Result
+from opsdk.controller.retry_limit import RetryLimit as RetryLimit
 from opsdk.errors import AlreadyExistsError as AlreadyExistsError
 from opsdk.errors import ApiError as ApiError
 from opsdk.errors import ConflictError as ConflictError
@@ -49,6 +50,7 @@ from opsdk.errors import ForbiddenError as ForbiddenError
 from opsdk.errors import NoMatchError as NoMatchError
 from opsdk.errors import NotFoundError as NotFoundError
 from opsdk.errors import OpsdkError as OpsdkError
+from opsdk.errors import TemporaryError as TemporaryError
 from opsdk.errors import TerminalError as TerminalError
 from opsdk.errors import TransportError as TransportError
 from opsdk.errors import UsageError as UsageError

@@ -52,6 +52,7 @@
     ├── NormanError               a request to a Norman API failed: status, code and field
     ├── UsageError                a mistake in the calling code
     ├── opsdk.lifecycle.errors    what handlers of a GenericController raise, and their failures
+    ├── TemporaryError            raised by a reconciler: retry after its delay
     └── TerminalError             raised by a reconciler: do not retry
 
 ``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
@@ -61,7 +62,9 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import ClassVar
 
 import msgspec
@@ -109,6 +112,7 @@ __all__ = [
     "ShutdownTimeoutError",
     "StaleCacheError",
     "StorageMigrationError",
+    "TemporaryError",
     "TerminalError",
     "TerminatingError",
     "TlsError",
@@ -657,6 +661,34 @@ class TerminalError(OpsdkError):
     ...
     opsdk.errors.TerminalError: spec.image is not a valid reference
     """
+
+
+class TemporaryError(OpsdkError):
+    """Raised by a reconciler or finalizer to be called again after a delay. It counts and is logged as a failure.
+
+    Args:
+        message: what is missing or wrong.
+        delay: time until the next attempt, in seconds or as a timedelta. It replaces the rate limiter's delay.
+
+    Raises:
+        UsageError: `delay` is negative, or no time.
+
+    >>> raise TemporaryError("the database is not reachable yet", delay=30)
+    Traceback (most recent call last):
+    ...
+    opsdk.errors.TemporaryError: the database is not reachable yet
+    """
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, delay: float | timedelta = 60.0) -> None:
+        super().__init__(message)
+        # This module imports no other: as in `opsdk.base.durations.as_seconds`.
+        seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            raise UsageError(f"delay is {delay!r}: pass seconds, at least 0, or a timedelta")
+        self.seconds = float(seconds)
+        """The delay in seconds."""
 
 
 class NormanError(OpsdkError):

@@ -6,7 +6,7 @@ Upstream: pkg/kubeapiserver/options/plugins.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -22,16 +22,14 @@ from envtest.admission.runtime_class import RuntimeClass
 from envtest.admission.service_account import ServiceAccount
 from envtest.admission.storage import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
+from envtest.core_server import CoreServer
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.chain import PLUGIN_ORDER, AdmissionInterface, Chain
+from opsdk.apiserver.admission.chain import PLUGIN_ORDER, AdmissionInterface
 from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.owner_references_permission import OwnerReferencesPermissionEnforcement
-from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
-from opsdk.apiserver.registry.local_store import LocalStore
-from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
+from opsdk.apiserver.storage.ports import KeyNotFoundError
 from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
 
@@ -39,34 +37,11 @@ OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"
 """Plugins that are off by default. A bare server creates no service accounts, so `ServiceAccount` would deny pods."""
 
 
-class PlaneAuthorizer(Protocol):
-    """The protocol of a control plane's authorizer, as admission plugins use it."""
-
-    @property
-    def authorizer(self) -> Authorizer:
-        """The authorizer of the control plane."""
-        ...
-
-
-class PluginPlane(Protocol):
-    """The protocol of a control plane, as admission plugins use it."""
-
-    storage: LocalStorage
-    stores: dict[str, LocalStore]
-    core: ResourceServer
-    admission: Chain
-
-    @property
-    def access(self) -> PlaneAuthorizer:
-        """The authenticators and the authorizer."""
-        ...
-
-
 class ListerFactory:
     """Returns the listers of the objects that plugins read; all plugins share one lister for each resource."""
 
-    def __init__(self, plane: PluginPlane) -> None:
-        self._plane = plane
+    def __init__(self, core: CoreServer) -> None:
+        self._core = core
         self._caches: dict[str, ObjectCache] = {}
 
     def __repr__(self) -> str:
@@ -75,48 +50,44 @@ class ListerFactory:
     def __call__(self, resource: str) -> ObjectCache:
         """Return the lister of ``group/resource``."""
         if resource not in self._caches:
-            self._caches[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
+            self._caches[resource] = ObjectCache(self._core.storage, self._core.stores[resource].prefix)
         return self._caches[resource]
 
 
-Maker = Callable[[PluginPlane, ListerFactory], AdmissionInterface]
+Maker = Callable[[CoreServer, ListerFactory], AdmissionInterface]
 
 
-def _quota(plane: PluginPlane, listers: ListerFactory) -> ResourceQuota:
+def _quota(core: CoreServer, listers: ListerFactory) -> ResourceQuota:
     def owner() -> FieldManager:
-        served = plane.core.find("", "v1", "resourcequotas", "status")
+        served = core.resources.find("", "v1", "resourcequotas", "status")
         assert served is not None
         return field_manager(served)
 
-    return ResourceQuota(listers("/resourcequotas"), plane.stores["/resourcequotas"], owner)
+    return ResourceQuota(listers("/resourcequotas"), core.stores["/resourcequotas"], owner)
 
 
-def _pod_security(plane: PluginPlane, _: ListerFactory) -> PodSecurity:
-    namespaces, pods = plane.stores["/namespaces"], plane.stores["/pods"]
+def _pod_security(core: CoreServer, _: ListerFactory) -> PodSecurity:
+    namespaces, pods = core.stores["/namespaces"], core.stores["/pods"]
 
     def namespace(name: str) -> JsonObject | None:
         try:
-            return plane.storage.get_now(namespaces.key("", name))
+            return core.storage.get_now(namespaces.key("", name))
         except KeyNotFoundError:
             return None
 
     return PodSecurity(namespace, pods.list_now)
 
 
-def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEnforcement:
+def _owners(core: CoreServer, _: ListerFactory) -> OwnerReferencesPermissionEnforcement:
     def resources(api_version: str, kind: str) -> list[GroupVersionResource]:
         group, _, version = api_version.rpartition("/")
         return [
             GroupVersionResource(group, version, served.info.resource)
-            for served_group in plane.core.groups()
-            if served_group.group == group
-            for each in served_group.versions
-            if each.version == version
-            for served in each.resources
+            for served in core.served(group, version)
             if served.info.kind == kind and not served.info.subresource
         ]
 
-    return OwnerReferencesPermissionEnforcement(plane.access.authorizer, resources)
+    return OwnerReferencesPermissionEnforcement(core.authorizer, resources)
 
 
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
@@ -133,8 +104,8 @@ _MAKERS: Final[Mapping[str, Maker]] = {
     "StorageObjectInUseProtection": lambda _, __: StorageObjectInUseProtection(),
     "PersistentVolumeClaimResize": lambda _, listers: PersistentVolumeClaimResize(listers(_STORAGE_CLASSES)),
     "RuntimeClass": lambda _, listers: RuntimeClass(listers("node.k8s.io/runtimeclasses")),
-    "CertificateApproval": lambda plane, _: approval(plane.access.authorizer),
-    "CertificateSigning": lambda plane, _: signing(plane.access.authorizer),
+    "CertificateApproval": lambda core, _: approval(core.authorizer),
+    "CertificateSigning": lambda core, _: signing(core.authorizer),
     "CertificateSubjectRestriction": lambda _, __: CertificateSubjectRestriction(),
     "DefaultIngressClass": lambda _, listers: default_ingress_class(listers("networking.k8s.io/ingressclasses")),
     "NodeDeclaredFeatureValidator": lambda _, listers: NodeDeclaredFeatureValidator(listers("/nodes")),
@@ -171,11 +142,11 @@ def _names(value: str | Collection[str], verb: str) -> frozenset[str]:
     return names
 
 
-def install(plane: PluginPlane, choice: PluginSelection) -> None:
+def install(core: CoreServer, choice: PluginSelection) -> None:
     """Add the selected plugins to the chain, and remove the disabled ones."""
-    listers = ListerFactory(plane)
+    listers = ListerFactory(core)
     for name, make in _MAKERS.items():
         if choice.runs(name):
-            plane.admission.add(name, make(plane, listers))
+            core.admission.add(name, make(core, listers))
     for name in choice.disabled:
-        plane.admission.remove(name)
+        core.admission.remove(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.controller import Certify, ControllerContext, Runner, Sign, SimulatedController, no_authority
@@ -13,55 +12,12 @@ from envtest.controllers.informers import SharedInformers
 from envtest.controllers.ports import NONE
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
+from envtest.core_server import CoreServer
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.errors import ConfigError
-
-
-class Components(Protocol):
-    """The protocol of the component statuses."""
-
-    simulated: bool
-
-
-class TokenSigner(Protocol):
-    """The protocol of the service account signing key."""
-
-    @property
-    def sign(self) -> Sign:
-        """Sign claims."""
-        ...
-
-
-class SigningAuthenticators(Protocol):
-    """The protocol of a control plane's authenticators."""
-
-    @property
-    def key(self) -> TokenSigner:
-        """The key that signs service account tokens."""
-        ...
-
-
-class SimulatedPlane(Protocol):
-    """The protocol of a control plane with simulated controllers."""
-
-    server: Server
-    storage: LocalStorage
-    stores: dict[str, LocalStore]
-
-    @property
-    def access(self) -> SigningAuthenticators:
-        """The authenticators and the authorizer."""
-        ...
-
-    @property
-    def components(self) -> Components:
-        """The component statuses."""
-        ...
-
 
 CLUSTER = "cluster"
 """Selects all controllers."""
@@ -160,42 +116,42 @@ def _class(name: str) -> Callable[[ControllerContext], SimulatedController]:
 
 
 def simulate(
-    plane: SimulatedPlane,
+    core: CoreServer,
+    server: Server,
     tokens: TokenAuthenticator,
-    controllers: str | Collection[str],
+    names: Collection[str],
     *,
+    sign: Sign,
     stages: Sequence[Stage] = DEFAULT_STAGES,
     certificate: Callable[[], str] = str,
     certify: Certify = no_authority,
 ) -> Runner:
-    """Return the runner of the selected controllers; their users' tokens are added to `tokens`.
+    """Return the runner of the controllers with these names; they write through `server`.
 
-    `stages` are the rules for pods; `certificate` returns the CA certificates (PEM) for clients in the cluster;
-    `certify` signs certificates.
+    The tokens of their users are added to `tokens`. `sign` signs service account tokens; `stages` are the rules for
+    pods; `certificate` returns the CA certificates (PEM) for clients in the cluster; `certify` signs certificates.
     """
-    names = selected_controllers(controllers)
-    plane.components.simulated = bool(names)
     context = ControllerContext(
-        informers=SharedInformers(plane.storage, _resources(plane) if names else ()),
-        api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
-        kubelet=_api(plane, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
+        informers=SharedInformers(core.storage, _resources(core.stores.values()) if names else ()),
+        api=_api(server, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
+        kubelet=_api(server, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
         stages=stages,
         certificate=certificate,
-        sign=plane.access.key.sign,
+        sign=sign,
         certify=certify,
     )
     return Runner(context, [_class(name)(context) for name in _WHERE if name in names])
 
 
-def _api(plane: SimulatedPlane, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
+def _api(server: Server, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
     token = secrets.token_urlsafe(24)
     tokens.add(token, user)
-    return InProcessClient(plane.server, token=token, manager=manager)
+    return InProcessClient(server, token=token, manager=manager)
 
 
-def _resources(plane: SimulatedPlane) -> Iterable[Resource]:
+def _resources(stores: Iterable[LocalStore]) -> Iterable[Resource]:
     """Return every built-in kind; events once, although two groups serve them."""
-    for store in plane.stores.values():
+    for store in stores:
         info = store.info
         if info.kind != "Event" or not info.group:
             yield Resource(

@@ -6,8 +6,8 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from envtest.data.resources import ServedResourceRow
@@ -29,14 +29,6 @@ from opsdk.structured_merge.value import JsonObject
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-
-
-class Listener(Protocol):
-    """The protocol of the server that serves CRDs."""
-
-    async def changed(self, context: Context, name: str) -> None:
-        """Process a CRD that was created, updated or deleted."""
-        ...
 
 
 def defaults(obj: JsonObject) -> None:
@@ -64,11 +56,11 @@ def defaults(obj: JsonObject) -> None:
 
 
 class DefinitionStrategy(GeneratedStrategy):
-    """Validates CustomResourceDefinitions. `listener` is set when the extension server exists."""
+    """Validates CustomResourceDefinitions. `on_changed` is set when the extension server exists."""
 
     core_metadata = False
     checks_preconditions = True
-    listener: Listener | None = None
+    on_changed: Callable[[Context, str], Awaitable[None]] | None = None
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -150,19 +142,19 @@ class DefinitionStrategy(GeneratedStrategy):
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Serve the new CRD."""
-        await self._notify_listener(context, obj)
+        await self._changed(context, obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Serve the updated CRD."""
-        await self._notify_listener(context, obj)
+        await self._changed(context, obj)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Stop serving the CRD."""
-        await self._notify_listener(context, obj)
+        await self._changed(context, obj)
 
-    async def _notify_listener(self, context: Context, obj: JsonObject) -> None:
-        if self.listener is not None:
-            await self.listener.changed(context, obj["metadata"]["name"])
+    async def _changed(self, context: Context, obj: JsonObject) -> None:
+        if self.on_changed is not None:
+            await self.on_changed(context, obj["metadata"]["name"])
 
 
 def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:

@@ -111,7 +111,8 @@ class ExtensionServer:
                 yield defined.group, version
 
     # -------------------------------------------------------------- installing and removing definitions
-    async def changed(self, context: Context, name: str) -> None:
+    async def on_changed(self, context: Context, name: str) -> None:
+        """Process a definition that was created, updated or deleted."""
         obj = self._find(name)
         if obj is None:
             await self._remove(context, name)
@@ -214,7 +215,7 @@ class ExtensionServer:
         # The names are free again: another definition may have been waiting for them.
         for defined in list(self._served_definitions.values()):
             if not is_true(defined.definition, "NamesAccepted"):
-                await self.changed(context, defined.definition["metadata"]["name"])
+                await self.on_changed(context, defined.definition["metadata"]["name"])
 
     @staticmethod
     def _any_store(defined: _ServedDefinition) -> LocalStore:

@@ -152,7 +152,7 @@ class ClusterTarget(Startable):
             async with Transport(self.config) as transport:
                 # Install the definitions and wait until each is served.
                 api = RemoteApi(transport)
-                installer = Installer(api)
+                installer = Installer(api.send)
                 definitions = [
                     await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj})
                     for obj in objects

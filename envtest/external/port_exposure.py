@@ -21,7 +21,7 @@ async def expose(
         raise ConfigError(f"{service!r} names no Service: write it like default/greeter")
     if app is not None:
         plane.webhook_client.apps[f"{name}.{namespace}.svc:{service_port}"] = app
-    await ensure(plane, "/namespaces", namespace_object(namespace))
+    await ensure(plane.core, "/namespaces", namespace_object(namespace))
     desired: JsonObject = {
         "kind": "Service",
         "apiVersion": "v1",
@@ -33,7 +33,7 @@ async def expose(
             "internalTrafficPolicy": "Cluster",
         },
     }
-    await ensure(plane, "/services", desired, namespace=namespace)
+    await ensure(plane.core, "/services", desired, namespace=namespace)
     # Write the slice to the storage directly, because validation refuses loopback addresses in EndpointSlices.
     context = Context(namespace=namespace)
     store = plane.stores["discovery.k8s.io/endpointslices"]

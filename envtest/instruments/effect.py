@@ -5,22 +5,28 @@ from __future__ import annotations
 from random import Random
 from typing import Protocol
 
+import msgspec
+
 from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.http.server.response import HttpResponse
 
 
-class FaultScope(Protocol):
-    """The protocol of the environment, as fault effects use it."""
+class FaultScope(msgspec.Struct, frozen=True, kw_only=True):
+    """What fault effects read of the environment.
 
-    @property
-    def rng(self) -> Random:
-        """The random number generator of the fault rules."""
-        ...
+    Attributes:
+        rng: the random number generator of the fault rules.
+        storage: the storage of all objects.
+    """
+
+    rng: Random
+    storage: LocalStorage
 
     @property
     def revision(self) -> int:
-        """The revision of the storage."""
-        ...
+        """The current revision of the storage."""
+        return self.storage.current_rv
 
 
 class Effect(Protocol):

@@ -177,16 +177,12 @@ class Faults:
             self._drop(rule)
 
     async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
+        scope = FaultScope(rng=self.rng, storage=self._storage)
         for rule in reversed([r for r in self._rules if r.hits_request(call, self.rng)]):
-            handler = partial(_with_effect, rule.effect, self, handler)
+            handler = partial(_with_effect, rule.effect, scope, handler)
         return await handler(call)
 
     # -------------------------------------------------------------- immediate faults
-    @property
-    def revision(self) -> int:
-        """The revision of the storage."""
-        return self._storage.current_rv
-
     def compact(self) -> None:
         """Compact the storage: lists and watches of older revisions fail with 410."""
         self._storage.compact(self._storage.current_rv)
@@ -226,5 +222,5 @@ class _ServerDown:
         return CutResponse(0)
 
 
-async def _with_effect(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
-    return await effect.apply(call, handler, faults)
+async def _with_effect(effect: Effect, scope: FaultScope, handler: Handler, call: Call) -> HttpResponse:
+    return await effect.apply(call, handler, scope)

@@ -7,7 +7,7 @@ from envtest.instruments.journal import RESTORE, written_by
 from envtest.plane.control_plane import ControlPlane
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import LocalStorage
-from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
+from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
@@ -39,7 +39,7 @@ def share(plane: ControlPlane, other: ControlPlane) -> None:
     other.webhook_client.apps.update(plane.webhook_client.apps)
 
 
-def _require_snapshots(storage: LocalStorage) -> Snapshots:
-    if not isinstance(storage, Snapshots):
+def _require_snapshots(storage: LocalStorage) -> MemoryStorage:
+    if not isinstance(storage, MemoryStorage):
         raise ConfigError(f"{storage!r} takes no snapshots: use an environment without a storage of your own")
     return storage

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.plane.admission_webhooks import GROUP, WebhookPlane
+from envtest.core_server import CoreServer
+from envtest.plane.admission_webhooks import GROUP
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
 from opsdk.apiserver.admission.policies.policy_source import PolicySource
 from opsdk.apiserver.admission.webhooks.plugins import WebhookDependencies as HookPorts
-from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import ListQuery, Selection
@@ -22,49 +22,41 @@ from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
-def install(plane: WebhookPlane, hooks: HookPorts, authorizer: Authorizer) -> None:
+def install(core: CoreServer, hooks: HookPorts) -> None:
     """Add both plugins to the chain; they match requests as webhooks do."""
     ports = PolicyDependencies(
-        equivalents=hooks.equivalents, namespace=hooks.namespace, params=ParamKinds(plane), authorizer=authorizer
+        equivalents=hooks.equivalents,
+        namespace=hooks.namespace,
+        params=ParamKinds(core),
+        authorizer=core.authorizer,
     )
-    plane.admission.add("MutatingAdmissionPolicy", MutatingPolicies(_configured(plane, "mutating"), ports))
-    plane.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(plane, "validating"), ports))
+    core.admission.add("MutatingAdmissionPolicy", MutatingPolicies(_configured(core, "mutating"), ports))
+    core.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(core, "validating"), ports))
 
 
-def _configured(plane: WebhookPlane, sort: str) -> PolicySource:
-    policies = plane.stores[f"{GROUP}/{sort}admissionpolicies"]
-    bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
+def _configured(core: CoreServer, sort: str) -> PolicySource:
+    policies = core.stores[f"{GROUP}/{sort}admissionpolicies"]
+    bindings = core.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
     def load() -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
         return policies.list_now(), bindings.list_now()
 
-    return PolicySource(plane.storage, (policies.prefix, bindings.prefix), load)
+    return PolicySource(core.storage, (policies.prefix, bindings.prefix), load)
 
 
 class ParamKinds:
     """Finds the resource of a param kind."""
 
-    def __init__(self, plane: WebhookPlane) -> None:
-        self._plane = plane
+    def __init__(self, core: CoreServer) -> None:
+        self._core = core
 
     def __repr__(self) -> str:
-        return f"<ParamKinds of {self._plane!r}>"
+        return f"<ParamKinds of {self._core.resources!r}>"
 
     def __call__(self, api_version: str, kind: str) -> StoredParams | None:
         group, _, version = api_version.rpartition("/")
-        for served in (
-            *self._plane.core.installed(),
-            *[
-                served
-                for served_group in self._plane.extensions.groups()
-                if served_group.group == group
-                for one in served_group.versions
-                if one.version == version
-                for served in one.resources
-            ],
-        ):
-            info = served.info
-            same = (info.group, info.version, info.kind, info.subresource) == (group, version, kind, "")
+        for served in self._core.served(group, version):
+            same = (served.info.kind, served.info.subresource) == (kind, "")
             if same and isinstance(served.storage, LocalStore):
                 return StoredParams(served, served.storage)
         return None

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
+from envtest.core_server import CoreServer
 from envtest.extensions.server import ExtensionServer
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.webhooks.configuration import WebhookSource
 from opsdk.apiserver.admission.webhooks.plugins import (
     Evaluate,
@@ -23,7 +22,7 @@ from opsdk.apiserver.admission.webhooks.plugins import (
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
+from opsdk.apiserver.storage.ports import KeyNotFoundError
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.structured_merge.value import JsonObject
 
@@ -31,63 +30,58 @@ GROUP = "admissionregistration.k8s.io"
 ADDRESS_ANNOTATION = "envtest.opsdk.dev/address"
 
 
-class WebhookPlane(Protocol):
-    """The protocol of a control plane with admission webhooks."""
-
-    storage: LocalStorage
-    stores: dict[str, LocalStore]
-    core: ResourceServer
-    extensions: ExtensionServer
-    admission: Chain
-
-
-def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
+def install(
+    core: CoreServer, extensions: ExtensionServer, client: WebhookClient, evaluate: Evaluate | None = None
+) -> WebhookDependencies:
     """Add both plugins to the chain; `evaluate` evaluates match conditions."""
-    namespaces = plane.stores["/namespaces"]
+    namespaces = core.stores["/namespaces"]
 
     def namespace(name: str) -> JsonObject:
         try:
-            return plane.storage.get_now(namespaces.key("", name))
+            return core.storage.get_now(namespaces.key("", name))
         except KeyNotFoundError:
             raise api_errors.not_found(namespaces.info, name) from None
 
-    ports = WebhookDependencies(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
+    ports = WebhookDependencies(
+        client=client, equivalents=Versions(core.resources, extensions), namespace=namespace, evaluate=evaluate
+    )
     for name, resource, listing in (
         ("MutatingAdmissionWebhook", "mutatingwebhookconfigurations", MutatingWebhooks),
         ("ValidatingAdmissionWebhook", "validatingwebhookconfigurations", ValidatingWebhooks),
     ):
-        store = plane.stores[f"{GROUP}/{resource}"]
-        plane.admission.add(name, listing(WebhookSource(plane.storage, store.prefix, store.list_now).hooks, ports))
+        store = core.stores[f"{GROUP}/{resource}"]
+        core.admission.add(name, listing(WebhookSource(core.storage, store.prefix, store.list_now).hooks, ports))
     return ports
 
 
 class Versions:
     """Finds equivalent resources: those that share a storage prefix."""
 
-    def __init__(self, plane: WebhookPlane) -> None:
-        self._plane = plane
+    def __init__(self, resources: ResourceServer, extensions: ExtensionServer) -> None:
+        self._resources = resources
+        self._extensions = extensions
 
     def __repr__(self) -> str:
-        return f"<Versions of {self._plane!r}>"
+        return f"<Versions of {self._resources!r}>"
 
     @cached_property
-    def _core(self) -> Mapping[tuple[str, str], list[InstalledResource]]:
+    def _built_in(self) -> Mapping[tuple[str, str], list[InstalledResource]]:
         """Return the built-in resources by storage prefix and subresource."""
-        core, resources = self._plane.core, defaultdict[tuple[str, str], list[InstalledResource]](list)
-        for served in core.installed():
+        resources = defaultdict[tuple[str, str], list[InstalledResource]](list)
+        for served in self._resources.installed():
             info = served.info
-            main = core.find(info.group, info.version, info.resource)
+            main = self._resources.find(info.group, info.version, info.resource)
             if main is not None and isinstance(main.storage, LocalStore):
                 resources[main.storage.prefix, info.subresource].append(served)
         return resources
 
     def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
         info = served.info
-        main = self._plane.core.find(info.group, info.version, info.resource)
+        main = self._resources.find(info.group, info.version, info.resource)
         if main is None:
-            versions = self._plane.extensions.versions_of(info)
+            versions = self._extensions.versions_of(info)
         elif isinstance(main.storage, LocalStore):
-            versions = self._core[main.storage.prefix, info.subresource]
+            versions = self._built_in[main.storage.prefix, info.subresource]
         else:
             return ()
         return [other for other in versions if other is not served]
@@ -97,7 +91,7 @@ class Versions:
         if source.info.kind_api_version == target.info.kind_api_version:
             return obj
         if not source.model.typed:
-            return await self._plane.extensions.convert(obj, source.info, target.info)
+            return await self._extensions.convert(obj, source.info, target.info)
         stored = source.model.to_storage(obj)
         return {**target.model.from_storage(stored), "apiVersion": target.info.kind_api_version}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
+from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer, PrivilegedGroup, UnionAuthorizer
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
@@ -32,7 +32,6 @@ class AccessOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         authenticators: tried in this order, before bearer tokens.
         tokens: fixed bearer tokens.
-        checkers: authenticators of other bearer tokens than service account tokens.
         authorizer: replaces the default: system:masters is allowed everything, other users have RBAC.
         anonymous: authenticate requests without credentials as ``system:anonymous``.
         key_file: the file of the signing key for service account tokens; None keeps the key in memory.
@@ -42,7 +41,6 @@ class AccessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     authenticators: Sequence[Authenticator] = ()
     tokens: TokenAuthenticator | None = None
-    checkers: Sequence[TokenChecker] = ()
     authorizer: Authorizer | None = None
     anonymous: bool = True
     key_file: Path | None = None
@@ -67,7 +65,7 @@ class Authenticators:
         self.key = SigningKey(access.key_file, also=access.more_keys)
         accounts = ServiceAccountTokens(self.key, self.find, names=access.names)
         fixed = (access.tokens,) if access.tokens is not None else ()
-        self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=access.names.audiences)
+        self.bearer = BearerAuthenticator((*fixed, accounts), audiences=access.names.audiences)
         self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)
         self.rbac = RbacAuthorizer(storage)
         self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((PrivilegedGroup(), self.rbac))

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
+from envtest.core_server import CoreServer
 from envtest.data.flowcontrol import GROUP as FLOWS
 from envtest.data.flowcontrol import bootstrap_flows
 from envtest.data.rbac import GROUP, bootstrap_policy
@@ -19,26 +19,12 @@ from envtest.groups.core.strategy.service import ServiceStrategy
 from envtest.groups.scheduling.system_classes import system_classes
 from envtest.plane.flow_control import condition, with_condition
 from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
+from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
-
-
-class Stores(Protocol):
-    """The protocol of a control plane: registries by ``group/resource``, the clock, managed fields."""
-
-    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
-        """Return the managedFields of a new object."""
-        ...
-
-    @property
-    def stores(self) -> Mapping[str, LocalStore]:
-        """The registries."""
-        ...
-
 
 SERVER = "kube-apiserver"
 """The field manager of bootstrap objects."""
@@ -49,24 +35,24 @@ TRUST = "extension-apiserver-authentication"
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
 
 
-async def bootstrap(plane: Stores) -> None:
+async def bootstrap(core: CoreServer) -> None:
     """Create the missing bootstrap objects."""
     for name in NAMESPACES:
-        await ensure(plane, "/namespaces", namespace_object(name))
-    ensure_policy(plane)
-    ensure_flows(plane)
-    await ensure_itself(plane)
+        await ensure(core, "/namespaces", namespace_object(name))
+    ensure_policy(core)
+    ensure_flows(core)
+    await ensure_itself(core)
     for obj in system_classes():
-        await ensure(plane, "scheduling.k8s.io/priorityclasses", obj)
-    await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
+        await ensure(core, "scheduling.k8s.io/priorityclasses", obj)
+    await ensure(core, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
-def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
+def with_managed_fields(core: CoreServer, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
     """Return the object with managedFields of the server."""
     meta = obj["metadata"]
     key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
     if key not in _OWNED:
-        _OWNED[key] = plane.fields_of(resource, obj)
+        _OWNED[key] = _fields_of(core, resource, obj)
     if not _OWNED[key]:
         return {**obj, "metadata": dict(meta)}
     owner = {
@@ -80,12 +66,24 @@ def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: 
     return {**obj, "metadata": {**meta, "managedFields": [owner]}}
 
 
-def ensure_policy(plane: Stores) -> None:
+def _fields_of(core: CoreServer, resource: str, obj: JsonObject) -> JsonObject:
+    """Return the fieldsV1 of a new object; empty for a kind that is not served."""
+    group, _, name = resource.rpartition("/")
+    served = core.resources.find(group, obj["apiVersion"].rpartition("/")[2], name)
+    if served is None:
+        return {}
+    entry = field_manager(served).update(None, obj, manager="-", now="-")
+    owners = entry["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+    fields: JsonObject = owners[0]["fieldsV1"]
+    return fields
+
+
+def ensure_policy(core: CoreServer) -> None:
     """Create the bootstrap roles and bindings in the storage directly, because they are many."""
     context = Context()
     now = context.timestamp()
     for resource, obj in bootstrap_policy():
-        store = plane.stores[f"{GROUP}/{resource}"]
+        store = core.stores[f"{GROUP}/{resource}"]
         meta = obj["metadata"]
         owner = {**meta["managedFields"][0], "time": now}
         metadata = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
@@ -97,13 +95,13 @@ def ensure_policy(plane: Stores) -> None:
 _PRODUCER = "api-priority-and-fairness-config-producer-v1"
 
 
-def ensure_flows(plane: Stores) -> None:
+def ensure_flows(core: CoreServer) -> None:
     """Create the bootstrap FlowSchemas and PriorityLevelConfigurations."""
     context = Context()
     now = context.timestamp()
     for resource, obj in bootstrap_flows():
-        store = plane.stores[f"{FLOWS}/{resource}"]
-        obj_owned = with_managed_fields(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        store = core.stores[f"{FLOWS}/{resource}"]
+        obj_owned = with_managed_fields(core, f"{FLOWS}/{resource}", obj, _PRODUCER)
         obj_owned["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
         if resource == "flowschemas":
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
@@ -116,9 +114,9 @@ _PORT = 6443
 """The port in the endpoints of ``kubernetes`` while the server does not listen."""
 
 
-async def ensure_itself(plane: Stores) -> None:
+async def ensure_itself(core: CoreServer) -> None:
     """Create the Service ``kubernetes`` at the first address of the service range."""
-    services = plane.stores["/services"]
+    services = core.stores["/services"]
     strategy = services.strategy
     assert isinstance(strategy, ServiceStrategy)
     address = str(strategy.pool.range.network_address + 1)
@@ -145,11 +143,11 @@ async def ensure_itself(plane: Stores) -> None:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context().timestamp()}
     reason_fields = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
     cidr["status"] = {"conditions": [{**ready, **reason_fields}]}
-    _put(plane, "networking.k8s.io/servicecidrs", cidr)
-    await ensure(plane, "/services", service, namespace="default")
+    _put(core, "networking.k8s.io/servicecidrs", cidr)
+    await ensure(core, "/services", service, namespace="default")
     # Written to the storage directly: validation rejects loopback addresses in endpoints.
     for resource, obj in _places(_PORT):
-        _put(plane, resource, obj, namespace="default")
+        _put(core, resource, obj, namespace="default")
 
 
 def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
@@ -181,19 +179,19 @@ def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
     )
 
 
-def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
+def _put(core: CoreServer, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
     context = Context(namespace=namespace)
-    store = plane.stores[resource]
+    store = core.stores[resource]
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
         meta["namespace"] = namespace
-    stamped = with_managed_fields(plane, resource, obj)
+    stamped = with_managed_fields(core, resource, obj)
     stamped["metadata"] |= meta
     with suppress(KeyExistsError):
         store.storage.create_now(store.key(namespace, obj["metadata"]["name"]), stamped)
 
 
-async def publish_server_address(plane: Stores, port: int) -> None:
+async def publish_server_address(core: CoreServer, port: int) -> None:
     """Update the endpoints of ``kubernetes`` to the server's address; a deleted object stays deleted."""
 
     async def transform(current: JsonObject | None) -> JsonObject:
@@ -204,9 +202,9 @@ async def publish_server_address(plane: Stores, port: int) -> None:
         return updated
 
     with suppress(NotFoundError):
-        await plane.stores["/services"].update(Context(namespace="default"), "kubernetes", transform)
+        await core.stores["/services"].update(Context(namespace="default"), "kubernetes", transform)
     for resource, obj in _places(port):
-        store = plane.stores[resource]
+        store = core.stores[resource]
         with suppress(KeyNotFoundError):
             await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
 
@@ -245,7 +243,7 @@ def trust_data(clients: bytes, proxies: bytes, names: Sequence[str]) -> dict[str
     }
 
 
-async def publish_trust(plane: Stores, *, clients: bytes, proxies: bytes, names: Sequence[str] = (NAME,)) -> None:
+async def publish_trust(core: CoreServer, *, clients: bytes, proxies: bytes, names: Sequence[str] = (NAME,)) -> None:
     """Write the CAs of clients and proxies into the ConfigMap ``extension-apiserver-authentication``."""
     desired = trust_object(trust_data(clients, proxies, names))
 
@@ -254,7 +252,7 @@ async def publish_trust(plane: Stores, *, clients: bytes, proxies: bytes, names:
         return updated
 
     context = Context(namespace=SYSTEM)
-    await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
+    await core.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
 
 
 def namespace_object(name: str) -> JsonObject:
@@ -264,14 +262,14 @@ def namespace_object(name: str) -> JsonObject:
     return obj
 
 
-async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
+async def ensure(core: CoreServer, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
     """Create an object unless it exists."""
-    store = plane.stores[resource]
+    store = core.stores[resource]
     with suppress(KeyNotFoundError):
         store.storage.get_now(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
-        stamped = with_managed_fields(plane, resource, obj)
-        await plane.stores[resource].create(Context(namespace=namespace), "", stamped)
+        stamped = with_managed_fields(core, resource, obj)
+        await core.stores[resource].create(Context(namespace=namespace), "", stamped)
     except AlreadyExistsError:
         return

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network
 from weakref import WeakValueDictionary
 
 from envtest.admission import plugins
+from envtest.core_server import CoreServer
 from envtest.data.messages import write_protobuf
 from envtest.data.resources import ServedResourceRow, rows
 from envtest.data.schemas import types
@@ -29,6 +30,7 @@ from envtest.groups.common.model import TypedModel, Typing
 from envtest.groups.common.rest import ReadableStore, UpdateStore
 from envtest.groups.common.scale import ScaleStore
 from envtest.groups.converted_kinds import versions_of
+from envtest.groups.core.address_pool import DEFAULT_RANGE
 from envtest.groups.core.rest import service_account_token
 from envtest.groups.core.rest.binding import BindingStore
 from envtest.groups.core.rest.component_status import ComponentStatuses
@@ -39,7 +41,7 @@ from envtest.groups.core.rest.responders import Responders
 from envtest.groups.core.rest.service_account_token import TokenRequests
 from envtest.groups.core.strategy.namespace import NamespaceFinalizeStrategy
 from envtest.groups.core.strategy.pod import EphemeralStrategy, ResizeStrategy
-from envtest.groups.core.strategy.service import DEFAULT_RANGE, ServiceStrategy
+from envtest.groups.core.strategy.service import ServiceStrategy
 from envtest.groups.events.conversion import EventModel
 from envtest.groups.policy.rest import EvictionStore
 from envtest.groups.rbac.rest import GROUP as RBAC
@@ -47,8 +49,8 @@ from envtest.groups.rbac.rest import GuardedStore
 from envtest.groups.registry import catalogue
 from envtest.groups.resource.rest import CLAIMS, ClaimStore
 from envtest.groups.resource.rest import GROUP as DEVICES
-from envtest.plane import admission_policies
-from envtest.plane.admission_webhooks import ServiceResolver, install
+from envtest.plane import admission_policies, admission_webhooks
+from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.aggregation import aggregate, register
 from envtest.plane.authenticators import AccessOptions, Authenticators
 from envtest.plane.bootstrap import SERVER, bootstrap
@@ -74,7 +76,7 @@ from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.apiserver.webhook_client.client import WebhookClient
-from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate, ConnectionPools
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -155,6 +157,7 @@ class ControlPlane:
     Attributes:
         storage: the storage of all objects.
         stores: the registries of the built-in resources by ``group/resource``.
+        core: the server of the built-in resources.
         server: the outermost server; ``server.app`` is the ASGI application.
         aggregator: the first server of the delegation chain; close it if it calls other servers.
     """
@@ -172,26 +175,32 @@ class ControlPlane:
         self._service_range = service_range
         self.storage: LocalStorage = storage or MemoryStorage()
         self.access = Authenticators(access or AccessOptions(), self.storage)
-        self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, LocalStore] = {}
         self.responders = Responders()
         self.components = ComponentStatuses()
         self.webhook_client = WebhookClient(resolve=ServiceResolver(self.stores))
-        late = _DeferredDelegate()
-        self.core = ResourceServer(late, self.admission)
+        late, admission = _DeferredDelegate(), Chain()
+        self.core = CoreServer(
+            storage=self.storage,
+            stores=self.stores,
+            resources=ResourceServer(late, admission),
+            admission=admission,
+            authorizer=self.access.authorizer,
+        )
         self._install_all()
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
-        self.admission.add("NamespaceLifecycle", lifecycle)
-        hooks = install(self, self.webhook_client, MatchConditions(self.access.authorizer))
-        admission_policies.install(self, hooks, self.access.authorizer)
-        plugins.install(self, choice)
+        admission.add("NamespaceLifecycle", lifecycle)
+        match_conditions = MatchConditions(self.access.authorizer)
+        hooks = admission_webhooks.install(self.core, self.extensions, self.webhook_client, match_conditions)
+        admission_policies.install(self.core, hooks)
+        plugins.install(self.core, choice)
         self.expiry = EventExpiry(self.storage)
         self.compactor = Compactor(self.storage, interval=compaction_interval)
-        self.auto_registration = register(self)
-        self.aggregator = aggregate(self, identity)
+        self.auto_registration = register(self.core, self.extensions)
+        self.aggregator = aggregate(self.core, ConnectionPools(self.webhook_client.apps, identity=identity))
         self.server = Server(
             self.aggregator,
             well_known=self._well_known,
@@ -209,16 +218,18 @@ class ControlPlane:
     def _extensions(self) -> ExtensionServer:
         store = self.stores[DEFINITIONS]
         group, _, resource = DEFINITIONS.partition("/")
-        served = self.core.find(group, "v1", resource)
+        served = self.core.resources.find(group, "v1", resource)
         assert served is not None
         assert isinstance(store.strategy, DefinitionStrategy)
         client = self.webhook_client
-        server = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
-        scale = self.core.find("apps", "v1", "deployments", "scale")
+        server = ExtensionServer(
+            store, served.model, NotFound(), self.core.admission, self.typing.decoders, client=client
+        )
+        scale = self.core.resources.find("apps", "v1", "deployments", "scale")
         assert scale is not None
         assert isinstance(scale.model, TypedModel)
         server.use_scale(scale.model)
-        store.strategy.listener = server
+        store.strategy.on_changed = server.on_changed
         return server
 
     def _reserve(self) -> None:
@@ -241,8 +252,10 @@ class ControlPlane:
         """Create the bootstrap objects that are missing."""
         self._reserve()
         self.extensions.load()
-        self.auto_registration.start((served.info.group, served.info.version) for served in self.core.installed())
-        await bootstrap(self)
+        self.auto_registration.start(
+            (served.info.group, served.info.version) for served in self.core.resources.installed()
+        )
+        await bootstrap(self.core)
         self.expiry.start()
         self.compactor.start()
         self.flows.start()
@@ -298,22 +311,11 @@ class ControlPlane:
                 }
                 storage = reviews.get(row.info.resource)
                 if storage is not None:
-                    self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
-
-    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
-        """Return the managedFields of a new object."""
-        group, _, name = resource.rpartition("/")
-        served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
-        if served is None:
-            return {}
-        entry = field_manager(served).update(None, obj, manager="-", now="-")
-        owners = entry["metadata"].get("managedFields") or [{"fieldsV1": {}}]
-        fields: JsonObject = owners[0]["fieldsV1"]
-        return fields
+                    self.core.resources.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
     def _budget_with_managed_fields(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
         """Return a budget with managedFields of the server for its status change."""
-        served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
+        served = self.core.resources.find("policy", "v1", "poddisruptionbudgets", "status")
         return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
 
     def _namespace(self, name: str) -> JsonObject | None:
@@ -345,7 +347,7 @@ class ControlPlane:
                 row.info,
                 strategy,
                 authorizer=self.access.authorizer,
-                resolve=admission_policies.ParamKinds(self).resource,
+                resolve=admission_policies.ParamKinds(self.core).resource,
                 stores=self.stores,
             )
         elif row.info.group == DEVICES and row.info.resource in CLAIMS:
@@ -354,29 +356,31 @@ class ControlPlane:
             store = LocalStore(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
         versions = versions_of(self.typing, row.info.kind)
-        self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
+        self.core.resources.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: ServedResourceRow) -> None:
         """Install an implemented subresource; discovery lists only these."""
         store = self.stores.get(f"{row.info.group}/{row.info.resource}")
-        main = self.core.find(row.info.group, row.info.version, row.info.resource)
+        main = self.core.resources.find(row.info.group, row.info.version, row.info.resource)
         if store is None or main is None:
             return
         own = self._own_subresource(row, store)
         if own is not None:
-            self.core.install(InstalledResource(row.info, own, self._model(row)))
+            self.core.resources.install(InstalledResource(row.info, own, self._model(row)))
             return
         part = self._part(row, store, main.info)
         if part is not None:
             info = replace(main.info, subresource=row.info.subresource)
-            self.core.install(InstalledResource(info, part, main.model, versions=main.versions))
+            self.core.resources.install(InstalledResource(info, part, main.model, versions=main.versions))
             return
         far = self._remote(row, store)
         if far is not None:
-            self.core.install(InstalledResource(row.info, far, main.model))
+            self.core.resources.install(InstalledResource(row.info, far, main.model))
         elif row.info.subresource == "token":
             tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
-            self.core.install(InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults)))
+            self.core.resources.install(
+                InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults))
+            )
 
     def _own_subresource(
         self, row: ServedResourceRow, store: LocalStore

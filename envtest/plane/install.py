@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -110,22 +109,18 @@ def _documents(file: Path) -> Iterator[JsonObject]:
 
 
 # ------------------------------------------------------------------ installing
-class Sender(Protocol):
-    """The protocol of a client that sends requests as admin."""
-
-    async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        """Send one request; return the response body, or raise its `ApiError`."""
-        ...
-
-
 class Installer:
-    """Installs CRDs and webhook configurations as admin."""
+    """Installs CRDs and webhook configurations.
 
-    def __init__(self, api: Sender) -> None:
-        self._api = api
+    Args:
+        send: sends one request (method, path, body) as admin; returns the response body, or raises its `ApiError`.
+    """
+
+    def __init__(self, send: Callable[[str, str, JsonObject | None], Awaitable[JsonObject]]) -> None:
+        self._send = send
 
     def __repr__(self) -> str:
-        return f"<Installer by {self._api!r}>"
+        return "<Installer>"
 
     async def put(self, obj: JsonObject) -> JsonObject:
         """Create an object, or replace the existing one."""
@@ -134,11 +129,11 @@ class Installer:
         if path is None:
             raise ConfigError(f"{kind or 'an object without kind'}: only {', '.join(_PATHS)} can be installed")
         try:
-            existing = await self._api.send("GET", f"{path}/{name}")
+            existing = await self._send("GET", f"{path}/{name}", None)
         except NotFoundError:
-            return await self._api.send("POST", path, obj)
+            return await self._send("POST", path, obj)
         version = existing["metadata"]["resourceVersion"]
-        return await self._api.send(
+        return await self._send(
             "PUT", f"{path}/{name}", {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
         )
 
@@ -147,7 +142,7 @@ class Installer:
         for obj in objects:
             definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
             written = await self.put(definition if serving is None else _converted_by(definition, serving))
-            stored = await self._api.send("GET", f"{_PATHS[CRD]}/{written['metadata']['name']}")
+            stored = await self._send("GET", f"{_PATHS[CRD]}/{written['metadata']['name']}", None)
             conditions = (stored.get("status") or {}).get("conditions") or ()
             if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
                 reason = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")

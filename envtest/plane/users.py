@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.pki import CertificateAuthority
@@ -11,45 +11,32 @@ from opsdk.http.server.server import WebServer
 from opsdk.rest.config import Config
 
 
-class UserHost(Protocol):
-    """The protocol of an environment with users."""
-
-    @property
-    def authority(self) -> CertificateAuthority:
-        """The CA that signs client certificates."""
-        ...
-
-    def config_for(self, token: str) -> Config:
-        """Client configuration for this process with a token."""
-        ...
-
-
 class AuthenticatedUser:
     """A user that the server can authenticate.
 
     Attributes:
         user: name, uid, groups.
-        token: a bearer token of the user.
+        config: the configuration of a client in this process.
     """
 
-    def __init__(self, env: UserHost, user: User, token: str) -> None:
-        self._env = env
+    def __init__(self, user: User, config: Config, authority: Callable[[], CertificateAuthority]) -> None:
         self.user = user
-        self.token = token
+        self.config = config
+        self._authority = authority
 
     def __repr__(self) -> str:
         return f"<AuthenticatedUser {self.user.name}>"
 
     @property
-    def config(self) -> Config:
-        """Return the configuration of a client in this process."""
-        return self._env.config_for(self.token)
+    def token(self) -> str:
+        """The bearer token of the user."""
+        return self.config.token
 
     def served(self, web: WebServer) -> Config:
         """Return the configuration for a served environment: a client certificate, or a token without TLS."""
         if web.options.tls is None:
             return Config(host=web.url, token=self.token)
-        authority = self._env.authority
+        authority = self._authority()
         pair = authority.client(self.user.name, self.user.groups)
         return Config(host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
 
@@ -57,6 +44,6 @@ class AuthenticatedUser:
         """Return a kubeconfig file of the user, for kubectl and other clients."""
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self.token)
-        authority = self._env.authority
+        authority = self._authority()
         pair = authority.client(self.user.name, self.user.groups)
         return user_kubeconfig(web.url, ca=authority.pair.cert, client=pair)

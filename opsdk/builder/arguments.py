@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
@@ -172,12 +173,17 @@ def check_name(name: object) -> None:
         raise UsageError(f'name takes the name of the controller, but got {_shown(name)}: write name="websites"')
 
 
-def check_controller_options(options: object) -> None:
-    """Raise `UsageError` unless `options` are `ControllerOptions` or None."""
-    if options is not None and not isinstance(options, ControllerOptions):
+def check_controller_options(options: object, kind: object = None) -> None:
+    """Raise `UsageError` unless `options` are None, or `ControllerOptions` that suit the reconciled kind."""
+    if options is None:
+        return
+    if not isinstance(options, ControllerOptions):
         raise UsageError(
             f"options takes the controller's options, but got {_shown(options)}: write options=ControllerOptions(...)"
         )
+    if isinstance(kind, type | Kind):
+        check_condition(kind_of(kind), options.error_condition, "error_condition")
+        check_condition(kind_of(kind), options.pause_condition, "condition")
 
 
 def members(value: object, keyword: str) -> Collection[Any]:

@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Generic, Self, TypeVar, cast
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -23,6 +23,7 @@ from opsdk.builder.arguments import (
     check_watch,
     located,
 )
+from opsdk.builder.rbac import option_rules
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -30,6 +31,7 @@ from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconcil
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
@@ -208,7 +210,7 @@ class ControllerBuilder(Generic[T]):
             owns=tuple(kind_of(owned.kind) for owned in self._owns),
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
             has_finalizers=bool(self._finalizers),
-            has_pause_condition=(self._options or ControllerOptions()).has_pause_condition,
+            implied=tuple(option_rules(self._kind, self._options or ControllerOptions())),
             rules=self._rules,
         )
 
@@ -217,16 +219,19 @@ class ControllerBuilder(Generic[T]):
         """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
+        options = self._options or ControllerOptions()
+        own_changes = OwnChanges() if self._kind is not None and options.ignore_own_status_writes else None
         self.controller = Controller(
             name,
             self._reconciler,
-            sources=[*self._kind_sources(), *self._sources],
-            options=self._options,
+            sources=[*self._kind_sources(own_changes), *self._sources],
+            options=options,
             hook=self._hook,
             kind=self._kind,
             finalizers=self._finalizers,
             cluster=self._cluster,
             journal=self._journal,
+            own_changes=own_changes,
         )
         return self.controller
 
@@ -244,6 +249,9 @@ class ControllerBuilder(Generic[T]):
     def _check(self) -> None:
         if self._reconciler is None:
             raise UsageError("must provide a reconciler: call reconciler(...)")
+        if self._kind is not None:
+            with located(self.place):
+                check_controller_options(self._options, self._kind)
         if self._owns and self._kind is None:
             raise UsageError("owns() can only be used together with for_()")
         if self._kind is None and not self._name:
@@ -251,14 +259,10 @@ class ControllerBuilder(Generic[T]):
         if self._kind is None and not self._watches and not self._sources:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
-    def _kind_sources(self) -> list[EventSource]:
+    def _kind_sources(self, own_changes: OwnChanges | None) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
-            pausable = (self._options or ControllerOptions()).pausing is not None and self._cluster is not None
-            handler: EventHandler = EnqueueRequestForObject()
-            sources.append(
-                self._source(self._kind, handler, self._predicates, None, self._finalizers, pausable=pausable)
-            )
+            sources.append(self._reconciled_source(self._kind, own_changes))
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
@@ -268,21 +272,25 @@ class ControllerBuilder(Generic[T]):
         ]
         return sources
 
+    def _reconciled_source(self, kind: Kind[AnyObject], own_changes: OwnChanges | None) -> EventSource:
+        """Return the source of the reconciled kind. Its predicates drop no pause, and no deletion with finalizers."""
+        predicates = (*self._filters, *self._predicates)
+        if predicates and self._cluster is not None and (self._options or ControllerOptions()).pausing is not None:
+            predicates = (or_pause_changes(predicates),)
+        if predicates and self._finalizers:
+            predicates = (any_of(begins_deletion(self._finalizers), all_of(*predicates)),)
+        if own_changes is not None:
+            predicates = (*predicates, own_changes.passes)  # last: it keeps events that the others pass
+        return KindSource(self._cache, kind, EnqueueRequestForObject(), predicates=predicates)
+
     def _source(
         self,
         kind: KindLike[AnyObject],
         handler: EventHandler,
         predicates: Sequence[PredicateFunc],
         sync_policy: SyncPolicy | None,
-        finalizers: Collection[str] = (),
-        *,
-        pausable: bool = False,
     ) -> EventSource:
         passed = (*self._filters, *predicates)
-        if passed and pausable:
-            passed = (or_pause_changes(passed),)
-        if passed and finalizers:
-            passed = (any_of(begins_deletion(finalizers), all_of(*passed)),)
         return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy)
 
 

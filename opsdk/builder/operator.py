@@ -27,7 +27,7 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import operator_rules
+from opsdk.builder.rbac import operator_rules, option_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -169,14 +169,13 @@ class Operator:
         self._finalizers.update(options.get("finalizers", {}))
         owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        controller_options = options.get("options") or self.options.controller
         self._declared.append(
             ControllerKinds(
                 kind=declared_kind,
                 owns=owns,
                 watches=watches,
                 has_finalizers=bool(options.get("finalizers")),
-                has_pause_condition=controller_options.has_pause_condition,
+                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
                 rules=tuple(options.get("rbac", ())),
             )
         )

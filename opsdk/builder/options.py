@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.base.options import Options
 from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.options import ControllerOptions
+from opsdk.manager.leader_election.lease_options import LeaseOptions
 from opsdk.manager.options import ManagerOptions
 from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.options import WebhookServerOptions
 
 
-class OperatorOptions(Options, frozen=True, kw_only=True):
+class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
     """Options of an `Operator`. Times are in seconds.
 
     Attributes:
@@ -53,9 +53,6 @@ class OperatorOptions(Options, frozen=True, kw_only=True):
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
     leader_election_thread: bool = True
     leader_election_max_stall: float | None = 60.0
     watchdog_limit: float = 1.0

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule
+from opsdk.rbac.rules import RbacRule, patches_status, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -42,6 +45,16 @@ def operator_rules(
         rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
+
+
+def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
+    """Return the rules of what a controller's options write to its objects: failures and pauses."""
+    if kind is None:
+        return
+    if options.error_condition or options.pause_condition:
+        yield patches_status(kind)
+    if options.retry_limit is not None or options.finalizer_retry_limit is not None:
+        yield records_events()
 
 
 def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:

@@ -119,7 +119,10 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_sources(options.get("sources", ()))
         check_finalizers(options.get("finalizers", {}))
         check_rules(options.get("rbac", ()), "rbac")
-        check_controller_options(options.get("options"))
+        own = options.get("options")
+        check_controller_options(own, kind)
+        if kind is None and own is not None and own.error_condition:
+            raise UsageError("error_condition needs a reconciled kind, whose status has the condition")
 
 
 def declare(

@@ -15,21 +15,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Self
 
-from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.base.options import Options
-from opsdk.cache.entry import Problem, StoreEntry, Transform
+from opsdk.cache.entry import Problem, StoreEntry
 from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.informer_indices import InformerIndices
 from opsdk.cache.informer_writes import InformerWrites
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.options import ListWatchOptions
 from opsdk.cache.reflector import (
     Action,
     CheckRevision,
@@ -42,7 +40,6 @@ from opsdk.cache.reflector import (
     WatchFrom,
 )
 from opsdk.cache.registration import Handler, HandlerRegistration
-from opsdk.cache.shard import HashRange
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.cache.unknown_reads import UnknownReads
@@ -69,7 +66,7 @@ _WATCH_LIST_TIMEOUT = 10.0
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
 
-class InformerOptions(Options, frozen=True, kw_only=True):
+class InformerOptions(ListWatchOptions, frozen=True, kw_only=True):
     """Options of an `Informer`. Times are in seconds.
 
     Attributes:
@@ -77,7 +74,6 @@ class InformerOptions(Options, frozen=True, kw_only=True):
         watch_list: use streaming lists; the informer falls back to pages where the server has none.
         resync: time between resyncs for handlers that request them, with 10 % jitter; 0 for never.
         stale_after: time without a watch until the health is `InformerState.STALE`.
-        backoff: delays after failures.
         expected: the kind of the objects; events with another kind are skipped.
         transform: changes each object before it is stored.
         namespace: the namespace of `source`; own writes in others are ignored.
@@ -86,17 +82,10 @@ class InformerOptions(Options, frozen=True, kw_only=True):
         shard: of `source`: own writes outside of it are not visible.
     """
 
-    page_size: int = 500
     watch_list: bool = False
     resync: float = 0.0
-    stale_after: float = 60.0
-    backoff: Backoff = Backoff()
     expected: GroupVersionKind | None = None
-    transform: Transform | None = None
     namespace: str = ""
-    label_selector: Selector = Selector()
-    field_selector: FieldSelector = FieldSelector()
-    shard: HashRange | None = None
 
 
 class Informer(Closing):
@@ -111,9 +100,7 @@ class Informer(Closing):
         o = self.options = options or InformerOptions()
         self.name = source.describe()
         self.store = InformerStore(transform=o.transform, selector=o.label_selector, shard=o.shard)
-        self.reflector = Reflector(
-            self.store, page_size=o.page_size, watch_list=o.watch_list, backoff=o.backoff, expected=o.expected
-        )
+        self.reflector = Reflector(self.store, page_size=o.page_size, watch_list=o.watch_list, expected=o.expected)
         self.counts: Counter[str] = Counter()
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
         handler_error, rollback."""

@@ -27,8 +27,8 @@ ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
 
 
-class NamespaceOptions(Options, frozen=True, kw_only=True):
-    """Cache options for one namespace. None inherits.
+class OverrideOptions(Options, frozen=True, kw_only=True):
+    """What a kind or a namespace may set for itself. None inherits.
 
     Attributes:
         label_selector: cache only matching objects.
@@ -43,11 +43,15 @@ class NamespaceOptions(Options, frozen=True, kw_only=True):
     resync: float | None = None
 
 
+class NamespaceOptions(OverrideOptions, frozen=True, kw_only=True):
+    """Cache options for one namespace; see `OverrideOptions`."""
+
+
 Namespaces = Collection[str] | Mapping[str, NamespaceOptions]
 """The namespaces to cache, optionally with options for each. `ALL_NAMESPACES` stands for those that are not named."""
 
 
-class ByObject(Options, frozen=True, kw_only=True):
+class ByObject(OverrideOptions, frozen=True, kw_only=True):
     """Cache options for one kind. None inherits the value of `CacheOptions`.
 
     Attributes:
@@ -60,17 +64,33 @@ class ByObject(Options, frozen=True, kw_only=True):
     """
 
     namespaces: Namespaces | None = None
-    label_selector: Selector | None = None
-    field_selector: FieldSelector | None = None
-    transform: Transform | None = None
-    resync: float | None = None
 
 
 ByKind = Mapping[Any, ByObject]
 """Options by class or GroupVersionKind. Type checkers infer a metaclass for the keys of two classes, hence Any."""
 
 
-class CacheOptions(Options, frozen=True, kw_only=True):
+class ListWatchOptions(Options, frozen=True, kw_only=True):
+    """The objects that informers store, and how they list and watch them. Times are in seconds.
+
+    Attributes:
+        label_selector: store only matching objects.
+        field_selector: store only matching objects.
+        transform: changes each object before it is stored.
+        shard: store only the objects of a range of hashes; None for all.
+        page_size: objects per page of a list.
+        stale_after: time without a watch after which the objects count as stale.
+    """
+
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
+    transform: Transform | None = None
+    shard: HashRange | None = None
+    page_size: int = 500
+    stale_after: float = 60.0
+
+
+class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
     """Options of a `Cache`. Times are in seconds.
 
     Attributes:
@@ -91,17 +111,11 @@ class CacheOptions(Options, frozen=True, kw_only=True):
     """
 
     namespaces: Namespaces = ()
-    label_selector: Selector = Selector()
-    field_selector: FieldSelector = FieldSelector()
-    transform: Transform | None = None
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
-    page_size: int = 500
     watch_list: bool = True
-    shard: HashRange | None = None
     sync_timeout: float = 60.0
-    stale_after: float = 60.0
 
     def by_gvk(self) -> dict[GroupVersionKind, ByObject]:
         """Return `by_kind` by GroupVersionKind. Raises `UsageError` for a class without one.

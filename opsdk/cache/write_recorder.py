@@ -15,6 +15,7 @@ from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.informer import Informer
 from opsdk.cache.own_writes import revision_of
+from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
 from opsdk.structured_merge.value import JSON_ERRORS
@@ -150,6 +151,9 @@ class WriteRecorder:
         if operation.subresource == "token":
             return
         sole_change = _is_sole_change(operation, request, response)
+        if sole_change and operation.subresource == "status":
+            before, after = (_metadata_of(body).resource_version for body in (request, response))
+            record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, ObjectKey(namespace, name), before, after))
         at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:

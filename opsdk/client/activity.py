@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
 from typing import NamedTuple, Self
 
+from opsdk.apimachinery.gvk import ObjectKey
+
 __all__ = ["ObjectRead", "RequestSent"]
 
 # Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
@@ -68,11 +70,29 @@ class RequestSent(NamedTuple):
         return f"{self.verb} {name}: {self.status or 'no response'}{version}{reason}"
 
 
+class OwnChange(NamedTuple):
+    """A write that named the version before it, so the change is this write alone.
+
+    Attributes:
+        group: of the object's kind.
+        kind: of the object.
+        key: namespace and name.
+        before: the resource version that the request named.
+        after: the resource version of the response.
+    """
+
+    group: str
+    kind: str
+    key: ObjectKey
+    before: str
+    after: str
+
+
 class Activity:
     """Collects the reads and requests of a block, and of the tasks that it starts.
 
     Args:
-        enabled: False collects nothing, also where the block is inside another one.
+        enabled: False collects only `own_changes`, also where the block is inside another one.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity
@@ -80,7 +100,17 @@ class Activity:
     []
     """
 
-    __slots__ = ("_enabled", "_reason", "_seen", "_token", "more_reads", "more_requests", "reads", "requests")
+    __slots__ = (
+        "_reason",
+        "_seen",
+        "_token",
+        "enabled",
+        "more_reads",
+        "more_requests",
+        "own_changes",
+        "reads",
+        "requests",
+    )
 
     def __init__(self, *, enabled: bool = True) -> None:
         self.reads: list[ObjectRead] = []
@@ -89,14 +119,17 @@ class Activity:
         """Number of reads above the bound of 64 objects."""
         self.more_requests = 0
         """Number of requests above the bound of 64."""
+        self.own_changes: list[OwnChange] = []
+        """The newest 64 writes of a status, and of finalizers, that named the version before them."""
         self._seen: set[tuple[Hashable, Hashable, str]] = set()
         self._reason = ""
-        self._enabled = enabled
+        self.enabled = enabled
+        """Whether reads and requests are collected."""
         self._token: Token[Activity | None] | None = None
 
     # A block of its own, not a generator, which takes twice as long: each reconcile has one.
     def __enter__(self) -> Self:
-        self._token = _ACTIVITY.set(self if self._enabled else None)
+        self._token = _ACTIVITY.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,6 +171,12 @@ class Activity:
         else:
             self.requests.append(request)
 
+    def record_own_change(self, change: OwnChange) -> None:
+        """Record a write of a status or of finalizers."""
+        self.own_changes.append(change)
+        if len(self.own_changes) > _MAX_REQUESTS:
+            del self.own_changes[0]
+
     def explain(self, reason: str) -> None:
         """Set the reason of the next request. Call it without an await before the request."""
         self._reason = reason
@@ -152,5 +191,12 @@ _ACTIVITY: ContextVar[Activity | None] = ContextVar("opsdk_activity", default=No
 
 
 def current_activity() -> Activity | None:
-    """Return the activity that the running task belongs to, or None."""
-    return _ACTIVITY.get()
+    """Return the activity that collects the reads and requests of the running task, or None."""
+    activity = _ACTIVITY.get()
+    return activity if activity is not None and activity.enabled else None
+
+
+def record_own_change(change: OwnChange) -> None:
+    """Record a write in the activity of the running task, if it belongs to one."""
+    if (activity := _ACTIVITY.get()) is not None:
+        activity.record_own_change(change)

@@ -99,10 +99,10 @@ class Client:
             kind: a typed class, ``unstructured(...)`` or ``metadata_only(...)``.
             key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or for a cluster-scoped kind).
             namespace: for a `key` that is only a name.
-            resource_version: see `GetOptions`.
+            resource_version: see `ReadOptions`.
             uncached: read from the server even if the client has a cache.
-            read_own_writes: see `GetOptions`.
-            max_staleness: see `GetOptions`.
+            read_own_writes: see `ReadOptions`.
+            max_staleness: see `ReadOptions`.
 
         Raises:
             NotFoundError: the object does not exist.

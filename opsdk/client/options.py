@@ -17,8 +17,8 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ResourceVersionMatch = Literal["Exact", "NotOlderThan"]
 
 
-class GetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options to read one object.
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of every read.
 
     Attributes:
         resource_version: empty for the latest; ``"0"`` for any version in the server's cache; else at least this one.
@@ -34,7 +34,11 @@ class GetOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: float | None = None
 
 
-class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
+class GetOptions(ReadOptions, frozen=True, kw_only=True):
+    """Options to read one object; see `ReadOptions`."""
+
+
+class ListOptions(ReadOptions, frozen=True, kw_only=True):
     """Options to read many objects.
 
     Attributes:
@@ -47,8 +51,8 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         resource_version: see `resource_version_match`.
         resource_version_match: ``Exact`` or ``NotOlderThan``; None leaves it to the server.
         uncached: read from the server even if the client has a cache.
-        read_own_writes: see `GetOptions`.
-        max_staleness: see `GetOptions`.
+        read_own_writes: see `ReadOptions`.
+        max_staleness: see `ReadOptions`.
         shard_selector: only objects of a range of hashes, see `opsdk.cache.shard`. Servers without the feature gate
             ShardedListAndWatch ignore it.
         owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
@@ -61,11 +65,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     field_selector: FieldSelector = FieldSelector()
     limit: int | None = None
     continue_token: str = ""
-    resource_version: str = ""
     resource_version_match: ResourceVersionMatch | None = None
-    uncached: bool = False
-    read_own_writes: bool = True
-    max_staleness: float | None = None
     shard_selector: str = ""
     owner_uid: str = ""
     exclude: frozenset[ObjectKey] = frozenset()

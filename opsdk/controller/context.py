@@ -51,6 +51,7 @@ class Context(msgspec.Struct, kw_only=True):
         attempt: number of failures since the last success.
         deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
         object: the reconciled object, if the reconciler takes it; else None.
+        finalizing: the finalizers of an object that is being deleted run.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
     ...     ctx.logger.info("reconciles because of %s", ctx.causes)
@@ -63,6 +64,7 @@ class Context(msgspec.Struct, kw_only=True):
     attempt: int = 0
     deadline: float | None = None
     object: Any = None
+    finalizing: bool = False
     _cluster: Cluster | None = None
 
     @property

@@ -13,33 +13,37 @@ from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, is_contained
-from opsdk.aio.randomness import UuidSequence
+from opsdk.aio.randomness import UuidSequence, loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import Activity
+from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
+from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
+from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
-from opsdk.errors import ShutdownTimeoutError, UsageError
+from opsdk.errors import OpsdkError, ShutdownTimeoutError, UsageError
+from opsdk.event.event import cause_of
 from opsdk.event.request import Request
 from opsdk.event.sources import EventSource
-from opsdk.queue.core import QueueItem
+from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_result, log_started
-from opsdk.telemetry.records import Hooks, Reconciled, ReconcileStarted, TelemetryHook, Workers
+from opsdk.telemetry.records import Hooks, Reconciled, ReconcileOutcome, ReconcileStarted, TelemetryHook, Workers
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -48,6 +52,8 @@ log = SafeLogger(__name__)
 _SLOW_RECONCILE = 60.0
 # Seconds for a cancelled task to end.
 _CANCEL_GRACE = 5.0
+# The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
+_INTERVAL_JITTER = 0.1
 
 
 class ControllerState(Enum):
@@ -79,6 +85,7 @@ class Controller:
         cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
         journal: keeps a record of each reconcile.
         requeue: decides when a request is reconciled again.
+        own_changes: the writes whose events a source of the controller drops.
     """
 
     def __init__(
@@ -94,6 +101,7 @@ class Controller:
         cluster: Cluster | None = None,
         journal: Journal | None = None,
         requeue: RequeuePolicy | None = None,
+        own_changes: OwnChanges | None = None,
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -111,7 +119,10 @@ class Controller:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
-        self._requeue = requeue or RequeuePolicy()
+        options = self.options
+        self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
+        self._own_changes = own_changes
+        self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
@@ -131,6 +142,14 @@ class Controller:
         self._start_called = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
+
+    def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
+        """Return what shows failures on objects, if the controller has objects and an option asks for it."""
+        options = self.options
+        shows_failures = options.error_condition or options.retry_limit or options.finalizer_retry_limit
+        if not shows_failures or kind is None or cluster is None:
+            return None
+        return FailureReport(kind, options.error_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -296,8 +315,7 @@ class Controller:
             Activity(enabled=recorded) as activity,
         ):
             log_started(ctx.causes)
-            attempt = await self._call_reconciler(ctx)
-            end = self._queue_again(queue_item, attempt)
+            attempt, end = await self._attempt(ctx, queue_item, activity)
             seconds = monotonic() - began
             if attempt.error is None:
                 log_result(end, seconds)
@@ -306,7 +324,7 @@ class Controller:
                     controller=self.name,
                     result=end.outcome,
                     seconds=seconds,
-                    terminal=attempt.terminal,
+                    terminal=attempt.terminal or bool(end.gave_up),
                     panicked=attempt.panicked,
                     timed_out=attempt.timed_out,
                     error=attempt.error,
@@ -335,6 +353,27 @@ class Controller:
         if self.journal is not None and not is_repeated:
             self.journal.add(record)
         return record
+
+    async def _attempt(
+        self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
+    ) -> tuple[ReconcileAttempt, ReconcileEnd]:
+        """Call the reconciler, and queue the request again, if it needs that or if its object changed meanwhile."""
+        own = self._own_changes
+        key = ctx.request.key if own is not None else None
+        if own is not None:
+            own.begin(key)
+        attempt = await self._call_reconciler(ctx)
+        if self._failure_report is None:
+            end = self._queue_again(queue_item, attempt)
+        else:
+            attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
+        if own is not None:
+            changes = activity.own_changes
+            for event in own.end(key, self._versions_of(key, changes) if changes else ()):
+                self.queue.add(queue_item.item, cause=cause_of(event))
+        if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
+            await self._queue_next_interval(ctx, queue_item)
+        return attempt, end
 
     def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
@@ -383,7 +422,9 @@ class Controller:
             is_own = task in self._workers and isinstance(error, asyncio.CancelledError) and not self._cancelled_workers
             if not is_own and not is_contained(error, task=task, cancelling=before):
                 raise
-            return ReconcileAttempt.failed(error, timed_out=scope is not None and scope.expired())
+            return ReconcileAttempt.failed(
+                error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
+            )
         return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired())
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
@@ -394,7 +435,43 @@ class Controller:
             return self._requeue.after_success(self.queue, queue_item, attempt.result)
         if attempt.terminal:
             return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
+        if attempt.finalizing:
+            return self._requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
         return self._requeue.after_failure(self.queue, queue_item, attempt.error)
+
+    async def _report(
+        self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
+    ) -> tuple[ReconcileAttempt, ReconcileEnd]:
+        """Queue the request again, and show on the object whether it failed.
+
+        Without an error, the report is written first: a report that cannot be written fails the reconcile.
+        """
+        if isinstance(attempt.result, HeldBack):
+            return attempt, self._queue_again(queue_item, attempt)
+        if attempt.error is None:
+            try:
+                await report.report_success(ctx)
+            except OpsdkError as error:
+                attempt = ReconcileAttempt.failed(error)
+        end = self._queue_again(queue_item, attempt)
+        if attempt.error is not None:
+            await report.report_failure(ctx, attempt.error, end)
+        return attempt, end
+
+    def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:
+        """Return the changes that are of the reconciled object."""
+        assert self.kind is not None
+        gvk = self.kind.gvk
+        return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
+
+    async def _queue_next_interval(self, ctx: Context, queue_item: QueueItem[Any]) -> None:
+        """Queue the request for the longest interval, while its object exists."""
+        if self.kind is not None and ctx.object is None:
+            ctx.object = await ctx.client.get_or_none(self.kind, ctx.request.key)
+        if self.kind is None or ctx.object is not None:
+            after = self.options.max_seconds * (1 - _INTERVAL_JITTER * loop_random().random())
+            cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
+            self.queue.add(queue_item.item, after=after, priority=LOW_PRIORITY, cause=cause, timer=True)
 
     def _report_slow(self) -> None:
         """Log each reconcile that runs for long, once. One timer for all of them: most reconciles end long before."""

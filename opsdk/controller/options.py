@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
+from opsdk.controller.condition_writer import CONDITION_TYPE
 from opsdk.controller.pausing import Pausing
+from opsdk.controller.retry_limit import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.fairness import Fairness
@@ -16,7 +20,21 @@ from opsdk.queue.rate_limiters import RateLimiter
 _SYNC_TIMEOUT = 120.0
 
 
-class ControllerOptions(Options, frozen=True, kw_only=True):
+class QueueOptions(Options, frozen=True, kw_only=True):
+    """Options of what processes a work queue.
+
+    Attributes:
+        shutdown_timeout: seconds for running work to finish at stop, before it is cancelled.
+        needs_leader_election: run only on the elected replica.
+        rate_limiter: delays after failures; None for the default.
+    """
+
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+    rate_limiter: RateLimiter[Any] | None = None
+
+
+class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:
@@ -30,7 +48,18 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
         enable_warmup: start the sources before this replica leads, so that its caches are full when it
             does. Reconciles start with leadership only.
         rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
-            own, so that options may be shared.
+            own, so that options may be shared. ``ItemExponentialFailureRateLimiter(base=1, cap=60)`` waits 1 to 60 s.
+        retry_limit: when a request that fails is given up: it waits for the next event. None for never. The object gets
+            a Warning Event ``RetryLimitExceeded``.
+        finalizer_retry_limit: the same for finalizers of an object that is being deleted.
+        error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
+            reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
+            changes. Empty for no condition.
+        max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
+            limit. A tenth of it is spread at random.
+        ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
+            the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
+            object's resource version: `Context.status` and ``update`` send it.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
@@ -41,10 +70,12 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
     cache_sync_timeout: float | None = None
     sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
-    shutdown_timeout: float = 20.0
-    needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: RateLimiter[Any] | None = None
+    retry_limit: RetryLimit | None = None
+    finalizer_retry_limit: RetryLimit | None = None
+    error_condition: str = ""
+    max_interval: float | timedelta = 0.0
+    ignore_own_status_writes: bool = True
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
 
@@ -61,11 +92,30 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
                 f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
                 "write pausing=Pausing(...), or pausing=None to ignore pauses"
             )
+        for name in ("retry_limit", "finalizer_retry_limit"):
+            limit = getattr(self, name)
+            if limit is not None and not isinstance(limit, RetryLimit):
+                raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
+        condition: object = self.error_condition
+        if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
+            raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')
+        if condition and condition == self.pause_condition:
+            raise UsageError(
+                f"{caller_place()}: error_condition and the condition of pausing are both {condition!r}: "
+                "name two conditions"
+            )
+        if as_seconds(self.max_interval) is None:
+            raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 
     @property
-    def has_pause_condition(self) -> bool:
-        """Whether a condition shows pauses."""
-        return self.pausing is not None and bool(self.pausing.condition)
+    def max_seconds(self) -> float:
+        """`max_interval` in seconds."""
+        return as_seconds(self.max_interval) or 0.0
+
+    @property
+    def pause_condition(self) -> str:
+        """The type of the condition that shows pauses; empty for none."""
+        return self.pausing.condition if self.pausing is not None else ""
 
     @property
     def sync_timeout(self) -> float:

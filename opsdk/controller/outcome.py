@@ -7,7 +7,7 @@ import msgspec
 from opsdk.aio.containment import is_panic, leaf_errors
 from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import Result
-from opsdk.errors import TerminalError
+from opsdk.errors import TemporaryError, TerminalError
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.records import ReconcileOutcome
 
@@ -24,6 +24,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
         timed_out: it took longer than ``reconciliation_timeout``.
         terminal: the error is not retried.
         panicked: the error is no ``Exception``.
+        finalizing: a finalizer of the object raised the error.
     """
 
     result: Result | HeldBack | None = None
@@ -31,11 +32,18 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     terminal: bool = False
     panicked: bool = False
+    finalizing: bool = False
 
     @staticmethod
-    def failed(error: BaseException, *, timed_out: bool) -> ReconcileAttempt:
+    def failed(error: BaseException, *, timed_out: bool = False, finalizing: bool = False) -> ReconcileAttempt:
         """Return the attempt that raised this exception."""
-        return ReconcileAttempt(error=error, timed_out=timed_out, terminal=is_terminal(error), panicked=is_panic(error))
+        return ReconcileAttempt(
+            error=error,
+            timed_out=timed_out,
+            terminal=is_terminal(error),
+            panicked=is_panic(error),
+            finalizing=finalizing,
+        )
 
 
 class ReconcileEnd(msgspec.Struct, frozen=True):
@@ -44,10 +52,12 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
     Attributes:
         outcome: for metrics.
         detail: the delay of the next run, or the error.
+        gave_up: why a failed request is not retried any more: its `RetryLimit` is reached; else empty.
     """
 
     outcome: ReconcileOutcome
     detail: str = ""
+    gave_up: str = ""
 
     def __str__(self) -> str:
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value
@@ -57,6 +67,11 @@ def shorten_error(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
     text = f"{type(error).__name__}: {text_of(error)}"
     return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
+
+
+def requested_delay(error: BaseException) -> float | None:
+    """Return the shortest delay of the `TemporaryError` that an error is, or that a group has; None without one."""
+    return min((leaf.seconds for leaf in leaf_errors(error) if isinstance(leaf, TemporaryError)), default=None)
 
 
 def is_terminal(error: BaseException | None) -> bool:

@@ -8,13 +8,12 @@ from typing import Any
 from opsdk.aio.clock import utc_now
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
+from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCauses
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.condition_writer import ConditionWriter, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.pausing import PAUSED_ANNOTATION, HeldBack, Pause, PauseBook, Pausing, has_mark, read_pause
-from opsdk.controller.status import StatusPatch
-from opsdk.errors import UsageError
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.telemetry.records import PausedObjects, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -36,18 +35,18 @@ class PauseGate:
     def __init__(
         self, controller: str, kind: Kind[AnyObject], options: Pausing, cluster: Cluster, hook: TelemetryHook
     ) -> None:
-        if options.condition and issubclass(kind.representation, PartialObjectMetadata):
-            raise UsageError(f"controller {controller} reconciles metadata, which has no status: leave out condition=")
+        check_condition(kind, options.condition, "condition")
         self._controller = controller
         self._kind = kind
         self._options = options
         self._cluster = cluster
         self._hook = hook
+        self._writer = ConditionWriter(kind, options.condition) if options.condition else None
         self.book = PauseBook()
 
     def concerns(self, request: Any) -> bool:
         """Whether the object of a request may be paused, or was: `check` needs it. Reads only the cache."""
-        if request in self.book or self._options.condition:
+        if request in self.book or self._writer is not None:
             return True
         key: ObjectKey = request.key
         cached = self._cluster.cache.synced(self._kind)
@@ -67,15 +66,13 @@ class PauseGate:
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
         if PAUSED_ANNOTATION not in annotations and ctx.request not in self.book:
-            if self._options.condition and obj is not None:
-                await self._show(obj, None, ctx)
+            await self._show(obj, None, ctx)
             return None
         pause = read_pause(annotations, now=utc_now())
         if pause is not None and (self._options.hold_deletions or not is_deleting(obj)):
             return await self._hold(obj, pause, ctx)
         self._release(ctx)
-        if self._options.condition and obj is not None:
-            await self._show(obj, None, ctx)
+        await self._show(obj, None, ctx)
         return None
 
     async def _hold(self, obj: Any, pause: Pause, ctx: Context) -> HeldBack:
@@ -87,8 +84,7 @@ class PauseGate:
                 log.warning("controller %s: %s stays paused: %s", self._controller, ctx.request, pause.problem)
                 note = f"{pause.problem}. The object stays paused."
                 ctx.recorder.event(obj, "Warning", "InvalidPause", note, action="Reconcile")
-        if self._options.condition:
-            await self._show(obj, pause, ctx)
+        await self._show(obj, pause, ctx)
         return HeldBack(pause, is_new)
 
     def _release(self, ctx: Context) -> None:
@@ -102,14 +98,10 @@ class PauseGate:
         self._hook.record(PausedObjects(controller=self._controller, count=len(self.book)))
 
     async def _show(self, obj: Any, pause: Pause | None, ctx: Context) -> None:
-        """Write the condition, unless it is there already. A pause changes no ``observedGeneration``."""
-        reason = "NotPaused" if pause is None else "InvalidPause" if pause.problem else "Paused"
-        message = str(pause) if pause is not None else ""
-        patch = StatusPatch[Any](ctx.client, obj, observe_generation=False)
-        async with patch:
-            existing = patch.get_condition(self._options.condition)
-            if existing is None and pause is None:
-                return
-            state = str(pause is not None)
-            if existing is None or (existing.status, existing.reason, existing.message) != (state, reason, message):
-                patch.set_condition(self._options.condition, state, reason, message)
+        """Write the condition, unless it is there already."""
+        if self._writer is None or obj is None:
+            return
+        if pause is None:
+            await self._writer.write(ctx, "False", "NotPaused", "the object is not paused", obj=obj)
+        else:
+            await self._writer.write(ctx, "True", "InvalidPause" if pause.problem else "Paused", str(pause), obj=obj)

@@ -24,6 +24,7 @@ import msgspec
 from opsdk.base.cause import ReconcileCause, ReconcileCauses
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
+from opsdk.controller.condition_writer import CONDITION_TYPE
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 from opsdk.event.predicates import Predicate, PredicateFunc, all_of
@@ -65,7 +66,8 @@ class Pausing(Options, frozen=True, kw_only=True):
     hold_deletions: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.condition, str):
+        condition: object = self.condition
+        if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
             raise UsageError(
                 f"{caller_place()}: condition of Pausing takes the type of a condition, but got {self.condition!r}: "
                 'write condition="Paused"'

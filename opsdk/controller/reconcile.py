@@ -12,8 +12,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.durations import as_seconds
+from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
@@ -42,14 +45,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.requeue_seconds < math.inf:
+        if as_seconds(self.requeue_after) is None:
             raise UsageError(f"requeue_after is {self.requeue_after}: pass seconds, at least 0")
 
     @property
     def requeue_seconds(self) -> float:
         """`requeue_after` in seconds."""
-        after = self.requeue_after
-        return after.total_seconds() if isinstance(after, timedelta) else after
+        return as_seconds(self.requeue_after) or 0.0
 
 
 class Reconciler(Protocol):
@@ -166,13 +168,19 @@ class ReconcilerAdapter:
 
         Returns the object, None if it is gone, and the soonest result of the finalizers that are not done.
         """
+        ctx.finalizing = is_deleting(obj)
         finalized = await self.finalizers.finalize(obj, ctx)
         if finalized.updated:
+            before = obj.metadata.resource_version
             try:
                 # With a lock: the patch replaces the list, and must not remove what another controller added.
                 await ctx.client.patch(obj, MergeFrom(optimistic_lock=True))
             except NotFoundError:
                 obj = None
+            else:
+                assert self._kind is not None
+                gvk, key = self._kind.gvk, ObjectKey(*ctx.request.key)
+                record_own_change(OwnChange(gvk.group, gvk.kind, key, before, obj.metadata.resource_version))
         finalized.raise_errors()
         for result in finalized.pending:
             if not isinstance(result, Result):
@@ -181,6 +189,7 @@ class ReconcilerAdapter:
         soonest = min(
             finalized.pending, key=lambda r: r.requeue_seconds or (0 if r.requeue else math.inf), default=None
         )
+        ctx.finalizing = False
         return obj, soonest
 
     def __repr__(self) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.aio.clock import utc_now
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause
-from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.outcome import ReconcileEnd, requested_delay, shorten_error
 from opsdk.controller.pausing import Pause, format_time
 from opsdk.controller.reconcile import Result
+from opsdk.controller.retry_limit import FailureStreaks, RetryLimit
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.describe import repr_of, text_of
@@ -20,12 +21,38 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 
 class RequeuePolicy:
-    """Queues a request again after its reconcile, as the result or the rate limiter says."""
+    """Queues a request again after its reconcile, as the result, the error or the rate limiter says.
+
+    Args:
+        retry_limit: when a failing request is given up; None for never.
+        finalizer_retry_limit: the same while finalizers fail.
+    """
+
+    def __init__(self, retry_limit: RetryLimit | None = None, finalizer_retry_limit: RetryLimit | None = None) -> None:
+        self._streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
 
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
-        """Queue the request with the rate limiter's delay."""
+        """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`."""
+        return self._queue_retry(queue, queue_item, error, finalizing=False)
+
+    def after_finalizer_failure(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException
+    ) -> ReconcileEnd:
+        """Do as `after_failure`, up to the limit of finalizers."""
+        return self._queue_retry(queue, queue_item, error, finalizing=True)
+
+    def _queue_retry(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool
+    ) -> ReconcileEnd:
+        item = queue_item.item
+        wait = queue.next_delay(item, requested_delay(error))
+        gave_up = self._streaks.failed(item, finalizing=finalizing, wait=wait, now=monotonic())
+        if gave_up:
+            log_failure(error, wait=None)
+            self._forget(queue, item)
+            return ReconcileEnd(Outcome.ERROR, detail=f"{gave_up}: {text_of(error)}", gave_up=gave_up)
         cause = ReconcileCause("retry", detail=shorten_error(error))
-        wait = queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
+        queue.add(item, after=wait, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
         return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}")
 
@@ -34,8 +61,12 @@ class RequeuePolicy:
     ) -> ReconcileEnd:
         """Queue nothing: the next event of the object does."""
         log_failure(error, wait=None)
-        queue.forget(queue_item.item)
+        self._forget(queue, queue_item.item)
         return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}")
+
+    def _forget(self, queue: WorkQueue[Any], item: Any) -> None:
+        queue.forget(item)
+        self._streaks.forget(item)
 
     def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
         """Queue the request if the result asks for it. Only ``Result(requeue=True)`` keeps the count of failures."""
@@ -44,19 +75,19 @@ class RequeuePolicy:
             priority = result.priority
         if result is not None and result.requeue_seconds > 0:
             delay = f"{result.requeue_seconds:g} s"
-            queue.forget(item)
+            self._forget(queue, item)
             cause = ReconcileCause("requeue_after", detail=delay)
             queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
             return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
             return ReconcileEnd(Outcome.REQUEUE)
-        queue.forget(item)
+        self._forget(queue, item)
         return ReconcileEnd(Outcome.SUCCESS)
 
     def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], pause: Pause) -> ReconcileEnd:
         """Queue the request for the end of the pause. Without an end, the change of the annotation queues it."""
-        queue.forget(queue_item.item)
+        self._forget(queue, queue_item.item)
         if pause.until is not None:
             after = max((pause.until - utc_now()).total_seconds(), 0.0)
             cause = ReconcileCause("pause", detail=f"ended at {format_time(pause.until)}")

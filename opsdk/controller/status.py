@@ -18,7 +18,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
-from opsdk.errors import UsageError
+from opsdk.errors import ConflictError, UsageError
 from opsdk.recipes.conditions import get_condition, set_condition
 from opsdk.structured_merge.equality import strict_equal
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -30,16 +30,12 @@ class StatusPatch(Generic[S]):
     """A change of an object's status. An async context manager: the end of the block writes the difference.
 
     No request is sent if nothing changed, or if the block raised. ``observed_generation`` of the status is set if its
-    class has that field. If a list changed, the object's resource version is sent as well: a merge patch replaces
-    lists, and must not replace what another writer has added.
+    class has that field. The object's resource version is sent as well, so the event of the write is known to be this
+    write alone, and the controller does not reconcile again for it. After a conflict the patch is sent without the
+    version, unless a list changed: a merge patch replaces lists, and must not replace what another writer has added.
 
     The object then has the written status. It has the new resource version if only the status has changed since it was
     read; otherwise a later update of it raises `ConflictError`.
-
-    Args:
-        client: writes the difference.
-        obj: the object.
-        observe_generation: set ``observed_generation``; False for a change that did not look at the spec.
 
     Attributes:
         status: the status; change it. A missing one was created.
@@ -50,9 +46,8 @@ class StatusPatch(Generic[S]):
         UsageError: the object has no status, or its status has required fields and is missing.
     """
 
-    def __init__(self, client: Client, obj: TypedObject | Unstructured, *, observe_generation: bool = True) -> None:
+    def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
         self._client = client
-        self._observes = observe_generation
         self._object: Any = obj
         self._is_unstructured = isinstance(obj, Unstructured)
         self._original: JsonObject | None = None
@@ -73,8 +68,7 @@ class StatusPatch(Generic[S]):
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
-        if self._observes:
-            self._observe_generation()
+        self._observe_generation()
         if difference := self._difference():
             await self._write(difference)
 
@@ -97,11 +91,18 @@ class StatusPatch(Generic[S]):
 
     async def _write(self, difference: JsonObject) -> None:
         patch: JsonObject = {"status": difference}
-        if _contains_list(difference) and self._object.metadata.resource_version:
-            patch["metadata"] = {"resourceVersion": self._object.metadata.resource_version}
-        # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
-        written = await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
+        version = self._object.metadata.resource_version
+        try:
+            written = await self._send(patch | {"metadata": {"resourceVersion": version}} if version else patch)
+        except ConflictError:
+            if not version or _contains_list(difference):
+                raise
+            written = await self._send(patch)
         retain_status(self._object, written)
+
+    async def _send(self, patch: JsonObject) -> Any:
+        # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
+        return await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
 
     def set_condition(
         self,
@@ -172,7 +173,7 @@ class StatusPatch(Generic[S]):
 
 def _new_status(cls: type[TypedObject]) -> Any:
     """Return an empty status for an object that has none."""
-    form = _status_class(cls)
+    form = status_class(cls)
     if form is None:
         raise UsageError(f"{cls.__name__} has no status")
     try:
@@ -185,7 +186,7 @@ def _new_status(cls: type[TypedObject]) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _status_class(cls: type[TypedObject]) -> type | None:
+def status_class(cls: type[TypedObject]) -> type | None:
     """Return the class of the status, or None for a kind without a status."""
     hints = {field.name: field.type for field in msgspec.structs.fields(cls)}
     parts = getattr(hints.get("status"), "__args__", (hints.get("status"),))

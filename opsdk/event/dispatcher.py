@@ -24,9 +24,8 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.base.cause import ReconcileCause
 from opsdk.errors import UsageError
-from opsdk.event.event import AnyEvent, EventType
+from opsdk.event.event import AnyEvent, EventType, cause_of
 from opsdk.event.handlers import Enqueue, EventHandler, Mapped
 from opsdk.event.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY
@@ -179,15 +178,7 @@ class EventDispatcher:
         if not requests:
             return
         default = LOW_PRIORITY if event.initial or event.resync else 0
-        view = event.view
-        cause = ReconcileCause(
-            view.kind.name,
-            "resync" if event.resync else event.type._value_,  # `value` is a property: two calls
-            str(view.key),
-            view.resource_version,
-            own=event.own,
-            initial=event.initial,
-        )
+        cause = cause_of(event)
         for item in requests:
             priority = default if item.priority is None else item.priority
             if item.rate_limited:

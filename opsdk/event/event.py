@@ -17,6 +17,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.base.cause import ReconcileCause
 from opsdk.cache.entry import OwnerRef, StoreEntry, make_entry
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import UsageError
@@ -143,6 +144,19 @@ def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
         final_state_unknown=delta.final_state_unknown,
         resync=delta.resync,
         own=delta.own,
+    )
+
+
+def cause_of(event: Event[Any]) -> ReconcileCause:
+    """Return the cause of a request that an event queues."""
+    view = event.view
+    return ReconcileCause(
+        view.kind.name,
+        "resync" if event.resync else event.type._value_,  # `value` is a property: two calls
+        str(view.key),
+        view.resource_version,
+        own=event.own,
+        initial=event.initial,
     )
 
 

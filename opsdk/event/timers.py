@@ -18,6 +18,7 @@ from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.cause import ReconcileCause
+from opsdk.base.durations import as_seconds
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.sources import EventSource
@@ -38,8 +39,8 @@ class _Periodic(EventSource):
     """Calls `_tick` at once, then every `interval` seconds. A failure is retried with backoff, at most `interval`."""
 
     def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float) -> None:
-        seconds = interval.total_seconds() if isinstance(interval, timedelta) else interval
-        if not seconds > 0:
+        seconds = as_seconds(interval)
+        if not seconds:
             raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
         self.name = name
         self.interval = seconds

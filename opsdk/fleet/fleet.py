@@ -17,7 +17,6 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
-from opsdk.base.options import Options
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
@@ -29,7 +28,7 @@ from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.metrics import FleetCollector
-from opsdk.fleet.ownership_rules import OwnershipOptions
+from opsdk.fleet.ownership_rules import OwnershipOptions, ShardingOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider
 from opsdk.fleet.runner import FleetRunner
 from opsdk.manager.phases import Phase
@@ -52,7 +51,7 @@ class ControllerClass(Enum):
     """For each managed cluster, on the replica that owns it."""
 
 
-class FleetOptions(Options, frozen=True, kw_only=True):
+class FleetOptions(ShardingOptions, frozen=True, kw_only=True):
     """Options of a `Fleet`. Times are in seconds.
 
     Attributes:
@@ -71,12 +70,6 @@ class FleetOptions(Options, frozen=True, kw_only=True):
 
     name: str = ""
     namespace: str = ""
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    load_factor: float = 1.25
-    drain_timeout: float = 20.0
-    unreachable_timeout: float = 60.0
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
     probe: ProbeOptions = ProbeOptions()

@@ -28,7 +28,6 @@ from enum import Enum
 import msgspec
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.fleet.membership import Membership
 from opsdk.fleet.outage import Outage, doubled_wait
@@ -45,6 +44,7 @@ from opsdk.fleet.shard_lease import (
     with_invitation,
     with_no_former_holder,
 )
+from opsdk.manager.leader_election.lease_options import LeaseOptions
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
 _STALE_LEASE_DURATIONS = 10
@@ -54,7 +54,21 @@ _MAX_READ_GAP_PERIODS = 3
 _MARGIN = 0.05
 
 
-class OwnershipOptions(Options, frozen=True, kw_only=True):
+class ShardingOptions(LeaseOptions, frozen=True, kw_only=True):
+    """How shards move between members. Times are in seconds.
+
+    Attributes:
+        load_factor: see `opsdk.fleet.placement.place`.
+        drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
+        unreachable_timeout: an owner that cannot reach a shard for this long invites other members to take it.
+    """
+
+    load_factor: float = 1.25
+    drain_timeout: float = 20.0
+    unreachable_timeout: float = 60.0
+
+
+class OwnershipOptions(ShardingOptions, frozen=True, kw_only=True):
     """Options of an ownership. Times are in seconds.
 
     Attributes:
@@ -71,12 +85,6 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
 
     name: str
     namespace: str
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    load_factor: float = 1.25
-    drain_timeout: float = 20.0
-    unreachable_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:

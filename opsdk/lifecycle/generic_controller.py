@@ -71,6 +71,7 @@ class _RequeueHandlers(RequeuePolicy):
     """
 
     def __init__(self, retry: RetryPolicy) -> None:
+        super().__init__()
         self._retry = retry
         self.scheduled: dict[HandlerRequest, float] = {}
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from opsdk.base.options import Options
+from opsdk.controller.options import QueueOptions
 from opsdk.errors import UsageError
 from opsdk.queue.rate_limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
     MaxOfRateLimiter,
-    RateLimiter,
 )
 
 K = TypeVar("K", bound=Hashable)
@@ -56,7 +55,7 @@ class SlowingRateLimiter(ItemExponentialFailureRateLimiter[K]):
         return self.slow if is_slow else delay
 
 
-class GenericControllerOptions(Options, frozen=True, kw_only=True):
+class GenericControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `GenericController`. Times are in seconds.
 
     The defaults are lasso's limiter and workers with `RetryPolicy.FAILED`: a first retry after 5 ms repairs conflicts
@@ -76,11 +75,8 @@ class GenericControllerOptions(Options, frozen=True, kw_only=True):
 
     workers: int = 5
     retry: RetryPolicy = RetryPolicy.FAILED
-    rate_limiter: RateLimiter[Any] | None = None
     handler_timeout: float = 120.0
     resync: float = 0.0
-    shutdown_timeout: float = 20.0
-    needs_leader_election: bool = True
 
     def __post_init__(self) -> None:
         if self.workers < 1:

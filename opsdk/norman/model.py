@@ -18,7 +18,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Scope
+from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, SchemaNames, Scope
 from opsdk.norman.store_results import ResourceEvents, ResourceList
 from opsdk.norman.urls import RequestUrls
 from opsdk.structured_merge.value import JsonObject
@@ -233,7 +233,7 @@ ErrorHandler = Callable[[ApiContext, Exception], HttpResponse | None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Schema:
+class Schema(SchemaNames):
     """A type of the API: its fields, methods, actions and filters, and its request handlers.
 
     Attributes:
@@ -272,9 +272,6 @@ class Schema:
         attributes: for stores and formatters, such as the GroupVersionResource.
     """
 
-    id: str
-    version: ApiVersion
-    plural_name: str = ""
     base_type: str = ""
     description: str = ""
     embed: bool = False

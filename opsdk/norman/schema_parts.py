@@ -5,6 +5,7 @@ Upstream: github.com/rancher/norman/types/types.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
@@ -56,6 +57,21 @@ class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         '/v3/schemas/cluster'
         """
         return f"{self.path}/schemas/{schema_id}"
+
+
+@dataclass(slots=True, kw_only=True)
+class SchemaNames:
+    """The names of a schema in URLs.
+
+    Attributes:
+        id: the name in singular.
+        version: the API version.
+        plural_name: the name of its collection.
+    """
+
+    id: str
+    version: ApiVersion
+    plural_name: str = ""
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

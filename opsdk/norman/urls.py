@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.norman.origin import forwarded_scheme
-from opsdk.norman.schema_parts import ApiVersion
+from opsdk.norman.schema_parts import ApiVersion, SchemaNames
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
-
-
-class _Addressable(Protocol):
-    """What a URL needs of a schema."""
-
-    id: str
-    version: ApiVersion
-    plural_name: str
 
 
 class RequestUrls:
@@ -85,39 +76,39 @@ class RequestUrls:
         """Return the URL of a version."""
         return self._base + version.path
 
-    def collection(self, schema: _Addressable, *, filters: Mapping[str, str] | None = None) -> str:
+    def collection(self, schema: SchemaNames, *, filters: Mapping[str, str] | None = None) -> str:
         """Return the URL of a collection, filtered by fields."""
         query = f"?{urlencode(filters)}" if filters else ""
         return f"{self._url(schema)}{query}"
 
-    def collection_action(self, schema: _Addressable, action: str) -> str:
+    def collection_action(self, schema: SchemaNames, action: str) -> str:
         """Return the URL of an action of a collection."""
         return f"{self._url(schema)}?{urlencode({'action': action})}"
 
-    def resource(self, schema: _Addressable, object_id: str) -> str:
+    def resource(self, schema: SchemaNames, object_id: str) -> str:
         """Return the URL of an object."""
         return self._url(schema, object_id)
 
-    def link(self, schema: _Addressable, object_id: str, name: str) -> str:
+    def link(self, schema: SchemaNames, object_id: str, name: str) -> str:
         """Return the URL of a link of an object."""
         return self._url(schema, object_id, name)
 
-    def action(self, schema: _Addressable, object_id: str, action: str) -> str:
+    def action(self, schema: SchemaNames, object_id: str, action: str) -> str:
         """Return the URL of an action of an object."""
         return f"{self._url(schema, object_id)}?{urlencode({'action': action})}"
 
-    def schema(self, schema: _Addressable) -> str:
+    def schema(self, schema: SchemaNames) -> str:
         """Return the URL of a schema."""
         return f"{self._base}{schema.version.path}/schemas/{quote(schema.id, safe=':')}"
 
-    def _url(self, schema: _Addressable, *parts: str) -> str:
+    def _url(self, schema: SchemaNames, *parts: str) -> str:
         key = (schema.version.path, schema.plural_name)
         collection = self._collections.get(key)
         if collection is None:
             collection = self._collections[key] = self._collection_of(schema)
         return collection + "".join(f"/{quote(part, safe=':@')}" for part in parts)
 
-    def _collection_of(self, schema: _Addressable) -> str:
+    def _collection_of(self, schema: SchemaNames) -> str:
         # The schemas of the meta version are served below every version.
         version = self._version if schema.version.path == "/meta" and self._version is not None else schema.version
         prefix = self._prefix if self._version is not None and version.path == self._version.path else ""

@@ -11,6 +11,14 @@ from typing import Generic, Protocol, TypeVar
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import UsageError
 
+__all__ = [
+    "BucketRateLimiter",
+    "ItemExponentialFailureRateLimiter",
+    "ItemFastSlowRateLimiter",
+    "MaxOfRateLimiter",
+    "RateLimiter",
+]
+
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 

@@ -122,11 +122,16 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, item: K, *, priority: int = 0, cause: ReconcileCause | None = None) -> float:
         """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
+        wait = self.next_delay(item)
+        self.add(item, after=wait, priority=priority, cause=cause)
+        return wait
+
+    def next_delay(self, item: K, requested: float | None = None) -> float:
+        """Count a failure of `item`. Returns the seconds until its next attempt: `requested`, or the rate limiter's."""
         wait = self.rate_limiter.when(item, now=monotonic())
         if self.hooks:
             self.hooks.retried()
-        self.add(item, after=wait, priority=priority, cause=cause)
-        return wait
+        return wait if requested is None else requested
 
     def forget(self, item: K) -> None:
         """Reset the rate limiter for `item`, because it succeeded."""

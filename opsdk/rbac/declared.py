@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.options import CacheOptions, scopes
 from opsdk.rbac.resources import RuleResource
-from opsdk.rbac.rules import Namespaces, RbacRule, patches_status, reads
+from opsdk.rbac.rules import Namespaces, RbacRule, reads
 
 _LEASES = "leases.coordination.k8s.io"
 METRICS_AUTHORIZATION = RbacRule(
@@ -34,7 +34,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
         owns: kinds of owned objects.
         watches: other watched kinds.
         has_finalizers: whether finalizers are added to the reconciled kind.
-        has_pause_condition: whether a condition of the reconciled kind shows pauses.
+        implied: what the controller's options need.
         rules: declared beside the reconciler.
     """
 
@@ -42,7 +42,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
     owns: tuple[Kind[AnyObject], ...] = ()
     watches: tuple[Kind[AnyObject], ...] = ()
     has_finalizers: bool = False
-    has_pause_condition: bool = False
+    implied: tuple[RbacRule, ...] = ()
     rules: tuple[RbacRule, ...] = ()
 
     def rbac_rules(self) -> Iterator[RbacRule]:
@@ -52,11 +52,10 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
             yield reads(*kinds)
         if self.kind is not None and self.has_finalizers:
             yield RbacRule("patch", self.kind)
-        if self.kind is not None and self.has_pause_condition:
-            yield patches_status(self.kind)
         if self.kind is not None and self.owns:
             # An owner reference that blocks the owner's deletion: OwnerReferencesPermissionEnforcement asks for this.
             yield RbacRule("update", self.kind, subresource="finalizers")
+        yield from self.implied
         yield from self.rules
 
 

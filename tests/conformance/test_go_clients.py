@@ -76,7 +76,7 @@ def decoded(env: Environment, entry: JsonObject) -> JsonObject:
     group, version, rest = ("", path[1], path[2:]) if path[0] == "api" else (path[1], path[2], path[3:])
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("finalize", "status"):
         rest = rest[2:]
-    served = env.plane.core.find(group, version, rest[0], rest[2] if len(rest) > 2 else "")
+    served = env.plane.core.resources.find(group, version, rest[0], rest[2] if len(rest) > 2 else "")
     assert served is not None, entry["path"]
     raw = base64.b64decode(entry["protobuf"])
     return served.model.decode(served.model.from_protobuf(raw)).obj
@@ -123,7 +123,7 @@ async def test_deletions_by_protobuf(record: JsonObject) -> None:
     async with Environment() as env:
         result = [e for e in record["protobuf"] if e["method"] == "DELETE"]
         for entry in result:
-            served = env.plane.core.find("", "v1", "configmaps")
+            served = env.plane.core.resources.find("", "v1", "configmaps")
             assert served is not None
             options = served.model.from_protobuf(base64.b64decode(entry["protobuf"]))
             assert options["kind"] == "DeleteOptions"

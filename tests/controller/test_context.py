@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from boxes import Box, BoxSpec, BoxStatus, box, records, running, writes
 from client_fakes import Site, SiteStatus, site
 from msgspec import field
 
 from opsdk import (
-    Client,
-    Cluster,
     Condition,
     Context,
     GroupVersionKind,
@@ -27,7 +25,6 @@ from opsdk import (
     Result,
     Unstructured,
     UsageError,
-    crd_for,
     deep_copy,
     unstructured,
 )
@@ -37,61 +34,10 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
 from opsdk.children.drift import Drift
 from opsdk.client.patch import merge_patch
-from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.event.predicates import matches_labels, on
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-
-
-class BoxSpec(Model):
-    """A box's size."""
-
-    size: int = 1
-
-
-class BoxStatus(Model):
-    """A box's state."""
-
-    size: int = 0
-    observed_generation: int = 0
-    conditions: list[Condition] = field(default_factory=list)
-
-
-class Box(Object[BoxSpec, BoxStatus]):
-    """A kind with conditions."""
-
-    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Box")
-
-
-def box(name: str = "a", **meta: Any) -> Box:
-    """Return a box in the default namespace."""
-    return Box(metadata=ObjectMeta(name=name, namespace="default", **meta), spec=BoxSpec())
-
-
-@asynccontextmanager
-async def running(operator: Operator, *kinds: type[Object[Any, Any]]) -> AsyncIterator[Client]:
-    """Run the operator against a server with the kinds, and return a client beside it."""
-    async with environment.Environment() as env, Cluster(env.config) as outside:
-        for kind in kinds or (Box,):
-            await outside.uncached.create(Unstructured.from_tree(crd_for(kind)))
-        task = asyncio.create_task(operator.start(env.config))
-        await asyncio.sleep(1)
-        try:
-            yield outside.uncached
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-def records(operator: Operator, name: str = "a") -> list[ReconcileRecord]:
-    """Return the journal's records of one name."""
-    return list(operator.journal.find(name=name))
-
-
-def writes(record: ReconcileRecord) -> list[str]:
-    """Return verb and subresource of each write."""
-    return [f"{r.verb} {r.subresource}".strip() for r in record.requests if r.verb not in ("get", "list")]
 
 
 # ------------------------------------------------------------------ status

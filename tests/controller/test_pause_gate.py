@@ -324,7 +324,11 @@ async def test_a_condition_shows_the_pause_and_is_written_once() -> None:
         lamp = await world.lamp()
         assert lamp.status is not None
         (condition,) = lamp.status.conditions
-        assert (condition.status, condition.reason, condition.message) == ("False", "NotPaused", "")
+        assert (condition.status, condition.reason, condition.message) == (
+            "False",
+            "NotPaused",
+            "the object is not paused",
+        )
         assert world.passes[-1] == ("a", 2)
 
 
@@ -358,7 +362,7 @@ async def test_an_annotation_that_is_not_understood_is_a_warning() -> None:
         assert lamp.status.conditions[0].reason == "InvalidPause"
         assert world.passes == []
         await world.annotate(paused="false")
-        assert set(world.passes) == {("a", 2)}  # the condition that is false now is an event, too
+        assert world.passes == [("a", 2)]
 
 
 async def test_the_journal_has_one_record_of_a_pause() -> None:
@@ -384,15 +388,29 @@ async def test_a_controller_can_ignore_pauses() -> None:
         assert world.passes == [("a", 1)]
 
 
-async def test_metadata_has_no_condition() -> None:
-    """A controller of metadata with a condition is refused when it is built."""
+@pytest.mark.parametrize("kind", [metadata_only(ConfigMap), ConfigMap])
+def test_a_kind_without_conditions_is_refused_at_the_declaration(kind: Any) -> None:
+    """The error says what the status needs, with this file and line."""
+    operator, options = Operator("lamps"), ControllerOptions(pausing=Pausing(condition="Paused"))
+    with pytest.raises(UsageError, match="condition='Paused' needs conditions in the status of ConfigMap") as error:
+        operator.reconciler(kind, options=options)
+    assert f"{__file__}:" in str(error.value)
+
+
+async def test_a_pause_is_no_success_for_the_condition_of_errors() -> None:
+    """The condition that shows a failure stays while a pause holds the retry back."""
     operator = Operator("lamps")
-    options = ControllerOptions(pausing=Pausing(condition="Paused"))
 
-    @operator.reconciler(metadata_only(ConfigMap), options=options)
-    async def reconcile(request: Request) -> None:
-        """Do nothing."""
+    @operator.reconciler(Lamp, options=ControllerOptions(error_condition="Stalled"))
+    async def reconcile(lamp: Lamp) -> None:
+        raise RuntimeError("no power")
 
-    async with environment.Environment() as env:
-        with pytest.raises(UsageError, match="has no status: leave out condition="):
-            operator.prepare(env.config)
+    async with environment.Environment() as env, Cluster(env.config) as outside, running(operator, env):
+        world = World(outside.uncached, operator, [])
+        await world.create()
+        await world.annotate(paused="true")
+        await asyncio.sleep(3600)
+        lamp = await world.lamp()
+        assert lamp.status is not None
+        (condition,) = lamp.status.conditions
+        assert (condition.type, condition.status, condition.message) == ("Stalled", "True", "no power")

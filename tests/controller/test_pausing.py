@@ -124,6 +124,7 @@ def test_the_deletion_of_a_paused_object_passes() -> None:
     [
         ({"condition": True}, 'write condition="Paused"'),
         ({"condition": None}, 'write condition="Paused"'),
+        ({"condition": "is paused"}, 'write condition="Paused"'),
         ({"hold_deletions": "wait"}, "hold_deletions of Pausing takes True or False, but got 'wait'"),
     ],
 )
@@ -140,4 +141,11 @@ def test_an_option_that_is_no_pausing_is_refused(value: Any) -> None:
     """The error says what to write, with this file and line."""
     with pytest.raises(UsageError, match=r"write pausing=Pausing\(\.\.\.\), or pausing=None") as error:
         ControllerOptions(pausing=value)
+    assert f"{__file__}:" in str(error.value)
+
+
+def test_two_options_cannot_name_the_same_condition() -> None:
+    """The two meanings would overwrite each other; the error has this file and line."""
+    with pytest.raises(UsageError, match="are both 'Stalled': name two conditions") as error:
+        ControllerOptions(error_condition="Stalled", pausing=Pausing(condition="Stalled"))
     assert f"{__file__}:" in str(error.value)

@@ -70,7 +70,7 @@ def json_words(data: bytes) -> object:
 def _models() -> Any:
     from envtest.plane.control_plane import ControlPlane
 
-    return ControlPlane().core
+    return ControlPlane().core.resources
 
 
 def protobuf(data: bytes) -> object:

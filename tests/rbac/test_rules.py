@@ -122,8 +122,6 @@ def test_a_declaration_implies_what_it_surely_uses() -> None:
     assert granted(*ControllerKinds(watches=(kind_of(Pod),)).rbac_rules()) == granted(reads(Pod))
     finalizes = ControllerKinds(kind=kind_of(Site), has_finalizers=True)
     assert granted(*finalizes.rbac_rules()) == granted(reads(Site), RbacRule("patch", Site))
-    shows_pauses = ControllerKinds(kind=kind_of(Site), has_pause_condition=True)
-    assert granted(*shows_pauses.rbac_rules()) == granted(reads(Site), patches_status(Site))
     owns = ControllerKinds(kind=kind_of(Site), owns=(kind_of(Pod),))
     assert granted(*owns.rbac_rules()) == granted(reads(Site, Pod), RbacRule("update", Site, subresource="finalizers"))
 
@@ -131,7 +129,6 @@ def test_a_declaration_implies_what_it_surely_uses() -> None:
 def test_both_forms_of_a_controller_declare_the_same() -> None:
     """The decorator and the builder give equal rules, before and after the operator is prepared."""
     handler = EnqueueRequestForObject()
-    options = ControllerOptions(pausing=Pausing(condition="Paused"))
     decorated = Operator("x")
     decorated.reconciler(
         Site,
@@ -139,7 +136,6 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
         watches=[WatchSpec(kind=Node, handler=handler)],
         finalizers={"demo.opsdk.dev/x": clean_up},
         rbac=[applies(Pod)],
-        options=options,
     )(reconcile)
     before = decorated.rules()
     decorated.prepare(Config(host="http://localhost:1"))
@@ -147,13 +143,24 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
 
     @built.setup
     def controllers(operator: Operator) -> None:
-        builder: ControllerBuilder[Site] = operator.controller_for(Site, options=options)
+        builder: ControllerBuilder[Site] = operator.controller_for(Site)
         builder.owns(Pod).owns(metadata_only(ConfigMap)).watches(Node, handler).rbac(applies(Pod))
         builder.finalizer("demo.opsdk.dev/x", clean_up).reconciler(reconcile).complete()
 
     assert not built.rules()
     built.prepare(Config(host="http://localhost:1"))
     assert texts(before) == texts(decorated.rules()) == texts(built.rules())
+
+
+def test_a_condition_of_pauses_needs_its_writes() -> None:
+    """The permission for the status is implied by the option, in both forms."""
+    options = ControllerOptions(pausing=Pausing(condition="Paused"))
+    decorated, built = Operator("x"), Operator("x")
+    decorated.reconciler(Node, options=options)(reconcile)
+    built.setup(lambda operator: operator.controller_for(Node, options=options).reconciler(reconcile).complete())
+    built.prepare(Config(host="http://localhost:1"))
+    assert texts(decorated.rules()) == texts(built.rules())
+    assert "patch nodes/status" in texts(decorated.rules())
 
 
 async def test_sources_of_the_operators_own_cache_count() -> None:

@@ -82,6 +82,27 @@ def test_each_public_name_says_what_it_is() -> None:
     assert silent == []
 
 
+def test_a_struct_shows_the_fields_of_its_bases(tmp_path: Path) -> None:
+    """Inherited fields come first; a field that a class defines again has its own default."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "base.py").write_text(
+        "import msgspec\n"
+        "class Base(msgspec.Struct, frozen=True):\n    a: int\n    b: str = 'x'\n    limit: ClassVar[int] = 1\n"
+    )
+    (tmp_path / "pkg" / "inner.py").write_text(
+        "from pkg.base import Base\n"
+        "__all__ = ['Own', 'Plain']\n"
+        "class Own(Base, frozen=True):\n    c: int = 0\n    b: str = 'y'\n"
+        "class Plain(Base): ...\n"
+    )
+    product = Product(name="one", limit=9, page="", modules=("pkg.inner",))
+    assert render_public_api(tmp_path, [product]).splitlines()[6:] == [
+        "class pkg.inner.Own(a: int, b: str = 'y', c: int = 0)",
+        "class pkg.inner.Plain(Base)",
+    ]
+
+
 def test_a_signature_and_an_alias_have_one_line_each(tmp_path: Path) -> None:
     """A function shows its arguments; a name that another public module defines shows where."""
     (tmp_path / "pkg").mkdir()

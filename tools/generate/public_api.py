@@ -100,18 +100,37 @@ class _Sources:
 
     def _describe(self, module: str, name: str) -> Iterator[str]:
         """Yield the lines of a name: its signature, and a class's public methods."""
-        _, node = self._find(module, name)
+        home, node = self._find(module, name)
         public = f"{module}.{name}"
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield f"{public}{_signature(node)}"
             case ast.ClassDef():
-                yield f"class {public}{_constructor(node)}"
+                yield f"class {public}({self._constructor(home, node)})"
                 for member in node.body:
                     if isinstance(member, _Function) and (member.name == "__call__" or not member.name.startswith("_")):
                         yield f"    {_decorated(member)}{member.name}{_signature(member, is_method=True)}"
             case _:
                 yield public
+
+    def _constructor(self, module: str, node: ast.ClassDef) -> str:
+        """The arguments of ``__init__``; without one, the fields, as of a struct; else the bases."""
+        for member in node.body:
+            if isinstance(member, _Function) and member.name == "__init__":
+                return _signature(member, is_method=True).removesuffix(" -> None")[1:-1]
+        fields = self._inherited_fields(module, node) | _own_fields(node)
+        return ", ".join(fields.values() or [ast.unparse(base) for base in node.bases])
+
+    def _inherited_fields(self, module: str, node: ast.ClassDef) -> dict[str, str]:
+        """The fields by name that a struct or dataclass has from its bases in the repository."""
+        fields: dict[str, str] = {}
+        for base in node.bases if _is_record(node) else ():
+            if isinstance(base, ast.Name) and self._defines(module, base.id):
+                home, parent = self._find(module, base.id)
+                if isinstance(parent, ast.ClassDef):
+                    own = {name: text for name, text in _own_fields(parent).items() if "ClassVar" not in text}
+                    fields |= self._inherited_fields(home, parent) | own
+        return fields
 
     def names(self, module: str) -> list[str]:
         """The module's ``__all__``, or what its stub exports. Raises `GenerateError` without either."""
@@ -129,6 +148,14 @@ class _Sources:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 return sorted(ast.literal_eval(node.value))
         raise GenerateError(f"{module} is public and has no __all__")
+
+    def _defines(self, module: str, name: str) -> bool:
+        """Whether a module of the repository defines a name, or imports it from one."""
+        try:
+            self._find(module, name)
+        except GenerateError:
+            return False
+        return True
 
     def _find(self, module: str, name: str) -> tuple[str, _Definition]:
         """Return the module that defines a name, and the definition."""
@@ -168,14 +195,13 @@ def _signature(node: _Function, *, is_method: bool = False) -> str:
     return f"({arguments}){returns}"
 
 
-def _constructor(node: ast.ClassDef) -> str:
-    """The arguments of ``__init__``; without one, the annotated fields, as of a struct; else the bases."""
-    for member in node.body:
-        if isinstance(member, _Function) and member.name == "__init__":
-            return _signature(member, is_method=True).removesuffix(" -> None")
-    fields = [
-        ast.unparse(member)
-        for member in node.body
-        if isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_")
-    ]
-    return f"({', '.join(fields or [ast.unparse(base) for base in node.bases])})"
+def _own_fields(node: ast.ClassDef) -> dict[str, str]:
+    """The annotated public fields of a class, by name."""
+    members = [member for member in node.body if isinstance(member, ast.AnnAssign)]
+    fields = {ast.unparse(member.target): ast.unparse(member) for member in members}
+    return {name: text for name, text in fields.items() if not name.startswith("_")}
+
+
+def _is_record(node: ast.ClassDef) -> bool:
+    """Whether a class is a struct, whose keywords say so, or a dataclass."""
+    return bool(node.keywords) or any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)

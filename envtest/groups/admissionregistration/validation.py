@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions as validate_status_conditions
@@ -19,8 +18,11 @@ from envtest.groups.common.webhook_client_config import (
 )
 from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain, path_segment, qualified_name
 from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.policies.compiled_policy import ANNOTATION, CONFIGURATION, PATCH
+from opsdk.apiserver.expressions.activation import CompiledExpression, PolicyCompiler
+from opsdk.apiserver.expressions.admission import compile_condition
 from opsdk.apiserver.expressions.escaping import RESERVED
-from opsdk.cel.types import BOOL, STRING, Type
+from opsdk.cel.types import BOOL, STRING
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -174,8 +176,6 @@ def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, p
 
 
 def _match_condition(expression: str, field: str, *, params: bool) -> Iterator[Cause]:
-    from opsdk.apiserver.expressions.admission import compile_condition  # noqa: PLC0415 - CEL takes long to load
-
     if not expression.strip():
         yield api_errors.required(field)
         return
@@ -334,26 +334,6 @@ def _actions(actions: Sequence[str], field: str) -> Iterator[Cause]:
         yield api_errors.required(field, "at least one validation action is required")
 
 
-class _Compiled(Protocol):
-    """The protocol of `opsdk.apiserver.expressions.activation.CompiledExpression`, which takes long to import."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def fault(self) -> str: ...
-
-
-class _Compiler(Protocol):
-    """The protocol of `opsdk.apiserver.expressions.activation.PolicyCompiler`."""
-
-    def variable(self, name: str, text: str) -> _Compiled: ...
-
-    def compile(
-        self, text: str, types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
-    ) -> _Compiled: ...
-
-
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _NOTHING = "validations or auditAnnotations must contain at least one item"
 _MAX_ANNOTATIONS = 20
@@ -365,8 +345,6 @@ _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"
 
 def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating: bool) -> Iterator[Cause]:
     """Validate a policy; match conditions are compiled if the `old` spec differs in their inputs."""
-    from opsdk.apiserver.expressions.activation import PolicyCompiler  # noqa: PLC0415 - CEL takes long to load
-
     spec: JsonObject = obj.get("spec") or {}
     params = spec.get("paramKind") is not None
     compiler = PolicyCompiler(params=params, composed=mutating or bool(spec.get("variables")))
@@ -415,13 +393,13 @@ def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
     yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
-def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
+def _fault(compiled: CompiledExpression, field: str, value: str = "") -> Iterator[Cause]:
     if compiled.fault:
         yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
 
 
 # ------------------------------------------------------------------ ValidatingAdmissionPolicy
-def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[Cause]:
+def _validations(compiler: PolicyCompiler, name: str, spec: JsonObject) -> Iterator[Cause]:
     """Yield what is wrong with a policy's validations and audit annotations."""
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
@@ -442,7 +420,7 @@ def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[C
         values.add(key)
 
 
-def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[Cause]:
+def _validation(compiler: PolicyCompiler, item: JsonObject, field: str) -> Iterator[Cause]:
     """Yield what is wrong with one validation: its expressions, message and reason."""
     expression, message_expression = item.get("expression") or "", item.get("messageExpression") or ""
     if not expression.strip():
@@ -466,10 +444,8 @@ def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[C
         yield api_errors.unsupported(f"{field}.reason", item["reason"], _REASONS)
 
 
-def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: str) -> Iterator[Cause]:
+def _annotation(compiler: PolicyCompiler, name: str, annotation: JsonObject, field: str) -> Iterator[Cause]:
     """Yield what is wrong with an audit annotation: its key and its expression."""
-    from opsdk.apiserver.admission.policies.compiled_policy import ANNOTATION  # noqa: PLC0415 - CEL takes long to load
-
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
     if name:
         for reason in qualified_name(f"{name}/{key}"):
@@ -486,10 +462,8 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
 
 
 # ------------------------------------------------------------------ MutatingAdmissionPolicy
-def _mutation(compiler: _Compiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
+def _mutation(compiler: PolicyCompiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
     """Yield what is wrong with a mutation: its type, and the expression of that type only."""
-    from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415 - as above
-
     sort = mutation.get("patchType") or ""
     if not sort:
         yield api_errors.required(f"{field}.patchType")

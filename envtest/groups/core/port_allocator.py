@@ -5,15 +5,14 @@ Upstream: pkg/registry/core/service/storage/alloc.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from envtest.groups.core.address_pool import FIRST_NODE_PORT, LAST_NODE_PORT, AddressPool
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
-FIRST_NODE_PORT: Final = 30000
-LAST_NODE_PORT: Final = 32767
 _OUTSIDE: Final = (
     "provided port is not in the valid range. The range of valid ports is"
     f" {FIRST_NODE_PORT}-{LAST_NODE_PORT}"
@@ -21,28 +20,15 @@ _OUTSIDE: Final = (
 _TAKEN: Final = "provided port is already allocated"
 
 
-class PortPool(Protocol):
-    """The protocol of the node port allocator."""
-
-    @property
-    def ports(self) -> Mapping[int, str]:
-        """The owners of the ports in use."""
-        ...
-
-    def port(self, taken: set[int]) -> int:
-        """Allocate a free port that is not in `taken`."""
-        ...
-
-
 class ServicePortAllocation:
     """Allocates the node ports of one service; they are in use when the service is stored.
 
     Args:
-        free: the node port allocator of all services.
+        free: the addresses and ports of all services.
         uid: the uid of the service that owns the ports.
     """
 
-    def __init__(self, free: PortPool, uid: str) -> None:
+    def __init__(self, free: AddressPool, uid: str) -> None:
         self._free = free
         self._uid = uid
         self._chosen: set[int] = set()

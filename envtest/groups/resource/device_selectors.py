@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Final
 
+from opsdk.apiserver.expressions.admission import compile_typed, runtime_text
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.cel.environment import CelEnvironment
 from opsdk.cel.library.quantities import QUANTITY
@@ -35,8 +36,6 @@ def selector_problem(expression: str) -> str:
     >>> selector_problem("1")
     'must evaluate to bool or the unknown type, not int'
     """
-    from opsdk.apiserver.expressions.admission import compile_typed, runtime_text  # noqa: PLC0415 - few servers use DRA
-
     compiled = compile_typed(_environment(), expression, ())
     if isinstance(compiled, str):
         return compiled

@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/admission/conversion.go (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -30,12 +30,8 @@ class Equivalents(Protocol):
         ...
 
 
-class Namespaces(Protocol):
-    """A reader of Namespace objects."""
-
-    def __call__(self, name: str) -> JsonObject:
-        """Return a namespace. Raises `NotFoundError`."""
-        ...
+GetNamespace = Callable[[str], JsonObject]
+"""Returns the Namespace object of a name. Raises `NotFoundError`."""
 
 
 class VersionedAttributes(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +46,7 @@ class VersionedAttributes(msgspec.Struct, frozen=True, kw_only=True):
 class VersionedAttributesAccessor:
     """Converts the attributes of one request, with a cache of the old object's versions."""
 
-    def __init__(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
+    def __init__(self, attributes: Attributes, equivalents: Equivalents, namespace: GetNamespace) -> None:
         self._review = attributes
         self._equivalents = equivalents
         self._namespace = namespace

@@ -6,9 +6,9 @@ Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
@@ -19,27 +19,25 @@ REFRESH: Final = 30.0
 _FIRST_RETRY: Final = 0.005
 
 
-class AvailabilityChecks(Protocol):
-    """The steps of one availability check."""
-
-    def find(self, name: str) -> RemoteService | None:
-        """Return the current remote service; None if it was deleted or is local."""
-        ...
-
-    async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
-        """Return the condition, and whether a request was sent; then a failure is retried with backoff."""
-        ...
-
-    async def write(self, remote: RemoteService, verdict: Availability) -> None:
-        """Write the condition into the status of the ``APIService``."""
-        ...
-
-
 class AvailableConditionController(Closing):
-    """The tasks that check remote ``APIService`` objects."""
+    """The tasks that check remote ``APIService`` objects.
 
-    def __init__(self, checks: AvailabilityChecks, on_error: Callable[[str, BaseException], None]) -> None:
-        self._rounds = checks
+    Args:
+        find: returns the current remote service of a name; None if it was deleted or is local.
+        judge: returns the condition, and whether a request was sent; then a failure is retried with backoff.
+        write: writes the condition into the status of the ``APIService``.
+        on_error: receives unexpected errors, with the name of the ``APIService``.
+    """
+
+    def __init__(
+        self,
+        *,
+        find: Callable[[str], RemoteService | None],
+        judge: Callable[[RemoteService], Awaitable[tuple[Availability, bool]]],
+        write: Callable[[RemoteService, Availability], Awaitable[None]],
+        on_error: Callable[[str, BaseException], None],
+    ) -> None:
+        self._find, self._judge, self._write = find, judge, write
         self._on_error = on_error
         self._tasks = TaskOwner("aggregator", on_error=on_error)
         self._touched: dict[str, asyncio.Event] = {}
@@ -60,7 +58,7 @@ class AvailableConditionController(Closing):
     async def _sync_until_removed(self, name: str, touched: asyncio.Event) -> None:
         wait = _FIRST_RETRY
         try:
-            while (remote := self._rounds.find(name)) is not None:
+            while (remote := self._find(name)) is not None:
                 touched.clear()
                 failing = await self._sync(remote)
                 seconds = wait if failing else REFRESH
@@ -74,9 +72,9 @@ class AvailableConditionController(Closing):
     async def _sync(self, remote: RemoteService) -> bool:
         """Check and write the condition. Return whether to retry soon, also after an unexpected error."""
         try:
-            verdict, tried = await self._rounds.judge(remote)
-            if self._rounds.find(remote.name) is not None:
-                await self._rounds.write(remote, verdict)
+            verdict, tried = await self._judge(remote)
+            if self._find(remote.name) is not None:
+                await self._write(remote, verdict)
         except Exception as error:  # noqa: BLE001 - it concerns one APIService, whose checks go on
             self._on_error(remote.name, error)
             return True

@@ -83,7 +83,9 @@ class Aggregator(Closing):
             connection_pools, dependencies.resolve, lambda remote: self._keeper.touch(remote.name)
         )
         self._probe = Probe(self._proxy)
-        self._keeper = AvailableConditionController(self, _report)
+        self._keeper = AvailableConditionController(
+            find=self._remotes.get, judge=self._judge, write=self._write_condition, on_error=_report
+        )
 
     def __repr__(self) -> str:
         return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
@@ -134,11 +136,8 @@ class Aggregator(Closing):
         self._known.pop(old.name, None)
         self._keeper.touch(old.name)
 
-    # -------------------------------------------------------------- AvailabilityChecks
-    def find(self, name: str) -> RemoteService | None:
-        return self._remotes.get(name)
-
-    async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
+    # -------------------------------------------------------------- availability
+    async def _judge(self, remote: RemoteService) -> tuple[Availability, bool]:
         verdict = None
         if not self._lines.inside(f"{remote.host}:{remote.port}"):
             verdict = unavailable_reason(remote, self._around.network(remote.namespace, remote.service))
@@ -153,7 +152,7 @@ class Aggregator(Closing):
         if remote.name in self._remotes:
             self._known[remote.name] = documents or stale(remote.version, self._known.get(remote.name))
 
-    async def write(self, remote: RemoteService, verdict: Availability) -> None:
+    async def _write_condition(self, remote: RemoteService, verdict: Availability) -> None:
         now = Context().timestamp()
         owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
 

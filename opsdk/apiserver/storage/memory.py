@@ -248,6 +248,7 @@ class MemoryStorage:
 
     # -------------------------------------------------------------- snapshots
     def snapshot(self) -> Snapshot:
+        """Return the current state, in constant time."""
         for bucket in self._buckets.values():
             bucket.shared = True
         held = {name: SnapshotEntry(bucket.objects, bucket.keys) for name, bucket in self._buckets.items()}
@@ -263,6 +264,11 @@ class MemoryStorage:
         return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
+        """Restore a snapshot's objects in one write; return the changes.
+
+        The revision increases, or is the snapshot's with `reset`. Listeners get each changed object. The history before
+        it is dropped, and every watch fails with `CompactedError`.
+        """
         revision = snapshot.revision if reset else self._revision + 1
         names = {**self._buckets, **snapshot.buckets}
         changes = [change for name in names for change in self._difference(name, snapshot, revision)]

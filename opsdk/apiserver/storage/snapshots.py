@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -30,20 +28,3 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Snapshot of {sum(len(held.keys) for held in self.buckets.values())} objects at {self.revision}>"
-
-
-@runtime_checkable
-class Snapshots(Protocol):
-    """A storage that can restore snapshots."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the current state, in constant time."""
-        ...
-
-    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
-        """Restore a snapshot's objects in one write; return the changes.
-
-        The revision increases, or is the snapshot's with `reset`. Listeners get each changed object. The history before
-        it is dropped, and every watch fails with `CompactedError`.
-        """
-        ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
@@ -30,11 +30,8 @@ RULES_SKIPPED: Final = invalid(
 """Reported if an object does not match its schema, so that its rules are not evaluated."""
 
 
-class RuleEvaluator(Protocol):
-    """Evaluates the rules of a schema; `opsdk.apiserver.structural.rules.CompiledRules` implements it."""
-
-    def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath) -> RuleViolation:
-        """Return the violations of `value`, which replaces `old`."""
+EvaluateRules = Callable[[JsonValue, JsonValue, FieldPath], RuleViolation]
+"""Returns the violations of the first value, which replaces the second one."""
 
 
 class StructuralSchema:
@@ -60,13 +57,13 @@ class StructuralSchema:
         self._resource = resource
 
     @cached_property
-    def _rules(self) -> RuleEvaluator | None:
-        """The evaluator of ``x-kubernetes-validations``, or None without rules."""
+    def _evaluate_rules(self) -> EvaluateRules | None:
+        """Evaluates ``x-kubernetes-validations``; None without rules."""
         if not has_rules(self._root.schema):
             return None
         from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - CEL is slow to import
 
-        return CompiledRules(self._root.schema, resource=self._resource)
+        return CompiledRules(self._root.schema, resource=self._resource).evaluate
 
     def prune(self, tree: JsonValue) -> tuple[JsonValue, list[str]]:
         """Return `tree` without unknown fields, and their sorted paths."""
@@ -124,10 +121,10 @@ class StructuralSchema:
         """Add duplicates in lists and violations of rules."""
         if old is None or not self.check_lists(old):
             errors += self.check_lists(tree)
-        if self._rules is not None:
+        if self._evaluate_rules is not None:
             if any(error.type in BLOCKING for error in errors):
                 return [*errors, RULES_SKIPPED]
-            broken = self._rules.evaluate(tree, old, FieldPath())
+            broken = self._evaluate_rules(tree, old, FieldPath())
             errors += broken.errors
             if warn is not None:
                 for warning in broken.warnings:

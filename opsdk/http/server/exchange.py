@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from opsdk.http.asgi_types import App, Message, Scope
+from opsdk.http.server.upgrade import UpgradePort
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes of a request body above which the connection stops reading."""
@@ -22,33 +23,16 @@ _PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
 _breaks_lines = re.compile(rb"[\r\n]").search
 
 
-class ServerConnectionPort(Protocol):
+class ServerConnectionPort(UpgradePort, Protocol):
     """The methods of a connection that an exchange uses."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether nothing more can be sent."""
-        ...
 
     @property
     def full(self) -> bool:
         """Whether the write buffer is full."""
         ...
 
-    def write(self, data: bytes) -> None:
-        """Send or buffer `data`."""
-        ...
-
-    async def drained(self) -> None:
-        """Return when the write buffer has room, or the connection is closed."""
-        ...
-
     def date(self) -> bytes:
         """Return the value of the Date header."""
-        ...
-
-    def hold(self, *, reading: bool) -> None:
-        """Pause or resume reading."""
         ...
 
     def response_complete(self) -> None:

@@ -18,8 +18,8 @@ import msgspec
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.apimachinery.object import deep_copy
 from opsdk.apimachinery.time import MicroTime
-from opsdk.base.options import Options
 from opsdk.errors import UsageError
+from opsdk.manager.leader_election.lease_options import LeaseOptions
 
 # Leadership ends this share of the lease before others may take it: clocks of two machines run at different speeds, and
 # a request needs time from the last check to the server.
@@ -30,7 +30,7 @@ _ATTEMPT_TIMEOUT_SHARE = 0.5
 _MIN_ATTEMPT_TIMEOUT = 1.0
 
 
-class LeaderElectionOptions(Options, frozen=True, kw_only=True):
+class LeaderElectionOptions(LeaseOptions, frozen=True, kw_only=True):
     """The Lease and the durations of the election, in seconds. The defaults are client-go's.
 
     Attributes:
@@ -42,7 +42,6 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
         renew_deadline: the leader stops when its renewals fail for this long. It starts `retry_period` after the last
             success, with the first try.
         retry_period: time between two tries; waiting replicas add up to 120 % of it as jitter.
-        release_on_cancel: release the lease at stop, so that the next leader need not wait.
         labels: labels of the Lease.
         namespace_source: where `namespace` comes from, for messages.
     """
@@ -50,10 +49,6 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
     name: str
     namespace: str
     identity: str
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    release_on_cancel: bool = True
     labels: tuple[tuple[str, str], ...] = ()
     namespace_source: str = "LeaderElectionOptions.namespace"
 

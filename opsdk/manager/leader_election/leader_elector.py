@@ -137,11 +137,11 @@ class LeaderElector:
         self.rules.role = Role.LOST
 
     async def release(self) -> None:
-        """Release the lease if this replica holds it and `release_on_cancel` is set.
+        """Release the lease if this replica holds it, so that the next leader need not wait.
 
         Call it after everything that needs leadership has stopped. A failure is logged; the lease then expires.
         """
-        if not self.options.release_on_cancel or self.rules.role is not Role.LEADING:
+        if self.rules.role is not Role.LEADING:
             return
         self.rules.role = Role.LOST
         for _ in range(3):

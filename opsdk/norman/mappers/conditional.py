@@ -6,6 +6,7 @@ Deviates: the schema of a `ConditionMapper` declares both forms of the object, b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ class ConditionMapper:
                 each.resource_fields.setdefault(name, declared)
 
 
-class _SelectedSchemas(Mappers):
+class _SelectedSchemas(Mappers, ABC):
     """Runs mappers only for the schemas that `selects` chooses; for others, and before `modify_schema`, none.
 
     Args:
@@ -67,9 +68,9 @@ class _SelectedSchemas(Mappers):
         super().__init__()
         self._own_mappers = mappers
 
+    @abstractmethod
     def selects(self, schema: Schema) -> bool:
         """Whether the mappers run for a schema."""
-        raise NotImplementedError
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
         """Choose the mappers, and let them change the schema. Raises `UsageError` as they do."""

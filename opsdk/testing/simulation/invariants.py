@@ -117,6 +117,16 @@ def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
     return list(problems)
 
 
+def restart_violations(exchanges: Iterable[Exchange]) -> list[str]:
+    """Return the writes of replicas that were restarted when every object had what it needs."""
+    problems = [
+        f"restart: {e.client} sent {e.method} {e.path} after a restart: each reconcile changes the object again"
+        for e in exchanges
+        if changes_state(e)
+    ]
+    return problems[:5]
+
+
 def calm_violations(exchanges: Sequence[Exchange], seconds: float) -> list[str]:
     """Return the violations in a calm period of some seconds: writes, and too many requests."""
     problems = [

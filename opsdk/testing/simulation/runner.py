@@ -20,7 +20,7 @@ from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.determinism import seeded_entropy
-from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops
+from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
@@ -321,7 +321,15 @@ class _Run:
                 await check(self._world(self._seed))
             except AssertionError as error:
                 violations.append(f"{_name(check)}: {_text(error)}")
-        return violations
+        return violations or await self._restart()
+
+    async def _restart(self) -> list[str]:
+        """Restart every replica at rest. Returns the writes: each object is reconciled again, and has what it needs."""
+        count = len(self._observer.exchanges)
+        for replica in self._replicas:
+            await replica.restart(0.0, crash=False)
+        await asyncio.sleep(_GRACE)
+        return restart_violations(self._observer.exchanges[count:])
 
     async def _settle(self) -> str | None:
         """Wait until the check passes. Returns its last error if it never does."""

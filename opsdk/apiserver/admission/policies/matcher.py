@@ -11,9 +11,9 @@ import msgspec
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import selects_object
-from opsdk.apiserver.admission.policies.params import ConfigurationError, Params, collect, source_of
+from opsdk.apiserver.admission.policies.params import ConfigurationError, FindParams, collect, source_of
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, MatchCriteria, PolicyBinding, PolicyHook
-from opsdk.apiserver.admission.versioned_attributes import Equivalents, Namespaces, VersionedAttributesAccessor
+from opsdk.apiserver.admission.versioned_attributes import Equivalents, GetNamespace, VersionedAttributesAccessor
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
@@ -24,8 +24,8 @@ class PolicyDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the server that policies use."""
 
     equivalents: Equivalents
-    namespace: Namespaces
-    params: Params
+    namespace: GetNamespace
+    params: FindParams
     authorizer: Authorizer
 
 

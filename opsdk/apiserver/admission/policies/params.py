@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from opsdk.apimachinery.selectors import Selector
@@ -30,19 +30,15 @@ class ParamSource(Protocol):
         ...
 
 
-class Params(Protocol):
-    """Finds the param source of a kind."""
-
-    def __call__(self, api_version: str, kind: str) -> ParamSource | None:
-        """Return None if the kind is not served."""
-        ...
+FindParams = Callable[[str, str], ParamSource | None]
+"""Returns the source of a kind by its apiVersion and kind; None if the kind is not served."""
 
 
 class ConfigurationError(Exception):
     """A policy or binding is misconfigured; failurePolicy decides the outcome."""
 
 
-def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
+def source_of(policy: AdmissionPolicy, find: FindParams) -> ParamSource | None:
     """Return the reader for a policy's paramKind; None if the policy has none.
 
     Raises:

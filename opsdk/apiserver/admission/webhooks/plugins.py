@@ -18,7 +18,7 @@ from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.admission.reinvocation import Reinvocation
 from opsdk.apiserver.admission.versioned_attributes import (
     Equivalents,
-    Namespaces,
+    GetNamespace,
     VersionedAttributes,
     VersionedAttributesAccessor,
 )
@@ -50,7 +50,7 @@ class WebhookDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
     client: WebhookClient
     equivalents: Equivalents
-    namespace: Namespaces
+    namespace: GetNamespace
     evaluate: Evaluate | None = None
 
 

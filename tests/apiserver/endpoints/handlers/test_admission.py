@@ -60,7 +60,7 @@ async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None
     """POST, PUT, patches, apply and DELETE are reviewed as CREATE, UPDATE, DELETE in both rounds."""
     async with Environment() as env:
         plugin = Recorder()
-        env.plane.admission.add("Test", plugin)
+        env.plane.core.admission.add("Test", plugin)
         call = Caller(env)
         await call("POST", f"{CM}?fieldManager=me", {"metadata": {"generateName": "a-"}})
         first = plugin.seen[0][1]
@@ -95,7 +95,7 @@ async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None
 async def test_what_admission_adds_is_owned_by_nobody() -> None:
     """The managedFields say what the client wrote, not what plugins made of it."""
     async with Environment() as env:
-        env.plane.admission.add("Test", Recorder(label="by-plugin"))
+        env.plane.core.admission.add("Test", Recorder(label="by-plugin"))
         stored = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
         assert stored["metadata"]["labels"] == {"by-plugin": "yes"}
         assert stored["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {".": {}, "f:x": {}}}
@@ -104,7 +104,7 @@ async def test_what_admission_adds_is_owned_by_nobody() -> None:
 async def test_what_admission_undoes_is_not_written() -> None:
     """A patch whose effect admission takes back keeps the resourceVersion."""
     async with Environment() as env:
-        env.plane.admission.add("Test", Recorder(label="kept"))
+        env.plane.core.admission.add("Test", Recorder(label="kept"))
         call = Caller(env)
         stored = (await call("POST", CM, {"metadata": {"name": "a"}})).json
         again = await call("PATCH", f"{CM}/a", {"metadata": {"labels": None}}, content_type=MERGE)
@@ -118,7 +118,7 @@ async def test_nothing_is_stored_where_validation_refuses(operation: str) -> Non
         call = Caller(env)
         await call("POST", CM, {"metadata": {"name": "old"}})
         before = (await call("GET", CM)).json
-        env.plane.admission.add("Test", Recorder(refuse=operation))
+        env.plane.core.admission.add("Test", Recorder(refuse=operation))
         changed = {"metadata": {"name": "old"}, "data": {"a": "b"}}
         answer = await {
             "CREATE": lambda: call("POST", CM, {"metadata": {"name": "a"}}),
@@ -133,7 +133,7 @@ async def test_a_second_round_runs_at_most_once() -> None:
     """A plugin that requests reinvocation runs a second time, and no third time."""
     async with Environment() as env:
         plugin = Recorder(again=True)
-        env.plane.admission.add("Test", plugin)
+        env.plane.core.admission.add("Test", plugin)
         await Caller(env)("POST", CM, {"metadata": {"name": "a"}})
         assert [step for step, _ in plugin.seen] == ["mutate", "mutate", "validate"]
 
@@ -148,7 +148,7 @@ async def test_unreadable_owners_are_put_back() -> None:
             review.obj = {**review.obj, "metadata": broken}
 
     async with Environment() as env:
-        env.plane.admission.add("Test", Breaker())
+        env.plane.core.admission.add("Test", Breaker())
         response = await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
         assert response.json["metadata"]["managedFields"][0]["manager"] == "tests"
         assert ".metadata.managedFields was in an invalid state after admission" in response.headers["warning"]

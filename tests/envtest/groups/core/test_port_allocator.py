@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.groups.core.port_allocator import FIRST_NODE_PORT, ServicePortAllocation
-from envtest.groups.core.strategy.service import AddressPool
+from envtest.groups.core.address_pool import FIRST_NODE_PORT, AddressPool
+from envtest.groups.core.port_allocator import ServicePortAllocation
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.groups.kindkit import changed, read, wrong

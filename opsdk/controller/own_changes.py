@@ -1,0 +1,96 @@
+"""Tells the events of a reconcile's own status writes and finalizers from all others. Pure.
+
+A write that named the resource version before it is known by two versions: the one it named, and the one it got. The
+event with exactly these two shows no other change. The watch may be faster than the response to the write, so
+events of an object that arrive while it is reconciled wait for the end of the reconcile, as its request would.
+
+Upstream: none; operators filter with GenerationChangedPredicate, which drops changes of other writers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from opsdk.event.event import AnyEvent, EventType
+
+# Events of one object that wait for the end of its reconcile. With more, one of them is surely foreign.
+_MAX_HELD = 16
+# Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
+_MAX_PENDING = 10_000
+
+Versions = tuple[str, str]
+"""The resource versions before and after a write."""
+
+
+class OwnChanges:
+    """The writes of one controller that the watch has not shown yet.
+
+    >>> own = OwnChanges()
+    >>> own.begin(("default", "site"))
+    >>> own.end(("default", "site"), [("7", "8")])
+    []
+    >>> own
+    <OwnChanges: 0 running, 1 pending>
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, list[AnyEvent]] = {}
+        self._pending: dict[Hashable, frozenset[Versions]] = {}
+
+    def begin(self, key: Hashable) -> None:
+        """A reconcile of an object begins."""
+        self._held.setdefault(key, [])
+
+    def end(self, key: Hashable, writes: Collection[Versions]) -> list[AnyEvent]:
+        """A reconcile of an object ends.
+
+        Args:
+            key: namespace and name.
+            writes: its writes of the object's status and finalizers.
+
+        Returns the events that arrived during the reconcile and show another change: queue them.
+        """
+        held = self._held.pop(key, ())
+        if not held and not writes:
+            return []
+        pending = self._pending.pop(key, frozenset()).union(writes)
+        if remaining := pending.difference(map(versions_of, held)):
+            # A list after a gap of the watch shows fewer states than there were: those of the past are never shown.
+            self._pending[key] = remaining if len(remaining) <= _MAX_HELD else frozenset(writes)
+            if len(self._pending) > _MAX_PENDING:
+                del self._pending[next(iter(self._pending))]
+        return [event for event in held if versions_of(event) not in pending]
+
+    def passes(self, event: AnyEvent) -> bool:
+        """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
+        if not self._held and not self._pending:
+            return True
+        key = event.view.key
+        if event.type is not EventType.UPDATE or event.resync:
+            if event.type is EventType.DELETE:
+                self._pending.pop(key, None)
+            return True
+        if key in self._held and len(held := self._held[key]) < _MAX_HELD:
+            held.append(event)
+            return False
+        if key not in self._pending:
+            return True
+        pending, versions = self._pending[key], versions_of(event)
+        if versions in pending:
+            self._forget(key, pending - {versions})
+        return versions not in pending
+
+    def _forget(self, key: Hashable, remaining: frozenset[Versions]) -> None:
+        if remaining:
+            self._pending[key] = remaining
+        else:
+            del self._pending[key]
+
+    def __repr__(self) -> str:
+        return f"<OwnChanges: {len(self._held)} running, {len(self._pending)} pending>"
+
+
+def versions_of(event: AnyEvent) -> Versions:
+    """Return the resource versions before and after an update."""
+    old, new = event.old, event.new
+    return (old.resource_version if old is not None else "", new.resource_version if new is not None else "")

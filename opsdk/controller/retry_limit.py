@@ -1,0 +1,87 @@
+"""How often and how long a failing request is retried. Pure: the caller passes the time.
+
+Upstream: none; kopf has ``retries`` and ``timeout`` of a handler, Java Operator SDK ``maxAttempts`` of a retry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from datetime import timedelta
+
+from opsdk.base.durations import as_seconds
+from opsdk.base.options import Options
+from opsdk.errors import UsageError
+
+
+class RetryLimit(Options, frozen=True, kw_only=True):
+    """When a controller gives up a request that fails again and again. It then waits for the next event.
+
+    Attributes:
+        attempts: the number of attempts, the first one included; None for any number.
+        time: the time since the first failure, in seconds or as a timedelta, after which no attempt begins; None for
+            any time.
+
+    >>> RetryLimit(attempts=10, time=timedelta(hours=1))
+    RetryLimit(attempts=10, time=datetime.timedelta(seconds=3600))
+    """
+
+    attempts: int | None = None
+    time: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.attempts is None and self.time is None:
+            raise UsageError("RetryLimit() limits nothing: pass attempts=... or time=...")
+        attempts: object = self.attempts
+        if attempts is not None and (not isinstance(attempts, int) or attempts < 1):
+            raise UsageError(f"attempts is {attempts!r}: pass a number of attempts, at least 1")
+        if self.time is not None and not as_seconds(self.time):
+            raise UsageError(f"time is {self.time!r}: pass more than 0 seconds, or a timedelta")
+
+    @property
+    def seconds(self) -> float:
+        """`time` in seconds; infinite without one."""
+        return math.inf if self.time is None else as_seconds(self.time) or math.inf
+
+
+class FailureStreaks:
+    """The failures of each request since its last success.
+
+    Args:
+        limit: of a request's reconciler.
+        finalizer_limit: of the finalizers of an object that is being deleted.
+    """
+
+    def __init__(self, limit: RetryLimit | None, finalizer_limit: RetryLimit | None) -> None:
+        self._limits = {False: limit, True: finalizer_limit}
+        self._streaks: dict[Hashable, tuple[bool, int, float]] = {}
+
+    def failed(self, request: Hashable, *, finalizing: bool, wait: float, now: float) -> str:
+        """Count a failure. Returns why the request is given up; empty if it is retried.
+
+        Args:
+            request: the request.
+            finalizing: a finalizer failed. Its failures are counted from 1, whatever the reconciler did before.
+            wait: seconds until the next attempt.
+            now: the time.
+        """
+        limit = self._limits[finalizing]
+        if limit is None:
+            return ""
+        was_finalizing, failures, since = self._streaks.get(request, (finalizing, 0, now))
+        if was_finalizing is not finalizing:
+            failures, since = 0, now
+        failures += 1
+        self._streaks[request] = (finalizing, failures, since)
+        if limit.attempts is not None and failures >= limit.attempts:
+            return f"gave up after {failures} attempt{'s' if failures > 1 else ''}"
+        if now + wait - since >= limit.seconds:
+            return f"gave up after {now - since:.3g} s"
+        return ""
+
+    def forget(self, request: Hashable) -> None:
+        """Forget the failures of a request that succeeded, or was given up."""
+        self._streaks.pop(request, None)
+
+    def __repr__(self) -> str:
+        return f"<FailureStreaks of {len(self._streaks)} requests>"
