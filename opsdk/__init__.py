@@ -37,7 +37,7 @@ _HOMES = {
     "opsdk.controller.controller": ("Controller",),
     "opsdk.controller.options": ("ControllerOptions",),
     "opsdk.controller.reconcile": ("Reconciler", "Result"),
-    "opsdk.controller.retry_limit": ("RetryLimit",),
+    "opsdk.controller.retries": ("RetryLimit",),
     "opsdk.errors": (
         "AlreadyExistsError",
         "ApiError",

@@ -42,7 +42,7 @@ from opsdk.controller.controller import Controller as Controller
 from opsdk.controller.options import ControllerOptions as ControllerOptions
 from opsdk.controller.reconcile import Reconciler as Reconciler
 from opsdk.controller.reconcile import Result as Result
-from opsdk.controller.retry_limit import RetryLimit as RetryLimit
+from opsdk.controller.retries import RetryLimit as RetryLimit
 from opsdk.errors import AlreadyExistsError as AlreadyExistsError
 from opsdk.errors import ApiError as ApiError
 from opsdk.errors import ConflictError as ConflictError

@@ -49,7 +49,6 @@
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── PanicError                user code raised an exception that is no ``Exception``
-    ├── NormanError               a request to a Norman API failed: status, code and field
     ├── UsageError                a mistake in the calling code
     ├── opsdk.lifecycle.errors    what handlers of a GenericController raise, and their failures
     ├── TemporaryError            raised by a reconciler: retry after its delay
@@ -98,7 +97,6 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingPermissionsError",
     "NoMatchError",
-    "NormanError",
     "NotAcceptableError",
     "NotCachedError",
     "NotFoundError",
@@ -689,26 +687,3 @@ class TemporaryError(OpsdkError):
             raise UsageError(f"delay is {delay!r}: pass seconds, at least 0, or a timedelta")
         self.seconds = float(seconds)
         """The delay in seconds."""
-
-
-class NormanError(OpsdkError):
-    """A request to a Norman API failed. A handler, formatter or store raises it; the server writes it as the body.
-
-    Args:
-        message: what is wrong; may be empty where the code says it all.
-        status: the HTTP status.
-        code: the code of the body, such as ``MissingRequired``; `opsdk.norman.ErrorCode` has them all.
-        field_name: the field that is wrong, or empty.
-    """
-
-    def __init__(
-        self, message: str = "", *, status: int = 500, code: str = "ServerError", field_name: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-        self.code = code
-        self.field_name = field_name
-
-    def __str__(self) -> str:
-        return ": ".join(filter(None, (f"{self.code} {self.status}", self.field_name, self.message)))

@@ -15,6 +15,7 @@ import msgspec
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.controller.condition_writer import check_condition
+from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
@@ -165,6 +166,25 @@ def check_finalizers(finalizers: object) -> None:
                 'write finalizers={"example.com/clean-up": clean_up} with `async def clean_up(obj, ctx)`'
             )
     Finalizers(finalizers)
+
+
+def as_daemon(daemon: object) -> DaemonSpec:
+    """Return a member of ``daemons`` as a `DaemonSpec`. Raises `UsageError` for anything else."""
+    if isinstance(daemon, DaemonSpec):
+        return daemon
+    if not callable(daemon) or isinstance(daemon, type):
+        raise UsageError(
+            f"daemons got {_shown(daemon)}: write daemons=[monitor] with `async def monitor(obj, ctx)`, "
+            "or daemons=[DaemonSpec(function=monitor, ...)]"
+        )
+    return DaemonSpec(function=daemon)
+
+
+def check_daemons(daemons: object) -> None:
+    """Raise `UsageError` unless each of `daemons` is an async function or a `DaemonSpec`, with a name of its own."""
+    names = [as_daemon(daemon).shown_name for daemon in members(daemons, "daemons")]
+    if len(set(names)) < len(names):
+        raise UsageError(f"two daemons have one name ({', '.join(names)}): pass name=... to DaemonSpec")
 
 
 def check_name(name: object) -> None:

@@ -13,7 +13,9 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.arguments import (
     OwnsSpec,
     WatchSpec,
+    as_daemon,
     check_controller_options,
+    check_daemons,
     check_kind,
     check_name,
     check_owned,
@@ -27,6 +29,7 @@ from opsdk.builder.rbac import option_rules
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
+from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
@@ -36,7 +39,7 @@ from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
-from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion
+from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion, on
 from opsdk.event.sources import EventSource, KindSource, SyncPolicy
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
@@ -91,6 +94,7 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
+        self._daemons: list[DaemonSpec] = []
         self._rules: tuple[RbacRule, ...] = ()
         self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
@@ -167,6 +171,13 @@ class ControllerBuilder(Generic[T]):
         self._finalizers[name] = function
         return self
 
+    def daemon(self, daemon: DaemonFunction | DaemonSpec) -> Self:
+        """Add a coroutine that runs while an object of the reconciled kind exists, see `DaemonSpec`."""
+        with located(self.place):
+            check_daemons([*self._daemons, daemon])
+        self._daemons.append(as_daemon(daemon))
+        return self
+
     def rbac(self, *rules: RbacRule) -> Self:
         """Declare permissions besides those that the declaration implies, see `opsdk.rbac.declared`."""
         with located(self.place):
@@ -229,6 +240,7 @@ class ControllerBuilder(Generic[T]):
             hook=self._hook,
             kind=self._kind,
             finalizers=self._finalizers,
+            daemons=self._daemons,
             cluster=self._cluster,
             journal=self._journal,
             own_changes=own_changes,
@@ -273,12 +285,18 @@ class ControllerBuilder(Generic[T]):
         return sources
 
     def _reconciled_source(self, kind: Kind[AnyObject], own_changes: OwnChanges | None) -> EventSource:
-        """Return the source of the reconciled kind. Its predicates drop no pause, and no deletion with finalizers."""
+        """Return the source of the reconciled kind.
+
+        No predicate drops the change of a pause, the beginning of a deletion where there are finalizers, or its end
+        where there are daemons.
+        """
         predicates = (*self._filters, *self._predicates)
         if predicates and self._cluster is not None and (self._options or ControllerOptions()).pausing is not None:
             predicates = (or_pause_changes(predicates),)
-        if predicates and self._finalizers:
-            predicates = (any_of(begins_deletion(self._finalizers), all_of(*predicates)),)
+        always = [begins_deletion(self._finalizers)] if self._finalizers else []
+        always += [on(create=False, update=False, generic=False)] if self._daemons else []
+        if predicates and always:
+            predicates = (any_of(*always, all_of(*predicates)),)
         if own_changes is not None:
             predicates = (*predicates, own_changes.passes)  # last: it keeps events that the others pass
         return KindSource(self._cache, kind, EnqueueRequestForObject(), predicates=predicates)

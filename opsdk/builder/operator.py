@@ -6,8 +6,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -22,7 +23,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
-from opsdk.builder.arguments import OwnsSpec, check_rules, located
+from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
@@ -34,12 +35,15 @@ from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
+from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
 from opsdk.event.handlers import is_async
+from opsdk.event.request import Request
 from opsdk.manager.deferred import DeferredRunnable
 from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.manager.leader_election.leader_elector import default_identity
@@ -149,6 +153,7 @@ class Operator:
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
             finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
+            daemons: async functions, or `DaemonSpec`s, that run while an object exists.
             rbac: permissions besides those that the declaration implies, see `opsdk.rbac.declared`.
             name: the controller's name; default: the kind in lower case.
             options: the controller's options; default: the operator's.
@@ -182,6 +187,52 @@ class Operator:
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
+
+    def daemon(
+        self,
+        kind: KindLike[T],
+        *,
+        when: Callable[[T], bool] | None = None,
+        every: float | timedelta | None = None,
+        jitter: float = 0.0,
+        name: str = "",
+        options: ControllerOptions | None = None,
+    ) -> Callable[[Callable[[T, Context], Awaitable[object]]], Callable[[T, Context], Awaitable[object]]]:
+        """Decorator: the function runs while an object of `kind` exists, in a controller of its own.
+
+        It is restarted when it raises, and cancelled when the object is deleted, when leadership ends, and at the stop.
+        For a daemon that has to end before a finalizer runs, pass ``daemons=`` to `reconciler` beside ``finalizers=``.
+
+        Args:
+            kind: the kind of the objects.
+            when: see `DaemonSpec`; so are `every` and `jitter`.
+            every: call the function again and again, so many seconds after its last return.
+            jitter: adds a random share of `every`.
+            name: of the daemon and its controller; default: kind and function.
+            options: the controller's options; default: the operator's.
+
+        Raises:
+            UsageError: the function is not async, or a value is wrong; the message has file and line.
+
+        >>> from opsdk.api.core.v1 import ConfigMap
+        >>> operator = Operator("example")
+        >>> @operator.daemon(ConfigMap, every=60, jitter=0.1)
+        ... async def probe(config_map: ConfigMap, ctx: Context) -> None:
+        ...     ctx.logger.info("%s still exists", config_map.metadata.name)
+        """
+        place = caller_place()
+
+        def declare(
+            function: Callable[[T, Context], Awaitable[object]],
+        ) -> Callable[[T, Context], Awaitable[object]]:
+            with located(place):
+                check_kind(kind, "daemon(...)")
+                spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter)
+            controller = name or f"{kind_of(kind).name}-{spec.shown_name}".lower().replace("_", "-")
+            self.reconciler(kind, name=controller, daemons=[spec], options=options)(_keep_daemons)
+            return function
+
+        return declare
 
     def rbac(self, *rules: RbacRule, implied: bool = False) -> None:
         """Declare permissions of setup functions, runnables and webhooks.
@@ -622,6 +673,10 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<Operator {self.name}>"
+
+
+async def _keep_daemons(request: Request) -> None:
+    """Reconcile nothing: the controller of a daemon starts and stops it."""
 
 
 def _build(

@@ -13,6 +13,7 @@ from opsdk.builder.arguments import (
     OwnsSpec,
     WatchSpec,
     check_controller_options,
+    check_daemons,
     check_finalizers,
     check_kind,
     check_name,
@@ -26,6 +27,7 @@ from opsdk.builder.arguments import (
 )
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.controller.context import Context
+from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.options import ControllerOptions
@@ -49,6 +51,7 @@ class ReconcilerOptions(TypedDict, total=False):
     event_filter: Sequence[PredicateFunc]
     sources: Sequence[EventSource | Callable[[Any], EventSource]]
     finalizers: Mapping[str, FinalizerFunction]
+    daemons: Sequence[DaemonFunction | DaemonSpec]
     rbac: Sequence[RbacRule]
     name: str
     options: ControllerOptions | None
@@ -118,6 +121,9 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_predicates(options.get("event_filter", ()), "event_filter")
         check_sources(options.get("sources", ()))
         check_finalizers(options.get("finalizers", {}))
+        check_daemons(options.get("daemons", ()))
+        if options.get("daemons") and kind is None:
+            raise UsageError("daemons need a reconciled kind: they run while its objects exist")
         check_rules(options.get("rbac", ()), "rbac")
         own = options.get("options")
         check_controller_options(own, kind)
@@ -145,6 +151,8 @@ def declare(
         builder.watches_source(source if isinstance(source, EventSource) else source(source_argument))
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
+    for daemon in options.get("daemons", ()):
+        builder.daemon(daemon)
     builder.with_event_filter(*options.get("event_filter", ()))
     builder.rbac(*options.get("rbac", ()))
     return builder.reconciler(target() if isinstance(target, type) else target)

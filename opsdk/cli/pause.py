@@ -53,11 +53,11 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
 
     def __post_init__(self) -> None:
-        given = [name for name, value in (("NAME", self.key), ("--selector", self.selector)) if value]
-        given += ["--all"] if self.all_objects else []
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} are mutually exclusive: pass one of them")
-        if not given:
+        choices = [name for name, value in (("NAME", self.key), ("--selector", self.selector)) if value]
+        choices += ["--all"] if self.all_objects else []
+        if len(choices) > 1:
+            raise UsageError(f"{' and '.join(choices)} are mutually exclusive: pass one of them")
+        if not choices:
             raise UsageError(f"which {self.kind}? Pass NAMESPACE/NAME, --selector LABELS or --all")
         if self.key:
             as_key(self.key, self.namespace)

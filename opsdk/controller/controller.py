@@ -18,11 +18,12 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
+from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
@@ -43,7 +44,15 @@ from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_result, log_started
-from opsdk.telemetry.records import Hooks, Reconciled, ReconcileOutcome, ReconcileStarted, TelemetryHook, Workers
+from opsdk.telemetry.records import (
+    DaemonChanged,
+    Hooks,
+    Reconciled,
+    ReconcileOutcome,
+    ReconcileStarted,
+    TelemetryHook,
+    Workers,
+)
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -85,6 +94,7 @@ class Controller:
         cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
         journal: keeps a record of each reconcile.
         requeue: decides when a request is reconciled again.
+        daemons: what runs beside the reconciler while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
     """
 
@@ -101,6 +111,7 @@ class Controller:
         cluster: Cluster | None = None,
         journal: Journal | None = None,
         requeue: RequeuePolicy | None = None,
+        daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
     ) -> None:
         if not name:
@@ -111,10 +122,16 @@ class Controller:
         self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
-        gate: PauseGate | None = None
-        if self.options.pausing is not None and kind is not None and cluster is not None:
-            gate = PauseGate(name, kind, self.options.pausing, cluster, self.hook)
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), gate=gate)
+        self._daemons = Daemons(
+            daemons,
+            owner=name,
+            make_context=self._daemon_context,
+            read=self._read_object,
+            on_change=self._on_daemon_change,
+        )
+        adapter = ReconcilerAdapter(
+            reconciler, kind, Finalizers(finalizers), self._daemons, self._make_gate(kind, cluster)
+        )
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
@@ -142,6 +159,21 @@ class Controller:
         self._start_called = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
+
+    def _make_daemons(self, daemons: Sequence[DaemonSpec]) -> Daemons:
+        return Daemons(
+            daemons,
+            owner=self.name,
+            make_context=self._daemon_context,
+            read=self._read_object,
+            on_change=self._on_daemon_change,
+        )
+
+    def _make_gate(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> PauseGate | None:
+        """Return what holds back paused objects, if the controller has objects and no option ignores pauses."""
+        if self.options.pausing is None or kind is None or cluster is None:
+            return None
+        return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
 
     def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
         """Return what shows failures on objects, if the controller has objects and an option asks for it."""
@@ -243,6 +275,7 @@ class Controller:
         """Run the workers until the first of them ends, then stop the others."""
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
+        self._daemons.activate()
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
         self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
@@ -254,7 +287,10 @@ class Controller:
             for worker in done:
                 worker.result()
         finally:
-            await self._stop_workers(workers)
+            try:
+                await self._stop_workers(workers)
+            finally:
+                await self._daemons.aclose()
 
     async def _stop_workers(self, workers: list[asyncio.Task[None]]) -> None:
         self.state = ControllerState.DRAINING
@@ -277,6 +313,41 @@ class Controller:
         if await wait_ended(pending, _CANCEL_GRACE):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
+
+    def _daemon_context(self, request: Request, obj: KubeObject, failures: int) -> Context:
+        return Context(
+            request=request,
+            controller=self.name,
+            reconcile_id=self._reconcile_ids.next(),
+            attempt=failures,
+            object=obj,
+            _cluster=self._cluster,
+        )
+
+    async def _read_object(self, request: Request) -> KubeObject | None:
+        assert self.kind is not None
+        assert self._cluster is not None
+        return await self._cluster.client.get_or_none(self.kind, request.key)
+
+    def _on_daemon_change(self, change: DaemonChange) -> None:
+        self.hook.record(
+            DaemonChanged(controller=self.name, daemon=change.daemon, event=change.event.value, running=change.running)
+        )
+        if self.journal is not None:
+            self.journal.add(
+                ReconcileRecord(
+                    controller=self.name,
+                    kind=self._kind_name,
+                    namespace=change.request.namespace,
+                    name=change.request.name,
+                    reconcile_id="",
+                    started_at=utc_now(),
+                    seconds=0.0,
+                    attempt=change.attempt,
+                    result=f"daemon {change.daemon} {change.event.value}",
+                    detail=change.detail,
+                )
+            )
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
         """Log the error of a worker. `_run_workers` raises it too, except while stopping."""

@@ -10,7 +10,7 @@ from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.controller.condition_writer import CONDITION_TYPE
 from opsdk.controller.pausing import Pausing
-from opsdk.controller.retry_limit import RetryLimit
+from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.fairness import Fairness

@@ -1,13 +1,13 @@
-"""The result of a reconcile, and the classification of its exception. Pure."""
+"""The result of a reconcile. Pure."""
 
 from __future__ import annotations
 
 import msgspec
 
-from opsdk.aio.containment import is_panic, leaf_errors
+from opsdk.aio.containment import is_panic
 from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import Result
-from opsdk.errors import TemporaryError, TerminalError
+from opsdk.controller.retries import is_terminal
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.records import ReconcileOutcome
 
@@ -67,23 +67,3 @@ def shorten_error(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
     text = f"{type(error).__name__}: {text_of(error)}"
     return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
-
-
-def requested_delay(error: BaseException) -> float | None:
-    """Return the shortest delay of the `TemporaryError` that an error is, or that a group has; None without one."""
-    return min((leaf.seconds for leaf in leaf_errors(error) if isinstance(leaf, TemporaryError)), default=None)
-
-
-def is_terminal(error: BaseException | None) -> bool:
-    """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
-    return error is not None and all(map(_has_terminal_cause, leaf_errors(error)))
-
-
-def _has_terminal_cause(error: BaseException | None) -> bool:
-    visited: set[int] = set()  # causes may form a circle
-    while error is not None and id(error) not in visited:
-        if isinstance(error, TerminalError):
-            return True
-        visited.add(id(error))
-        error = error.__cause__
-    return False

@@ -131,9 +131,9 @@ def read_pause(annotations: Mapping[str, str], *, now: datetime) -> Pause | None
         return Pause(reason=reason)
     until = parse_time(value)
     if until is None:
-        shown = value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 3]}..."
+        excerpt = value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 3]}..."
         problem = (
-            f'the annotation {PAUSED_ANNOTATION} is "{shown}": '
+            f'the annotation {PAUSED_ANNOTATION} is "{excerpt}": '
             'write "true", "false", or the end of the pause as 2026-01-02T15:04:05Z'
         )
         return Pause(reason=reason, problem=problem)
@@ -157,11 +157,11 @@ class PauseBook:
 
     def hold(self, request: Hashable, pause: Pause, causes: tuple[ReconcileCause, ...]) -> bool:
         """Hold a request back. Returns True if its pause is new, or differs from the one before."""
-        known, waiting = self._held.get(request, (None, ReconcileCauses()))
+        previous, waiting = self._held.get(request, (None, ReconcileCauses()))
         for cause in causes:
             waiting.add(cause)
         self._held[request] = pause, waiting
-        return known != pause
+        return previous != pause
 
     def release(self, request: Hashable) -> tuple[ReconcileCause, ...]:
         """Forget a request, and return the causes that waited."""

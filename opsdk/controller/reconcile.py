@@ -19,6 +19,7 @@ from opsdk.base.durations import as_seconds
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
+from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.pause_gate import PauseGate
@@ -113,6 +114,7 @@ class ReconcilerAdapter:
         reconciler: see `AnyReconciler`; or its declaration.
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
+        daemons: see `Daemons`.
         gate: holds back requests of paused objects; None for a controller without pauses.
 
     Raises:
@@ -124,35 +126,45 @@ class ReconcilerAdapter:
         reconciler: Any,
         kind: Kind[AnyObject] | None = None,
         finalizers: Finalizers | None = None,
-        *,
+        daemons: Daemons | None = None,
         gate: PauseGate | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
+        self.daemons = daemons or None
         self._kind = kind
         self._gate = gate
+        if self.daemons is not None and kind is None:
+            raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
+        is_object = self.declaration.form is ReconcilerForm.OBJECT
+        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None
 
     @property
     def needs_cluster(self) -> bool:
         """Whether objects are read before the reconciler is called."""
-        return self.declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers)
+        return self._reads_object
 
     async def reconcile(self, request: Any, ctx: Context) -> Result | HeldBack | None:
-        """Read the object if it is needed, run the finalizers, and call the reconciler, unless the object is paused."""
+        """Read the object if needed, sync the daemons, run the finalizers, call the reconciler, unless it is paused."""
         declaration = self.declaration
         argument, pending = request, None
-        reads_object = declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers)
-        if reads_object or (self._gate is not None and self._gate.concerns(request)):
+        if self._reads_object or (self._gate is not None and self._gate.concerns(request)):
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
             if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
+                if self.daemons is not None:
+                    await self.daemons.sync(request, None)
                 return held
+            if self.daemons is not None and (obj is None or is_deleting(obj)):
+                await self.daemons.sync(request, None)  # they have ended before the finalizers run
             if obj is not None and self.finalizers:
                 ctx.object = obj
                 obj, pending = await self._finalize(obj, ctx)
+            if self.daemons is not None and obj is not None and not is_deleting(obj):
+                await self.daemons.sync(request, obj)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
                     return pending

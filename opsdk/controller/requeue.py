@@ -9,10 +9,10 @@ from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause
-from opsdk.controller.outcome import ReconcileEnd, requested_delay, shorten_error
+from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.pausing import Pause, format_time
 from opsdk.controller.reconcile import Result
-from opsdk.controller.retry_limit import FailureStreaks, RetryLimit
+from opsdk.controller.retries import FailureStreaks, RetryLimit, requested_delay
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.describe import repr_of, text_of

@@ -25,9 +25,10 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, is_terminal, shorten_error
+from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
+from opsdk.controller.retries import is_terminal
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.handlers import EnqueueRequestForObject, Mapped

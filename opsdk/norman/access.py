@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.structured_merge.value import JsonObject
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import MAX_DEPTH, check_value, convert_input, to_text
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression

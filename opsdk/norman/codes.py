@@ -1,13 +1,18 @@
-"""The error codes of a Norman API.
+"""The error codes of a Norman API, and the errors of Kubernetes in its terms.
 
-Upstream: github.com/rancher/norman/httperror/error.go
+Upstream: github.com/rancher/norman/httperror/error.go, store/proxy/error_wrapper.go;
+github.com/rancher/steve/pkg/stores/proxy/error_wrapper.go
+Deviates: the reasons Forbidden, MethodNotAllowed and Expired of Kubernetes become the codes of norman.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
-from opsdk.errors import NormanError
+from opsdk.errors import ApiError, CacheError, NoMatchError, TransportError
+from opsdk.norman.errors import NormanError
+from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["ErrorCode"]
 
@@ -73,3 +78,36 @@ def not_found(object_id: str) -> NormanError:
 def revision_too_old() -> NormanError:
     """Return the error for a revision that has left the log of a watch: the client lists again."""
     return ErrorCode.GONE.error("the revision is too old: list again", field_name="resourceVersion")
+
+
+_CODES: Mapping[str, ErrorCode] = {
+    "Expired": ErrorCode.GONE,
+    "Forbidden": ErrorCode.PERMISSION_DENIED,
+    "MethodNotAllowed": ErrorCode.METHOD_NOT_ALLOWED,
+    "": ErrorCode.SERVER_ERROR,
+}
+"""The codes of reasons of Kubernetes. Another reason is a code itself, such as ``AlreadyExists``."""
+
+
+def as_norman_error(error: Exception) -> NormanError:
+    """Return the error for a client. An unexpected exception becomes an error without details."""
+    if isinstance(error, NormanError):
+        return error
+    if isinstance(error, ApiError):
+        code = _CODES[error.reason].code if error.reason in _CODES else error.reason
+        return NormanError(error.message, status=error.code, code=code)
+    if isinstance(error, TransportError):
+        return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
+    if isinstance(error, CacheError | NoMatchError):
+        return ErrorCode.CLUSTER_UNAVAILABLE.error(str(error))
+    return ErrorCode.SERVER_ERROR.error("internal error; see the server log")
+
+
+def error_fields(error: NormanError) -> JsonObject:
+    """Return what the body of an error has in each dialect.
+
+    >>> error_fields(ErrorCode.NOT_NULLABLE.error(field_name="replicas"))
+    {'status': 422, 'code': 'NotNullable', 'message': '', 'fieldName': 'replicas'}
+    """
+    fields: JsonObject = {"status": error.status, "code": error.code, "message": error.message}
+    return fields | {"fieldName": error.field_name} if error.field_name else fields

@@ -106,7 +106,7 @@ def apply_query(schema: Schema, query: ObjectQuery, items: Sequence[JsonObject])
 def matcher(schema: Schema, query: ObjectQuery) -> Callable[[JsonObject], bool]:
     """Return the function that tells whether a query selects an object."""
     holds = query.holds()
-    return lambda item: query.contains(*key_of(schema, item)) and holds(item)
+    return lambda item: query.visible.contains(*key_of(schema, item)) and holds(item)
 
 
 def key_of(schema: Schema, item: Mapping[str, JsonValue]) -> tuple[str, str]:

@@ -13,8 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
 import msgspec
 
-from opsdk.errors import ConnectionLostError, NormanError
+from opsdk.errors import ConnectionLostError
+from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import StreamResponse, UpgradeResponse
+from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
+from opsdk.norman.origin import check_origin
 from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
@@ -30,11 +35,32 @@ SEND_SECONDS = 60.0
 MAX_WAITING = 1 << 20
 
 
+def accept_subscription(
+    request: HttpRequest, serve: Callable[[WebSocket], Awaitable[None]], *hosts: str
+) -> UpgradeResponse:
+    """Return the response that upgrades to a WebSocket. It closes when `serve` returns.
+
+    Args:
+        request: the handshake.
+        serve: serves the client.
+        hosts: see `check_origin`.
+
+    Raises:
+        NormanError: InvalidAction for another request; PermissionDenied for one of a page of another origin.
+        ApiError: the handshake is not valid.
+    """
+    if not wants_websocket(request):
+        reason = "subscribe needs a WebSocket: send Connection: Upgrade and Upgrade: websocket"
+        raise ErrorCode.INVALID_ACTION.error(reason)
+    check_origin(request, *hosts)
+    return accept_websocket(request, [""], lambda socket, _: serve(socket))
+
+
 class Session:
     """One client: the messages that wait for it, its pings, and the tasks that read its watches.
 
     Args:
-        send: sends a message as JSON; it waits while the client does not read.
+        send: sends a message, which is JSON; it waits while the client does not read.
         ping: sent when nothing else was.
         ping_seconds: between two pings. Both sides detect a broken connection by them.
 
@@ -44,7 +70,7 @@ class Session:
 
     def __init__(
         self,
-        send: Callable[[bytes], Awaitable[None]],
+        send: Callable[[str], Awaitable[None]],
         *,
         ping: JsonObject,
         ping_seconds: float,
@@ -155,7 +181,7 @@ class Session:
             raw = await self._outgoing.get()
             try:
                 async with asyncio.timeout(SEND_SECONDS):
-                    await self._send(raw)
+                    await self._send(raw.decode())
             except TimeoutError as error:
                 raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
             self.waiting -= len(raw)

@@ -26,6 +26,7 @@ from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
     CertificateRead,
     Contended,
+    DaemonChanged,
     Leadership,
     LoopStalled,
     PausedObjects,
@@ -91,6 +92,14 @@ class PrometheusHook(TelemetryHook):
             "opsdk_apply_contentions",
             "Applies of an unchanged desired object after another writer undid them, from the fifth on.",
             ["field_owner", "kind"],
+        )
+        self._daemons = Gauges(
+            "opsdk_controller_daemons",
+            "Daemons of objects that run or wait for their restart.",
+            ["controller", "daemon"],
+        )
+        self._daemon_failures = Counters(
+            "opsdk_controller_daemon_failures", "Daemons of objects that raised an exception.", ["controller", "daemon"]
         )
         self._longest_stall = 0.0
         self._stalls = Counters("opsdk_event_loop_stall_seconds", "Total time for which the event loop was blocked.")
@@ -280,6 +289,9 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.inc(record.name)
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
+            case DaemonChanged():
+                self._daemons.set(record.running, record.controller, record.daemon)
+                self._daemon_failures.inc(record.controller, record.daemon, by=record.event == "failed")
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
             case PausedObjects():

@@ -26,6 +26,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 __all__ = [
     "CertificateRead",
     "Contended",
+    "DaemonChanged",
     "Hooks",
     "Leadership",
     "LoopStalled",
@@ -307,6 +308,22 @@ class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class DaemonChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A daemon of an object started, failed or ended, see `opsdk.controller.daemons`.
+
+    Attributes:
+        controller: the controller's name.
+        daemon: the daemon's name.
+        event: ``started``, ``failed``, ``returned`` or ``cancelled``.
+        running: daemons of this name that run or wait for their restart.
+    """
+
+    controller: str
+    daemon: str
+    event: str
+    running: int
+
+
 Record = (
     Reconciled
     | Workers
@@ -320,6 +337,7 @@ Record = (
     | CertificateRead
     | Contended
     | PausedObjects
+    | DaemonChanged
 )
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()

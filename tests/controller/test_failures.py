@@ -17,7 +17,7 @@ from opsdk import Client, Condition, Context, ControllerOptions, Operator, Reque
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
 from opsdk.client.patch import merge_patch
-from opsdk.controller.retry_limit import FailureStreaks, RetryLimit
+from opsdk.controller.retries import FailureStreaks, RetryLimit
 from opsdk.errors import TemporaryError, TerminalError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 

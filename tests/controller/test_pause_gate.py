@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -32,6 +33,7 @@ from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
 from opsdk.client.patch import merge_patch
+from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.pausing import PAUSED_ANNOTATION, Pausing, format_time
 from opsdk.event.predicates import generation_changed
@@ -414,3 +416,28 @@ async def test_a_pause_is_no_success_for_the_condition_of_errors() -> None:
         assert lamp.status is not None
         (condition,) = lamp.status.conditions
         assert (condition.type, condition.status, condition.message) == ("Stalled", "True", "no power")
+
+
+async def test_daemons_of_a_paused_object_end_until_the_pause_ends() -> None:
+    """A daemon acts for its object, so a pause stops it too."""
+    operator, log = Operator("lamps"), list[str]()
+
+    async def monitor(lamp: Lamp, ctx: Context) -> None:
+        log.append("started")
+        try:
+            await asyncio.sleep(math.inf)
+        finally:
+            log.append("ended")
+
+    @operator.reconciler(Lamp, daemons=[DaemonSpec(function=monitor)])
+    async def reconcile(lamp: Lamp) -> None:
+        """Leave it to the daemon."""
+
+    async with environment.Environment() as env, Cluster(env.config) as outside, running(operator, env):
+        world = World(outside.uncached, operator, [])
+        await world.create()
+        assert log == ["started"]
+        await world.annotate(paused="true")
+        assert log == ["started", "ended"]
+        await world.annotate(paused=None)
+        assert log == ["started", "ended", "started"]

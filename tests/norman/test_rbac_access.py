@@ -18,9 +18,9 @@ from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apiserver.auth.rbac import PolicyRule as Rule
-from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema, SchemaLookup
 from opsdk.norman.rbac_access import RESOURCE, RbacAccess
 from opsdk.norman.registry import SchemaRegistry

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from normankit import V3, api_context
 
-from opsdk.errors import NormanError
 from opsdk.http.server.response import StreamResponse
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema
 from opsdk.norman.schema_parts import Field
 from opsdk.norman.server.subscribe import serve
@@ -81,7 +81,7 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
         await asyncio.sleep(0)
         return b"x" * 8000
 
-    async def send(message: bytes) -> None:
+    async def send(message: str) -> None:
         await asyncio.Event().wait()
 
     session = Session(send, ping={"name": "ping"}, ping_seconds=5.0)
@@ -97,10 +97,10 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
 
 async def test_a_client_gets_a_ping_where_nothing_else_was_sent() -> None:
     """Both sides detect a broken connection by messages; the end of the connection ends the session."""
-    sent: list[bytes] = []
+    sent: list[str] = []
     closing = asyncio.Event()
 
-    async def send(message: bytes) -> None:
+    async def send(message: str) -> None:
         sent.append(message)
 
     async def receive() -> None:
@@ -110,4 +110,4 @@ async def test_a_client_gets_a_ping_where_nothing_else_was_sent() -> None:
     await asyncio.sleep(11)
     closing.set()
     assert await running is True
-    assert sent == [b'{"name":"ping"}'] * 2
+    assert sent == ['{"name":"ping"}'] * 2

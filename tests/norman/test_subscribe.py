@@ -111,11 +111,13 @@ async def test_a_client_that_comes_again_gets_what_it_missed() -> None:
 
 @pytest.mark.parametrize("types", ["film", "nothing", "book&since=x"])
 async def test_a_request_that_is_no_socket_or_names_no_type_is_refused(types: str) -> None:
-    """404 with ``no resources types matched``, or that a WebSocket is needed."""
+    """404 with ``no resources types matched``, or 422 as from /v1 where a WebSocket is needed."""
     async with served() as (kit, url):
         answer = await kit.get(f"/v3/subscribe?resourceTypes={types}")
-        assert answer.error == (404, "NotFound", None)
-        if not types.startswith("book"):
+        if types.startswith("book"):
+            assert answer.error == (422, "InvalidAction", None)
+        else:
+            assert answer.error == (404, "NotFound", None)
             assert answer.body["message"] == "no resources types matched"
             with pytest.raises(InvalidStatus):
                 await connect(f"{url}/v3/subscribe?resourceTypes={types}")

@@ -24,8 +24,8 @@ from opsdk.queue.work_queue import WorkQueue
 
 def fair_core(weights: dict[str, float] | None = None) -> QueueCore[tuple[str, int]]:
     """A queue whose items are pairs of a tenant and a number."""
-    known = weights or {}
-    return QueueCore(FairOrder(lambda item: item[0], lambda flow: known.get(str(flow), 1.0)))
+    by_tenant = weights or {}
+    return QueueCore(FairOrder(lambda item: item[0], lambda flow: by_tenant.get(str(flow), 1.0)))
 
 
 def served(core: QueueCore[tuple[str, int]], count: int) -> list[str]:
@@ -56,14 +56,14 @@ class Simulation:
     def run(self, arrivals: list[tuple[float, str]], *, until: float) -> None:
         """Serve items that arrive at these times."""
         arrived: dict[tuple[str, int], float] = {}
-        pending = deque(sorted((at, number, tenant) for number, (at, tenant) in enumerate(arrivals)))
+        pending = deque(sorted((time, number, tenant) for number, (time, tenant) in enumerate(arrivals)))
         busy: list[tuple[float, tuple[str, int]]] = []
         now = 0.0
         while now <= until:
             while pending and pending[0][0] <= now:
-                at, number, tenant = pending.popleft()
-                arrived[tenant, number] = at
-                self._core.add((tenant, number), now=at)
+                arrival, number, tenant = pending.popleft()
+                arrived[tenant, number] = arrival
+                self._core.add((tenant, number), now=arrival)
             while busy and busy[0][0] <= now:
                 end, item = heapq.heappop(busy)
                 self._core.done(item, now=end)

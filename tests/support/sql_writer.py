@@ -11,7 +11,7 @@ import sys
 
 from normankit import V3, api_context
 
-from opsdk.errors import NormanError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema
 from opsdk.norman.schema_parts import Field, Filter
 from opsdk.norman.stores.sql import SqlStore

@@ -57,11 +57,9 @@ WIDGETS: dict[str, Any] = {
 }
 
 
-def query_of(
-    text: str = "", visible: VisibleObjects = EVERYTHING, namespaces: frozenset[str] | None = None
-) -> ObjectQuery:
+def query_of(text: str = "", visible: VisibleObjects = EVERYTHING) -> ObjectQuery:
     """The query of a request with these parameters."""
-    return parse_parameters(text).query(visible, namespaces)
+    return parse_parameters(text).query(visible)
 
 
 def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> StoreEntry:

@@ -18,8 +18,9 @@ import msgspec
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
-from opsdk.errors import CodecError, NormanError, TransportError, UsageError
+from opsdk.errors import CodecError, TransportError, UsageError
 from opsdk.norman.client.subscription import SubscribeEvent, frames
+from opsdk.norman.errors import NormanError
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.request import RestRequest

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 import msgspec
 
 from opsdk.base.extras import RequiredExtra
-from opsdk.errors import CodecError, ConnectionLostError, NormanError
+from opsdk.errors import CodecError, ConnectionLostError
+from opsdk.norman.errors import NormanError
 from opsdk.rest.config import Config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.tls import TlsContexts

@@ -130,15 +130,10 @@ class AccessSet(msgspec.Struct, frozen=True):
         """
         return any(access.covers(namespace, name) for access in self.places(verb, group, resource))
 
-    def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
-        """Whether the verb is granted for at least one object of a resource."""
-        return bool(self.visible(verb, group, resource, namespaced=namespaced))
+    def granted(self, verb: str, group: str, resource: str, *, namespaced: bool) -> frozenset[AccessPlace]:
+        """Return where a verb on the objects of a resource is granted.
 
-    def visible(self, verb: str, group: str, resource: str, *, namespaced: bool) -> VisibleObjects:
-        """Return the objects that a verb is granted for.
-
-        An object that a user may get by its name is in the user's lists too. A permission in one namespace says nothing
-        about cluster-scoped objects, except about that Namespace itself.
+        A permission in one namespace says nothing about cluster-scoped objects, except about that Namespace itself.
 
         Args:
             verb: such as ``list``.
@@ -146,16 +141,23 @@ class AccessSet(msgspec.Struct, frozen=True):
             resource: in plural.
             namespaced: whether its objects have namespaces.
         """
+        return _applicable(self.places(verb, group, resource), group, resource, namespaced=namespaced)
+
+    def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
+        """Whether the verb is granted for at least one object of a resource."""
+        return bool(self.visible(verb, group, resource, namespaced=namespaced))
+
+    def visible(self, verb: str, group: str, resource: str, *, namespaced: bool) -> VisibleObjects:
+        """Return the objects that a verb is granted for, see `granted`.
+
+        An object that a user may get by its name is in the user's lists too.
+        """
         places = set(self.places(verb, group, resource))
         if verb == "list":
             places.update(access for access in self.places("get", group, resource) if access.name is not None)
-        if (group, resource) == ("", "namespaces"):
-            places = {_of_namespace(access) for access in places}
         namespaces: set[str] = set()
         names: dict[str | None, set[str]] = {}
-        for access in places:
-            if access.namespace is not None and not namespaced:
-                continue
+        for access in _applicable(places, group, resource, namespaced=namespaced):
             if access.name is not None:
                 names.setdefault(access.namespace, set()).add(access.name)
             elif access.namespace is None:
@@ -167,6 +169,14 @@ class AccessSet(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource permissions>"
+
+
+def _applicable(
+    places: Iterable[AccessPlace], group: str, resource: str, *, namespaced: bool
+) -> frozenset[AccessPlace]:
+    if (group, resource) == ("", "namespaces"):
+        places = map(_of_namespace, places)
+    return frozenset(place for place in places if namespaced or place.namespace is None)
 
 
 def _of_namespace(access: AccessPlace) -> AccessPlace:

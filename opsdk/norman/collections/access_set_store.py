@@ -18,19 +18,14 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import KindRegistration
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, UserKey, touches, user_key
+from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, touches, user_key
 from opsdk.norman.collections.access_set import AccessSet
+from opsdk.norman.collections.broadcast import Broadcaster
 
 __all__ = ["AccessSetStore"]
 
 _AccessListener = Callable[[AccessSet], None]
 """Called with the new permissions of a user, from the event loop. It must not block."""
-
-
-class _Listened(msgspec.Struct):
-    user: User
-    access_id: str
-    listeners: dict[object, _AccessListener]
 
 
 class AccessSetStore(Closing):
@@ -45,7 +40,7 @@ class AccessSetStore(Closing):
         self._cache = cache
         self._index = AccessIndex(max_users=max_users)
         self._registrations: list[KindRegistration] = []
-        self._listened: dict[UserKey, _Listened] = {}
+        self._changes: Broadcaster[frozenset[SubjectKey]] = Broadcaster(log_size=1)
 
     async def __aenter__(self) -> Self:
         """Read all roles and bindings. Raises `CacheError` if the server denies them."""
@@ -73,12 +68,8 @@ class AccessSetStore(Closing):
         self._notify(self._index.put_binding(*delta.entry.key, binding))
 
     def _notify(self, subjects: frozenset[SubjectKey]) -> None:
-        for listened in [item for key, item in self._listened.items() if touches(subjects, key)] if subjects else ():
-            access = self._index.access_for(listened.user)
-            if access.id != listened.access_id:
-                listened.access_id = access.id
-                for listener in list(listened.listeners.values()):
-                    listener(access)
+        if subjects:
+            self._changes.publish(subjects)
 
     def access_for(self, user: User) -> AccessSet:
         """Return the present permissions of a user."""
@@ -86,18 +77,15 @@ class AccessSetStore(Closing):
 
     def listen(self, user: User, listener: _AccessListener) -> Callable[[], None]:
         """Call a listener when the permissions of a user change. Returns the function that removes it; idempotent."""
-        key, token = user_key(user), object()
-        listened = self._listened.get(key)
-        if listened is None:
-            listened = self._listened[key] = _Listened(user, self.access_for(user).id, {})
-        listened.listeners[token] = listener
+        key, access_id = user_key(user), self.access_for(user).id
 
-        def remove() -> None:
-            listened.listeners.pop(token, None)
-            if not listened.listeners and self._listened.get(key) is listened:
-                del self._listened[key]
+        def on_change(_: int, subjects: frozenset[SubjectKey]) -> None:
+            nonlocal access_id
+            if touches(subjects, key) and (access := self.access_for(user)).id != access_id:
+                access_id = access.id
+                listener(access)
 
-        return remove
+        return self._changes.listen(on_change)
 
     async def aclose(self) -> None:
         """Stop to follow roles and bindings. Idempotent. The informers stay with the cache."""
@@ -106,4 +94,4 @@ class AccessSetStore(Closing):
         self._registrations.clear()
 
     def __repr__(self) -> str:
-        return f"<AccessSetStore by {self._index!r}, {len(self._listened)} users listen>"
+        return f"<AccessSetStore by {self._index!r}>"

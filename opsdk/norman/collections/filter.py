@@ -13,8 +13,8 @@ from enum import Enum
 
 import msgspec
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.field_path import Cell, FieldPath, format_path, texts
+from opsdk.norman.errors import NormanError
 
 
 class FilterOperator(Enum):

@@ -21,7 +21,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
-from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.column import Column, ReaderFor
 from opsdk.norman.collections.field_path import FieldPath, format_path, texts
@@ -30,6 +30,7 @@ from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complet
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.collections.query_view import QueryView
 from opsdk.norman.collections.recently_used import RecentlyUsed
+from opsdk.norman.errors import NormanError
 
 __all__ = ["IndexedListOptions"]
 
@@ -279,7 +280,7 @@ class IndexedList:
             return snapshot
         if revision < self.revision:
             message = f"the revision {revision} is too old: list again without revision and continue"
-            raise NormanError(message, status=410, code="Expired", field_name="revision")
+            raise ErrorCode.GONE.error(message, field_name="revision")
         if revision > self.revision:
             message = f"unknown revision {revision}: the list is at {self.revision}, try again"
             raise NormanError(message, status=400, code="UnknownRevision", field_name="revision")
@@ -316,7 +317,7 @@ class IndexedList:
         """Return the view or order with the slots of a list; it may be incomplete."""
         order = self._order(query.sort)
         filters = [[(condition, self._column(condition.path)) for condition in item] for item in query.filters]
-        if not filters and query.visible.everything and query.namespaces is None:
+        if not filters and query.visible.everything:
             return order
         view = self._views.use(query.selection)
         if view is None or not view.uses(order, self._columns):
@@ -324,25 +325,22 @@ class IndexedList:
                 self._entries,
                 order,
                 filters,
-                lambda: self._allowed(query.visible, query.namespaces),
-                lambda key: query.contains(*key),
+                lambda: self._allowed(query.visible),
+                lambda key: query.visible.contains(*key),
             )
             self._views.put(query.selection, view)
         return view
 
-    def _allowed(self, visible: VisibleObjects, namespaces: frozenset[str] | None) -> set[int] | None:
-        """Return the slots that a user may see in some namespaces, or None for all."""
+    def _allowed(self, visible: VisibleObjects) -> set[int] | None:
+        """Return the slots that a user may see, or None for all."""
         if visible.everything:
-            return None if namespaces is None else self._in_namespaces(namespaces)
-        allowed = self._in_namespaces(visible.namespaces)
+            return None
+        allowed = set[int]().union(*(self._namespaces.get(namespace, ()) for namespace in visible.namespaces))
         for namespace, names in visible.names.items():
             for place in self._namespaces if namespace is None else (namespace,):
                 keys = (ObjectKey(place, name) for name in names)
                 allowed.update(slot for key in keys if (slot := self._slots.get(key)) is not None)
-        return allowed if namespaces is None else allowed & self._in_namespaces(namespaces)
-
-    def _in_namespaces(self, namespaces: frozenset[str]) -> set[int]:
-        return set().union(*(self._namespaces.get(namespace, ()) for namespace in namespaces))
+        return allowed
 
     def counts(self, visible: VisibleObjects, state: FieldPath) -> Counts:
         """Return how many objects a user may see. `prepare_counts` reads the states before.
@@ -353,7 +351,7 @@ class IndexedList:
         """
         for _ in self.prepare_counts(state):
             pass
-        allowed = self._allowed(visible, None)
+        allowed = self._allowed(visible)
         sizes = {
             namespace: len(slots if allowed is None else slots & allowed)
             for namespace, slots in self._namespaces.items()
@@ -367,11 +365,6 @@ class IndexedList:
     def prepare_counts(self, state: FieldPath) -> Iterator[None]:
         """Read the states of changed objects. Yields after each slice of objects."""
         return self._column(state).refresh()
-
-    @property
-    def namespaces(self) -> frozenset[str]:
-        """The namespaces that have objects."""
-        return frozenset(self._namespaces) - {""}
 
     def _column(self, path: FieldPath) -> Column:
         column = self._columns.use(path)

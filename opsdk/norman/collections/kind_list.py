@@ -20,16 +20,32 @@ from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.column import ReaderFor
+from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.structured_merge.value import JsonObject
 
 # A request waits so long for a revision that the informer has not seen.
 _REVISION_SECONDS = 3.0
+
+
+class ListForm(msgspec.Struct, frozen=True):
+    """The form in which a dialect reads and shows the objects of a kind.
+
+    Attributes:
+        source: what the form is made of. Forms of equal sources are the same.
+        read: returns the reader of a field.
+        show: returns an object as the dialect shows it. It may change its argument.
+    """
+
+    source: object
+    read: ReaderFor
+    show: Callable[[JsonObject], JsonObject]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -109,48 +125,35 @@ class KindList(Closing):
 
     Args:
         cached: the informers of the kind.
-        read: returns the reader of a field.
+        form: the form of its objects.
         options: limits of memory.
-        history: the number of changes that a watch can resume from.
 
     Attributes:
+        source: what the form is made of.
+        gvk: the kind.
         objects: the list.
-        changes: what changes in it, after the first list.
+        rows: the objects in their form as JSON.
+        changes: what changes in the list, after the first list.
     """
 
-    def __init__(
-        self,
-        cached: CachedKind,
-        read: ReaderFor,
-        options: IndexedListOptions | None = None,
-        *,
-        history: int = 1000,
-    ) -> None:
-        self.objects = IndexedList(read, options)
+    def __init__(self, cached: CachedKind, form: ListForm, options: IndexedListOptions | None = None) -> None:
+        options = options or IndexedListOptions()
+        self.source, self.gvk = form.source, cached.gvk
+        self.objects = IndexedList(form.read, options)
+        self.rows = EncodedObjects(form.show, options.row_bytes)
+        self.changes: Broadcaster[Change] = Broadcaster()
         self._cached = cached
-        self.changes: Broadcaster[Change] = Broadcaster(log_size=history)
         self._registration: KindRegistration | None = None
-
-    @classmethod
-    async def open(
-        cls,
-        cached: CachedKind,
-        read: ReaderFor,
-        options: IndexedListOptions | None = None,
-    ) -> Self:
-        """Return an entered list, which the caller closes. Raises `CacheError` if the server denies the kind."""
-        objects = cls(cached, read, options)
-        try:
-            return await objects.__aenter__()
-        except BaseException:
-            await objects.aclose()
-            raise
 
     async def __aenter__(self) -> Self:
         """Wait for the first list. Raises `CacheError` if the server denies it."""
         self._registration = self._cached.add_handler(self._on_delta)
-        await self._cached.wait_synced(fail_fast=True)
-        await self._registration.wait_synced()
+        try:
+            await self._cached.wait_synced(fail_fast=True)
+            await self._registration.wait_synced()
+        except BaseException:
+            await self.aclose()
+            raise
         self.changes.start(self.objects.revision)
         return self
 
@@ -218,14 +221,14 @@ class KindList(Closing):
             revision: begin after it; None begins now.
 
         Raises:
-            NormanError: the revision is too old (410), or the reader is too slow (429).
+            NormanError: Gone; the revision is too old, or the reader is too slow.
         """
         async with aclosing(self.changes.subscribe(revision)) as changes:
             async for number, change in changes:
                 if (event := scope.event(number, change)) is not None:
                     yield event
             if changes.is_dropped:
-                raise NormanError("the client is too slow: list again", status=429, code="TooSlow")
+                raise ErrorCode.GONE.error("the client is too slow: list again")
 
     async def aclose(self) -> None:
         """Stop following the informer, and end the watches. Idempotent. The informer stays with the cache."""
@@ -234,4 +237,4 @@ class KindList(Closing):
             self._registration.remove()
 
     def __repr__(self) -> str:
-        return f"<KindList {self._cached.gvk}: {self.objects!r}, {self.changes!r}>"
+        return f"<KindList {self.gvk}: {self.objects!r}, {self.changes!r}>"

@@ -6,47 +6,16 @@ Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-
-import msgspec
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 from opsdk.aio.closing import Closing
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.cluster.cluster import Cluster
-from opsdk.norman.collections.column import ReaderFor
-from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.indexed_list import IndexedListOptions
-from opsdk.norman.collections.kind_list import KindList
-from opsdk.structured_merge.value import JsonObject
-
-
-class ListForm(msgspec.Struct, frozen=True):
-    """The form in which a dialect reads and shows the objects of a kind.
-
-    Attributes:
-        read: returns the reader of a field.
-        show: returns an object as the dialect shows it. It may change its argument.
-    """
-
-    read: ReaderFor
-    show: Callable[[JsonObject], JsonObject]
-
-
-class OpenList(msgspec.Struct):
-    """The list of a kind, and its objects as JSON.
-
-    Attributes:
-        kind: the kind.
-        source: what the form was made of.
-        objects: the list.
-        rows: the objects in their form.
-    """
-
-    kind: Kind[Unstructured]
-    source: object
-    objects: KindList
-    rows: EncodedObjects
+from opsdk.norman.collections.kind_list import KindList, ListForm
 
 
 class KindLists(Closing):
@@ -59,34 +28,32 @@ class KindLists(Closing):
 
     def __init__(self, cluster: Cluster, options: IndexedListOptions | None = None) -> None:
         self._cluster = cluster
-        self._options = options or IndexedListOptions()
-        self._open_lists: dict[str, OpenList] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._options = options
+        self._open_lists: dict[str, KindList] = {}
+        # Those that a request holds or waits for: keys come and go with definitions.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def get(self, key: str) -> OpenList | None:
+    def get(self, key: str) -> KindList | None:
         """Return an open list, or None."""
         return self._open_lists.get(key)
 
-    async def open(self, key: str, kind: Kind[Unstructured], source: object, form: Callable[[], ListForm]) -> OpenList:
+    async def open(self, key: str, gvk: GroupVersionKind, form: ListForm) -> KindList:
         """Return the list of a key, and wait until it is filled. Raises `CacheError` if the cluster denies the kind.
 
         Args:
             key: of the list.
-            kind: of its objects.
-            source: what the form is made of. A list of another source is closed, so that its watches end.
-            form: makes the form of a list that is not open.
+            gvk: the kind of its objects.
+            form: the form of its objects. A list in a form of another source is closed, so that its watches end.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             opened = self._open_lists.get(key)
-            if opened is not None and opened.source != source:
+            if opened is not None and opened.source != form.source:
                 await self._close(key)
                 opened = None
             if opened is None:
                 self._cluster.cache.check_running()
-                list_form, cached = form(), await self._cluster.cache.informer_for(kind)
-                objects = await KindList.open(cached, list_form.read, self._options)
-                rows = EncodedObjects(list_form.show, self._options.row_bytes)
-                opened = self._open_lists[key] = OpenList(kind, source, objects, rows)
+                cached = await self._cluster.cache.informer_for(Kind(gvk, Unstructured))
+                opened = self._open_lists[key] = await KindList(cached, form, self._options).__aenter__()
         return opened
 
     async def retain(self, sources: Mapping[str, object]) -> None:
@@ -95,11 +62,11 @@ class KindLists(Closing):
             if key not in sources or sources[key] != opened.source:
                 await self._close(key)
             if key not in sources:
-                await self._cluster.cache.remove_informer(opened.kind)
+                await self._cluster.cache.remove_informer(Kind(opened.gvk, Unstructured))
 
     async def _close(self, key: str) -> None:
         if (opened := self._open_lists.pop(key, None)) is not None:
-            await opened.objects.aclose()
+            await opened.aclose()
 
     async def aclose(self) -> None:
         """Close all lists. Idempotent."""

@@ -56,7 +56,6 @@ class ObjectQuery(msgspec.Struct, frozen=True, kw_only=True):
         sort: the most important field first; ties are in the order of namespace and name.
         summary: fields whose values are counted.
         visible: the objects that the client may see.
-        namespaces: only objects of these; None for all.
         limit: the number of objects of the part; 0 for all.
         first: the index of the first object of the part.
         marker: the id of the first object, instead of `first`.
@@ -69,7 +68,6 @@ class ObjectQuery(msgspec.Struct, frozen=True, kw_only=True):
     sort: tuple[SortKey, ...] = ()
     summary: tuple[FieldPath, ...] = ()
     visible: VisibleObjects = EVERYTHING
-    namespaces: frozenset[str] | None = None
     limit: int = 0
     first: int = 0
     marker: str = ""
@@ -80,11 +78,7 @@ class ObjectQuery(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def selection(self) -> Hashable:
         """A value that is equal for queries with the same objects, order and summary."""
-        return (self.filters, self.sort, self.summary, self.visible.key, self.namespaces)
-
-    def contains(self, namespace: str, name: str) -> bool:
-        """Whether the client may see an object, and its namespace is selected. Filters are not tested."""
-        return (self.namespaces is None or namespace in self.namespaces) and self.visible.contains(namespace, name)
+        return (self.filters, self.sort, self.summary, self.visible.key)
 
     def holds(self) -> Callable[[JsonObject], bool]:
         """Return the function that tests the filters on an object."""

@@ -24,14 +24,7 @@ CHANGED_BY: Final = "norman.changed-by"
 """The key in `Schema.attributes` of a nested schema: the full path of the only schema that may use it."""
 
 
-class _Absent:
-    """The type of `ABSENT`."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = msgspec.UNSET
 """The path has no value. None stands for JSON's null."""
 
 
@@ -53,7 +46,7 @@ def get_value(data: JsonObject, path: Sequence[str]) -> JsonValue:
     """Return the value at a path, or `ABSENT`.
 
     >>> get_value({"spec": {"replicas": 3}}, ["spec", "replicas"]), get_value({}, ["spec", "replicas"])
-    (3, ABSENT)
+    (3, UNSET)
     """
     value: JsonValue = data
     for name in path:

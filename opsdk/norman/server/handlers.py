@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from opsdk.errors import ApiError, NormanError
+from opsdk.errors import ApiError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, RequestResult, Schema, Store
 from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, condition, parse_query
 from opsdk.norman.schema_parts import Action, Modifier

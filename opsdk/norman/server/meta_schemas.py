@@ -15,12 +15,8 @@ META = ApiVersion(group="meta.cattle.io", version="v1", path="/meta")
 """The version of the built-in schemas. Each version serves `schema` as its own."""
 
 
-def meta_schemas(roots: Sequence[str] = ()) -> Sequence[Schema]:
-    """Return new built-in schemas.
-
-    Args:
-        roots: paths of other APIs of this server.
-    """
+def meta_schemas() -> Sequence[Schema]:
+    """Return new built-in schemas."""
     schema_fields = {
         "baseType": Field(type="string"),
         "collectionActions": Field(type="map[json]"),
@@ -68,7 +64,7 @@ def meta_schemas(roots: Sequence[str] = ()) -> Sequence[Schema]:
             resource_methods=("GET",),
             collection_methods=("GET",),
             resource_fields={"apiVersion": Field(type="map[json]"), "path": Field(type="string")},
-            store=ApiRootStore(roots),
+            store=ApiRootStore(),
             formatter=_link_collections,
         ),
     )

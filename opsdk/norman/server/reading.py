@@ -33,38 +33,41 @@ _MAX_FORM_FIELDS = 1000
 """The most fields of a form."""
 
 
-async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> JsonObject:
+async def read_raw(request: HttpRequest, limit: int) -> bytes:
+    """Return the body. Raises `NormanError` InvalidBodyContent if it has more bytes than the limit, or breaks off."""
+    try:
+        return await request.body(limit=limit)
+    except TooLargeError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {limit >> 10} KiB") from error
+    except BadRequestError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
+
+
+async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES, forms: bool = True) -> JsonObject:
     """Return the body as an object; an empty one is ``{}``.
 
     Args:
         request: the request.
         limit: most bytes of the body.
+        forms: read forms, whose values are lists of texts.
 
     Raises:
         NormanError: InvalidBodyContent; the body is too large, does not parse or is not an object.
     """
-    try:
-        raw = await request.body(limit=limit)
-    except TooLargeError as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {limit >> 10} KiB") from error
-    except BadRequestError as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
+    raw = await read_raw(request, limit)
     if not raw.strip():
         return {}
-    data = await parse_body(raw, request.header("content-type"))
+    content_type = request.header("content-type")
+    if not forms and not _is_yaml(content_type):
+        content_type = ""
+    data = await compute(len(raw), _parse, raw, content_type)
     if not isinstance(data, dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("Failed to parse body: it must be an object")
     return data
 
 
-def is_yaml(content_type: str) -> bool:
-    """Whether a body with this ``Content-Type`` is YAML."""
+def _is_yaml(content_type: str) -> bool:
     return _media_type(content_type) in _YAML_TYPES
-
-
-async def parse_body(raw: bytes, content_type: str) -> JsonValue:
-    """Return the value of a body in JSON, YAML or a form. Raises `NormanError` InvalidBodyContent."""
-    return await compute(len(raw), _parse, raw, content_type)
 
 
 def _media_type(content_type: str) -> str:
@@ -74,7 +77,7 @@ def _media_type(content_type: str) -> str:
 def _parse(raw: bytes, content_type: str) -> JsonValue:
     """Parse a body by its media type; JSON is the default. It may run in a thread."""
     media_type = _media_type(content_type)
-    if len(raw) > MAX_YAML_BYTES and is_yaml(content_type):
+    if len(raw) > MAX_YAML_BYTES and _is_yaml(content_type):
         reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {reason}")
     try:
@@ -83,7 +86,7 @@ def _parse(raw: bytes, content_type: str) -> JsonValue:
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
             return _values(_multipart(raw, content_type))
-        if not is_yaml(content_type):
+        if not _is_yaml(content_type):
             return msgspec.json.decode(raw)
         return parse_yaml(raw).tree
     except (msgspec.DecodeError, SyntaxProblemError, ValueError, RecursionError) as error:

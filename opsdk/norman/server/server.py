@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from opsdk.base.options import Options
-from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
 from opsdk.norman.access import AllAccess, NoAccess
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, as_norman_error
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import AccessControl, ApiContext, RequestHandler, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Action, ApiVersion, Scope
@@ -30,7 +30,6 @@ from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.writing import (
     PAGE_HEADER,
     PageRenderer,
-    as_norman_error,
     error_to_wire,
     response_format,
     write,
@@ -56,14 +55,12 @@ class NormanOptions(Options, frozen=True, kw_only=True):
         page: renders the web page for browsers; None sends JSON.
         trust_forwarded: build links from ``X-Forwarded-Host`` and its like, where a proxy sets all of them. Without it
             links have the host of the request.
-        roots: paths of other APIs of this server, for the list at ``/``.
         max_subscriptions: open subscriptions of one user, live tables included; further ones are 429.
     """
 
     authenticate: Authenticator | None = None
     page: PageRenderer | None = None
     trust_forwarded: bool = False
-    roots: tuple[str, ...] = ()
     max_subscriptions: int = MAX_SESSIONS
 
 
@@ -93,7 +90,7 @@ class NormanServer:
         self.access: AccessControl = access or AllAccess()
         self.options = options or NormanOptions()
         self._sessions = SessionLimit(self.options.max_subscriptions)
-        for schema in meta_schemas(self.options.roots):
+        for schema in meta_schemas():
             schemas.add(schema)
         schemas.raise_errors()
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from urllib.parse import urlsplit
 
-from opsdk.errors import NormanError
 from opsdk.http.server.response import HttpResponse
-from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.http.server.websocket import WebSocket
 from opsdk.norman.access import may_list
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema
-from opsdk.norman.origin import check_origin
 from opsdk.norman.query import parse_query
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.output import resource_of, resource_to_wire
-from opsdk.norman.sessions import Session
+from opsdk.norman.sessions import Session, accept_subscription
 from opsdk.norman.store_results import ResourceEvent
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -37,27 +35,18 @@ async def subscribe_handler(context: ApiContext) -> HttpResponse:
     """Upgrade to a WebSocket that sends the changes of ``?resourceTypes=a,b``, or of all types of the version.
 
     Raises:
-        NormanError: NotFound if no type matches, or the request is not a WebSocket handshake; PermissionDenied for a
-            page of another origin.
+        NormanError: NotFound if no type matches. See `accept_subscription`.
     """
     schemas = await _matching(context)
     if not schemas:
         raise ErrorCode.NOT_FOUND.error("no resources types matched")
-    if not wants_websocket(context.request):
-        raise ErrorCode.NOT_FOUND.error("subscribe needs a WebSocket: send Connection: Upgrade and Upgrade: websocket")
-
     # Behind a proxy, clients use another host name.
-    check_origin(context.request, urlsplit(context.urls.current()).netloc)
-
-    async def run(socket: WebSocket, _: str) -> None:
-        await serve(context, schemas, socket)
-
-    return accept_websocket(context.request, [""], run)
+    return accept_subscription(context.request, lambda socket: serve(context, schemas, socket), context.urls.host)
 
 
 async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocket) -> None:
     """Send the changes of types to one subscriber, until it leaves, reads nothing, or a watch ends."""
-    session = Session(lambda message: socket.send(message.decode()), ping=_PING, ping_seconds=_PING_SECONDS)
+    session = Session(socket.send, ping=_PING, ping_seconds=_PING_SECONDS)
     connected = True
     try:
         # Clients send no data; reading detects a disconnect, and responds to pings.

@@ -1,21 +1,19 @@
 """Responses in the format of a request, and errors.
 
-Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go, store/proxy/error_wrapper.go
-Deviates: two reasons of Kubernetes, Forbidden and MethodNotAllowed, become the codes of norman.
+Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 import yaml
 
-from opsdk.errors import ApiError, NormanError, TransportError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import error_fields
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult
 from opsdk.norman.server.csrf import is_browser
 from opsdk.norman.server.output import collection_to_wire, resource_to_wire
@@ -100,32 +98,6 @@ def _to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
     return result
 
 
-def as_norman_error(error: Exception) -> NormanError:
-    """Return the error for a client. An unexpected exception becomes an error without details."""
-    if isinstance(error, NormanError):
-        return error
-    if isinstance(error, ApiError):
-        code = _CODES.get(error.reason, error.reason) or ErrorCode.SERVER_ERROR.code
-        return NormanError(error.message, status=error.code, code=code)
-    if isinstance(error, TransportError):
-        return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
-    return ErrorCode.SERVER_ERROR.error("internal error; see the server log")
-
-
 def error_to_wire(error: NormanError) -> JsonObject:
     """Return the body of an error."""
-    wire: JsonObject = {
-        "type": "/meta/schemas/error",
-        "baseType": "error",
-        "status": error.status,
-        "code": error.code,
-        "message": error.message,
-    }
-    return wire | {"fieldName": error.field_name} if error.field_name else wire
-
-
-_CODES: Mapping[str, str] = {
-    "Forbidden": ErrorCode.PERMISSION_DENIED.code,
-    "MethodNotAllowed": ErrorCode.METHOD_NOT_ALLOWED.code,
-}
-"""The codes of reasons of Kubernetes. Another reason is a code itself, such as ``AlreadyExists``."""
+    return {"type": "/meta/schemas/error", "baseType": "error", **error_fields(error)}

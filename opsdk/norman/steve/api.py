@@ -11,35 +11,36 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import msgspec
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import CacheError, OpsdkError
+from opsdk.errors import ApiError, CacheError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
+from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
-from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
-from opsdk.norman.server.reading import is_yaml, parse_body
-from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
+from opsdk.norman.collections.kind_list import KindList, ListForm
+from opsdk.norman.collections.kind_lists import KindLists
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
+from opsdk.norman.server.reading import read_body, read_raw
+from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, schema_id, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
-from opsdk.norman.steve.raw_fields import Decorate, raw_fields
+from opsdk.norman.steve.raw_fields import raw_fields
 from opsdk.norman.steve.resources import (
     FIELD_PARAMETERS,
     ResourceLinks,
@@ -109,33 +110,31 @@ class SteveApi(Closing):
         self.transports = UserTransports(cluster.config)
         self._default_store = ClusterStore(self.transports)
         self._tasks = TaskOwner("steve")
-        self._visible: dict[str, Mapping[str, SteveSchema]] = {}
+        self._visible: LRUCache[str, Mapping[str, SteveSchema]] = LRUCache(self.options.max_users)
 
     async def __aenter__(self) -> Self:
         """Read RBAC and the schemas. Raises `OpsdkError` if the cluster denies them."""
         await self.access.__aenter__()
         await self.catalog.__aenter__()
-        self.catalog.listen(self._on_schemas)
+        self.catalog.changes.listen(self._on_schemas)
         return self
 
-    def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
+    def _on_schemas(self, _: int, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
         sources = {identity: _form_source(schema) for identity, schema in schemas.items()}
         self._tasks.start(self._lists.retain(sources), name="close lists")
 
-    def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
-        """Return the access set of a user, and the schemas that the user sees."""
+    def schemas_for(self, user: User) -> Mapping[str, SteveSchema]:
+        """Return the schemas that a user sees."""
         access = self.access.access_for(user)
         schemas = self._visible.get(access.id)
         if schemas is None:
-            if len(self._visible) >= self.options.max_users:
-                self._visible.clear()
             schemas = self._visible[access.id] = visible_schemas(self.catalog.schemas, access)
-        return access, schemas
+        return schemas
 
     def schema_for(self, user: User, name: str) -> SteveSchema:
         """Return the schema with an id or plural name. Raises `NormanError` (404) if the user does not see it."""
-        schema = lookup(self.schemas_for(user)[1], name)
+        schema = lookup(self.schemas_for(user), name)
         if schema is None:
             # Rancher's UI looks for these words.
             raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name[:200]}")
@@ -146,8 +145,8 @@ class SteveApi(Closing):
         """Return the response to the request of a user; errors become responses too. `urls` builds the links."""
         try:
             return await self._route(request, user, urls)
-        except OpsdkError as error:
-            return error_response(error)
+        except Exception as error:  # noqa: BLE001 - templates and stores may raise anything
+            return error_response(request, error)
 
     async def _route(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         """Call what serves the first segment of the path: a built-in resource, or the type of that name."""
@@ -167,7 +166,7 @@ class SteveApi(Closing):
         return await (self._on_resource if name else self._on_collection)(request, target, urls)
 
     def _root(self, user: User, urls: SteveUrls) -> JsonObject:
-        base, types = urls.base, self.schemas_for(user)[1].values()
+        base, types = urls.base, self.schemas_for(user).values()
         links = {schema.plural_name: urls.collection(schema) for schema in types}
         links |= {name: f"{base}/{name}" for name in ("schemas", "counts", "subscribe")}
         return {"id": urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
@@ -175,7 +174,7 @@ class SteveApi(Closing):
     async def _schemas(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
         if identity:
             return self.schema_for(user, identity).as_json(urls.base)
-        schemas = self.schemas_for(user)[1]
+        schemas = self.schemas_for(user)
         return plain_collection("schema", [schema.as_json(urls.base) for schema in schemas.values()], urls)
 
     async def _definition(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
@@ -201,7 +200,7 @@ class SteveApi(Closing):
         """
         schemas = [
             schema
-            for schema in self.schemas_for(user)[1].values()
+            for schema in self.schemas_for(user).values()
             if schema.watchable and "watch" in schema.access and (of is None or schema.id in of)
         ]
         results = await asyncio.gather(*(self._count(user, schema) for schema in schemas))
@@ -213,7 +212,7 @@ class SteveApi(Closing):
         except CacheError as error:
             log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
-        return await opened.objects.counts(self.visible(user, schema, "list"), STATE)
+        return await opened.counts(self.visible(user, schema, "list"), STATE)
 
     def visible(self, user: User, schema: SteveSchema, verb: str) -> VisibleObjects:
         """Return the objects of a type that a user may list or watch."""
@@ -221,16 +220,15 @@ class SteveApi(Closing):
         return access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced)
 
     # -------------------------------------------------------------- collections
-    async def list_of(self, schema: SteveSchema) -> OpenList:
+    async def list_of(self, schema: SteveSchema) -> KindList:
         """Return the cached list of a type. Raises `CacheError` if the cluster denies it."""
-        kind, source = Kind(schema.gvk, Unstructured), _form_source(schema)
-        return await self._lists.open(schema.id, kind, source, lambda: _form_of(decorator(schema)))
+        return await self._lists.open(schema.id, schema.gvk, _form_of(schema))
 
     async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
         """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
         _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
-            tree = await self._store(target).create(target, from_resource(await _read_body(request)))
+            tree = await self._store(target).create(target, from_resource(await _read_object(request)))
             return json_response(self.resource(tree, target, urls), status=201)
         parameters = parse_parameters(target.query)
         page, rows = await self._page(target, parameters)
@@ -258,51 +256,37 @@ class SteveApi(Closing):
         return encode
 
     async def _page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
-        schema = target.schema
-        if (schema.group, schema.resource) == ("", "namespaces"):
-            parameters = self._filter_by_namespaces(parameters)
+        schema, filters = target.schema, await self._namespace_filters(target, parameters)
         if not schema.watchable or self.templates.custom_store(schema):
-            return await self._uncached_page(target, parameters)
+            return await self._uncached_page(target, parameters, filters)
         opened = await self.list_of(schema)
-        namespaces = frozenset({target.namespace}) if target.namespace else None
-        if (selected := parameters.projects_or_namespaces) is not None:
-            project_of = await self._project_of()
-            candidates = opened.objects.objects.namespaces if namespaces is None else namespaces
-            namespaces = frozenset(name for name in candidates if selected.selects(name, project_of(name)))
-        visible = self.visible(target.user, schema, "list")
-        return await opened.objects.page(parameters.query(visible, namespaces)), opened.rows
+        query = parameters.query(self.visible(target.user, schema, "list"), filters)
+        return await opened.page(query), opened.rows
 
-    async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
+    async def _uncached_page(
+        self, target: Target, parameters: ListParameters, filters: tuple[OrFilter, ...] = ()
+    ) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
-        form = _form_of(decorator(target.schema))
+        form = _form_of(target.schema)
         objects = IndexedList(form.read, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
-        query = replace(parameters.query(EVERYTHING), revision=None)
+        query = replace(parameters.query(EVERYTHING, filters), revision=None)
         return objects.page(query), EncodedObjects(form.show, 0)
 
-    def _filter_by_namespaces(self, parameters: ListParameters) -> ListParameters:
-        """Return the parameters with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
+    async def _namespace_filters(self, target: Target, parameters: ListParameters) -> tuple[OrFilter, ...]:
+        """Return the filters of the namespace in the URL, and of the projects and namespaces of the parameters."""
+        filters = (_in_namespaces(target.namespace),) if target.namespace else ()
         selected = parameters.projects_or_namespaces
         if selected is None:
-            return parameters
-        operator = FilterOperator.NOT_IN if selected.exclude else FilterOperator.IN
-        names = tuple(sorted(selected.names))
-        paths = (("metadata", "name"), ("metadata", "labels", self.options.project_label))
-        conditions = [FilterCondition(path, operator, names) for path in paths]
-        added = [OrFilter([c]) for c in conditions] if selected.exclude else [OrFilter(conditions)]
-        return replace(parameters, filters=(*parameters.filters, *added), projects_or_namespaces=None)
-
-    async def _project_of(self) -> Callable[[str], str]:
-        schema = self.catalog.schemas.get("namespace")
-        opened = await self.list_of(schema) if schema is not None else None
-
-        def project_of(namespace: str) -> str:
-            entry = opened.objects.objects.get(ObjectKey("", namespace)) if opened is not None else None
-            return entry.labels.get(self.options.project_label, "") if entry is not None else ""
-
-        return project_of
+            return filters
+        of_namespaces = selected.filters(self.options.project_label)
+        if (target.schema.group, target.schema.resource) == ("", "namespaces"):
+            return of_namespaces
+        namespaces = await self.list_of(self.catalog.schemas[schema_id("", "Namespace")])
+        page = await namespaces.page(ObjectQuery(filters=of_namespaces))
+        return (*filters, _in_namespaces(*(entry.key.name for entry in page.entries)))
 
     # -------------------------------------------------------------- objects
     async def _on_resource(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
@@ -313,9 +297,9 @@ class SteveApi(Closing):
         store = self._store(target)
         match request.method:
             case "PUT":
-                tree = await store.update(target, from_resource(await _read_body(request)))
+                tree = await store.update(target, from_resource(await _read_object(request)))
             case "PATCH":
-                tree = await store.patch(target, request.header("content-type"), await request.body(_MAX_BODY))
+                tree = await store.patch(target, request.header("content-type"), await read_raw(request, _MAX_BODY))
             case "DELETE":
                 remaining = await store.delete(target)
                 if remaining is None:
@@ -330,8 +314,7 @@ class SteveApi(Closing):
         if handler is None:
             raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
         await self._store(target).get(target)  # the user must be allowed to see the object
-        body = await _read_body(request) if await request.body(_MAX_BODY) else {}
-        return json_response(await handler(target, body))
+        return json_response(await handler(target, await _read_body(request)))
 
     def _store(self, target: Target) -> SteveStore:
         return self.templates.store(target.schema, self._default_store)
@@ -361,14 +344,21 @@ def _form_source(schema: SteveSchema) -> object:
     return (schema.gvk, tuple(schema.columns))
 
 
-def _form_of(decorate: Decorate) -> ListForm:
-    return ListForm(raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
+def _form_of(schema: SteveSchema) -> ListForm:
+    decorate = decorator(schema)
+    return ListForm(_form_source(schema), raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
 
 
-def error_response(error: OpsdkError) -> HttpResponse:
-    """Return the response for an error."""
+def error_response(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Return the response for an error, and log one that the response does not explain."""
+    if not isinstance(error, NormanError | ApiError):
+        log.error("%s %s failed: %s", request.method, request.path, error, exc_info=error)
     body = error_body(error)
     return json_response(body, status=int(body["status"]))
+
+
+def _in_namespaces(*names: str) -> OrFilter:
+    return OrFilter([FilterCondition(("metadata", "namespace"), FilterOperator.IN, names)])
 
 
 def _require_get(request: HttpRequest) -> None:
@@ -391,10 +381,12 @@ def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, 
 
 
 async def _read_body(request: HttpRequest) -> JsonObject:
+    return await read_body(request, limit=_MAX_BODY, forms=False)
+
+
+async def _read_object(request: HttpRequest) -> JsonObject:
     """Decode the body, JSON or YAML. Raises `NormanError` (422) unless it is an object."""
-    content_type = request.header("content-type")
-    # Forms are JSON without its types, so they are not read here.
-    tree = await parse_body(await request.body(_MAX_BODY), content_type if is_yaml(content_type) else "")
-    if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
+    raw, tree = await read_raw(request, _MAX_BODY), await _read_body(request)
+    if not raw.strip() or not isinstance(tree.get("metadata", {}), dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

@@ -6,25 +6,24 @@ Upstream: github.com/rancher/steve/pkg/server/router/router.go, pkg/proxy/proxy.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
 
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.base.version import VERSION
-from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
+from opsdk.errors import ApiError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
-from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.http.server.websocket import WebSocket
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.origin import check_origin
+from opsdk.norman.errors import NormanError
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.response_headers import protect, protect_proxied
-from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
+from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit, accept_subscription
 from opsdk.norman.steve.api import SteveApi, error_response
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.subscription import SubscribeSession
@@ -34,10 +33,6 @@ from opsdk.norman.urls import RequestUrls
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
 
-log = logging.getLogger(__name__)
-
-_MAX_BODY = 3 << 20
-"""Maximum bytes of a body, as in kube-apiserver."""
 _PATH_SAFE = "/!$&'()*+,;=:@~"
 _KUBERNETES_API_PATHS = ("/api", "/apis", "/openapi", "/version")
 _REQUEST_HEADERS = ("accept", "content-type")
@@ -86,11 +81,8 @@ class SteveApp:
             user = await self._user_of(request if is_api else _without_cookies(request))
             cookie = check_csrf(request, request.method)
             response = await self._route(request, user, is_api=is_api)
-        except OpsdkError as error:
-            return protect(error_response(error))
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return protect(error_response(ErrorCode.SERVER_ERROR.error("internal error; see the server log")))
+        except Exception as error:  # noqa: BLE001 - an authenticator may raise anything
+            return protect(error_response(request, error))
         if not is_api:
             return protect_proxied(response)
         if cookie:
@@ -127,23 +119,12 @@ class SteveApp:
         return SteveUrls(urls.relative_to_root(""), self._prefix, f"{urls.current()}{query}")
 
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
-        """Upgrade to a WebSocket. Raises `NormanError` for another request, and above the limit of the user."""
-        if not wants_websocket(request):
-            raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
-        check_origin(request)
+        """Upgrade to a WebSocket. Raises `NormanError` as `accept_subscription`, and above the limit of the user."""
 
-        async def run(socket: WebSocket, _: str) -> None:
-            session = SubscribeSession(
-                UserWatches(self._api, user, urls),
-                lambda message: socket.send(message.decode()),
-                version=VERSION,
-            )
-            await session.run(socket.receive)
+        async def serve(socket: WebSocket) -> None:
+            await SubscribeSession(UserWatches(self._api, user, urls), socket.send, version=VERSION).run(socket.receive)
 
-        try:
-            response = accept_websocket(request, ("",), run)
-        except (BadRequestError, ForbiddenError) as error:
-            raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
+        response = accept_subscription(request, serve)
         self._sessions.count(response, user.name)
         return response
 

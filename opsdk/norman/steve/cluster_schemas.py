@@ -8,6 +8,7 @@ Deviates: a user without permissions on Namespaces sees no synthetic ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -188,7 +189,8 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     """Return the schemas on which a user has any permission, with their methods."""
     visible = {}
     for identity, schema in schemas.items():
-        granted = {verb: places for verb in schema.verbs if (places := _granted_places(schema, access, verb))}
+        places_of = partial(access.granted, group=schema.group, resource=schema.resource, namespaced=schema.namespaced)
+        granted = {verb: places for verb in schema.verbs if (places := places_of(verb))}
         if granted:
             visible[identity] = replace(
                 schema,
@@ -201,18 +203,6 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
 
 def _methods(verbs_of: Mapping[str, frozenset[str]], granted: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(method for method, verbs in verbs_of.items() if granted.keys() & verbs)
-
-
-def _granted_places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
-    """Return where a verb is granted. A grant in a namespace does not apply to cluster-scoped objects."""
-    places = frozenset(access.places(verb, schema.group, schema.resource))
-    if schema.namespaced:
-        return places
-    if (schema.group, schema.resource) == ("", "namespaces"):
-        visible = access.visible(verb, "", "namespaces", namespaced=False)
-        names = frozenset(AccessPlace(None, name) for names in visible.names.values() for name in names)
-        return frozenset({AccessPlace(None, None)}) if visible.everything else names
-    return frozenset(place for place in places if place.namespace is None)
 
 
 def lookup(schemas: Mapping[str, SteveSchema], name: str) -> SteveSchema | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.field_path import FieldPath, parse_path
 from opsdk.norman.collections.filter import (
     NUMBER,
@@ -22,6 +21,7 @@ from opsdk.norman.collections.filter import (
     OrFilter,
     query_error,
 )
+from opsdk.norman.errors import NormanError
 
 _SPELLINGS = {op.value: op for op in FilterOperator if op not in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS)} | {
     "==": FilterOperator.EQUALS,

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.field_path import FieldPath, parse_path
-from opsdk.norman.collections.filter import OrFilter, query_error
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter, query_error
 from opsdk.norman.collections.indexed_list import IndexedPage
 from opsdk.norman.collections.query import ObjectQuery, SortKey
 from opsdk.norman.steve.filter_language import parse_filter
@@ -46,59 +47,53 @@ class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
     names: frozenset[str]
     exclude: bool = False
 
-    def selects(self, namespace: str, project: str) -> bool:
-        """Whether a namespace that belongs to a project is selected. The project is empty for none.
+    def filters(self, project_label: str) -> tuple[OrFilter, ...]:
+        """Return the filters that select these Namespaces; the label has the project of one.
 
-        >>> ProjectsOrNamespaces(frozenset({"p1"}), exclude=True).selects("default", "p1")
-        False
+        >>> [str(item) for item in ProjectsOrNamespaces(frozenset({"p1"})).filters("project")]
+        ['metadata.name in (p1),metadata.labels.project in (p1)']
         """
-        return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
+        operator = FilterOperator.NOT_IN if self.exclude else FilterOperator.IN
+        paths = (("metadata", "name"), ("metadata", "labels", project_label))
+        conditions = [FilterCondition(path, operator, tuple(sorted(self.names))) for path in paths]
+        return tuple(OrFilter([c]) for c in conditions) if self.exclude else (OrFilter(conditions),)
 
 
 class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a list request.
 
     Attributes:
-        filters: all of them must hold.
-        sort: the most important field first; ties are sorted by namespace and name.
+        selection: filters, order, summary and least revision.
         page: counted from 1.
         page_size: objects in a page; 0 for no pages.
-        revision: the least revision of the list; None for now.
         limit: objects in one response; 0 for no limit.
         continue_token: of the response before, or empty.
         projects_or_namespaces: None for all.
-        summary: fields whose values are counted.
         summary_only: send the counts without the objects.
     """
 
-    filters: tuple[OrFilter, ...] = ()
-    sort: tuple[SortKey, ...] = ()
+    selection: ObjectQuery = ObjectQuery()
     page: int = 1
     page_size: int = 0
-    revision: int | None = None
     limit: int = DEFAULT_LIMIT
     continue_token: str = ""
     projects_or_namespaces: ProjectsOrNamespaces | None = None
-    summary: tuple[FieldPath, ...] = ()
     summary_only: bool = False
 
-    def query(self, visible: VisibleObjects, namespaces: frozenset[str] | None = None) -> ObjectQuery:
-        """Return the query for a user.
+    def query(self, visible: VisibleObjects, filters: tuple[OrFilter, ...] = ()) -> ObjectQuery:
+        """Return the query for a user, with more filters.
 
         Raises:
             NormanError: the continue token is not valid, or belongs to another filter or order (400).
         """
         token = self._token()
         size = min(filter(None, (self.page_size, self.limit)), default=0)
-        return ObjectQuery(
-            filters=self.filters,
-            sort=self.sort,
-            summary=self.summary,
+        return replace(
+            self.selection,
+            filters=(*self.selection.filters, *filters),
             visible=visible,
-            namespaces=namespaces,
             limit=size,
             first=(token.offset if token is not None else 0) + (self.page - 1) * size,
-            revision=self.revision,
             snapshot=token.revision if token is not None else None,
         )
 
@@ -118,8 +113,8 @@ class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     def _checksum(self) -> int:
         selected = self.projects_or_namespaces
         projects = None if selected is None else (sorted(selected.names), selected.exclude)
-        selection = (self.filters, self.sort, projects, self.summary)
-        return zlib.crc32(repr(selection).encode())
+        own = self.selection
+        return zlib.crc32(repr((own.filters, own.sort, projects, own.summary)).encode())
 
     def _token(self) -> _Token | None:
         text = self.continue_token
@@ -146,8 +141,8 @@ def parse_parameters(parameters: str | Iterable[tuple[str, str]]) -> ListParamet
 
     Parameters that are not of lists are ignored.
 
-    >>> query = parse_parameters("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
-    >>> query.page, query.page_size, str(query.sort[0])
+    >>> parameters = parse_parameters("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
+    >>> parameters.page, parameters.page_size, str(parameters.selection.sort[0])
     (2, 10, '-metadata.creationTimestamp')
 
     Raises:
@@ -162,16 +157,19 @@ def parse_parameters(parameters: str | Iterable[tuple[str, str]]) -> ListParamet
     summary = _fields(last, "summary")
     if "summaryonly" in last and not summary:
         raise query_error("summaryonly", 0, "requires the parameter 'summary' with the fields to count")
-    return ListParameters(
+    selection = ObjectQuery(
         filters=_filters(values.get("filter", ())),
         sort=_sort(last.get("sort", "")),
+        summary=summary,
+        revision=_number(last, "revision", 0, least=0) if last.get("revision") else None,
+    )
+    return ListParameters(
+        selection=selection,
         page=_number(last, "page", 1, least=1),
         page_size=_number(last, "pagesize", 0, least=0),
-        revision=_number(last, "revision", 0, least=0) if last.get("revision") else None,
         limit=max(limit, 0),
         continue_token=last.get("continue", ""),
         projects_or_namespaces=_projects(last),
-        summary=summary,
         summary_only=_flag(last, "summaryonly"),
     )
 

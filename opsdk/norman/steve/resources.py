@@ -7,14 +7,15 @@ github.com/rancher/steve/pkg/resources/common/formatter.go, pkg/stores/partition
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from opsdk.errors import ApiError, NormanError, OpsdkError
+from opsdk.http.server.request_rules import query_pairs
+from opsdk.norman.codes import as_norman_error, error_fields
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.indexed_list import Counts, IndexedPage
-from opsdk.norman.mappers.paths import get_value, put_value
+from opsdk.norman.mappers.paths import ABSENT, get_value, put_value
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.parameters import ListParameters
 from opsdk.norman.steve.printer_fields import RESERVED, undecorate
@@ -39,6 +40,17 @@ class SteveUrls(msgspec.Struct, frozen=True):
     def base(self) -> str:
         """The URL of the API."""
         return f"{self.root}{self.prefix}"
+
+    def continued(self, token: str = "") -> str:
+        """Return the URL of the request for another part of the list; without a token, of the first one.
+
+        >>> SteveUrls("http://localhost", current="http://localhost/v1/pods?continue=a&limit=9").continued("b")
+        'http://localhost/v1/pods?limit=9&continue=b'
+        """
+        path, _, query = self.current.partition("?")
+        pairs = [pair for pair in query_pairs(query) if pair[0] != "continue"]
+        pairs += [("continue", token)] if token else []
+        return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def collection(self, schema: SteveSchema) -> str:
         """Return the URL of all objects of a type."""
@@ -159,11 +171,10 @@ def collection(
         body["pages"] = pages
     token = parameters.next_token(page)
     if token or parameters.continue_token:
-        pagination: JsonObject = {"limit": parameters.limit, "first": urls.current, "partial": True}
+        pagination: JsonObject = {"limit": parameters.limit, "first": urls.continued(), "partial": True}
         if token:
             body["continue"] = token
-            separator = "&" if "?" in urls.current else "?"
-            pagination["next"] = f"{urls.current}{separator}continue={token}"
+            pagination["next"] = urls.continued(token)
         body["pagination"] = pagination
     if page.summary:
         body["summary"] = [
@@ -217,7 +228,7 @@ def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> Jso
         api_fields: JsonObject = {name: resource[name] for name in RESERVED if name in resource}
         for path in included:
             value = get_value(resource, path)
-            if value is not None:
+            if value is not ABSENT:
                 put_value(api_fields, path, value)
         resource = api_fields
     for name, text in query:
@@ -235,28 +246,11 @@ def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> Jso
 FIELD_PARAMETERS = frozenset({"include", "exclude", "excludeValues"})
 """The parameters of `select_fields`."""
 
-_REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}
 
+def error_body(error: Exception) -> JsonObject:
+    """Return the body of an error.
 
-def error_body(error: OpsdkError) -> JsonObject:
-    """Return the body of an error. Errors without an HTTP status are 500, and 503 if the cluster did not respond.
-
-    >>> error_body(NormanError("no such type", status=404, code="NotFound"))["message"]
-    'no such type'
+    >>> error_body(ZeroDivisionError())["code"]
+    'ServerError'
     """
-    if isinstance(error, NormanError):
-        status, code, message, field = error.status, error.code, error.message, error.field_name
-    elif isinstance(error, ApiError):
-        status, field = error.code, ""
-        code, message = _REASONS.get(error.reason, error.reason or "ServerError"), error.message
-    else:
-        status, code, message, field = 503, "ClusterUnavailable", str(error), ""
-    body: JsonObject = {
-        "type": "error",
-        "links": {},
-        "actions": {},
-        "status": status,
-        "code": code,
-        "message": message,
-    }
-    return {**body, "fieldName": field} if field else body
+    return {"type": "error", "links": {}, "actions": {}, **error_fields(as_norman_error(error))}

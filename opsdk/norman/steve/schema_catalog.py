@@ -20,13 +20,11 @@ from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import OpsdkError
+from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.steve.cluster_schemas import SteveSchema, cluster_schemas
 from opsdk.rest.discovery import Discovery
 
 log = logging.getLogger(__name__)
-
-_CatalogListener = Callable[[Mapping[str, SteveSchema]], None]
-"""Called with the new schemas, from the event loop. It must not block."""
 
 _DEFINITIONS = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _API_SERVICES = unstructured("apiregistration.k8s.io/v1", "APIService")
@@ -43,6 +41,7 @@ class SchemaCatalog(Closing):
 
     Attributes:
         schemas: by id.
+        changes: the schemas after each change.
     """
 
     def __init__(self, cluster: Cluster, customize: Callable[[SteveSchema], SteveSchema]) -> None:
@@ -52,7 +51,7 @@ class SchemaCatalog(Closing):
         self._changed = asyncio.Event()
         self._definitions: CachedKind | None = None
         self._registrations: list[KindRegistration] = []
-        self._listeners: dict[object, _CatalogListener] = {}
+        self.changes: Broadcaster[Mapping[str, SteveSchema]] = Broadcaster(log_size=1)
         self._tasks = TaskOwner("steve schemas")
 
     async def __aenter__(self) -> Self:
@@ -97,14 +96,7 @@ class SchemaCatalog(Closing):
                 schemas.setdefault(identity, schema)
         if schemas != self.schemas:
             self.schemas = schemas
-            for listener in list(self._listeners.values()):
-                listener(schemas)
-
-    def listen(self, listener: _CatalogListener) -> Callable[[], None]:
-        """Call a listener with each change. Returns the function that removes it; idempotent."""
-        token = object()
-        self._listeners[token] = listener
-        return lambda: self._listeners.pop(token, None) and None
+            self.changes.publish(schemas)
 
     async def aclose(self) -> None:
         """Stop following the cluster. Idempotent."""

@@ -12,9 +12,10 @@ import msgspec
 
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.auth.user import User
-from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.stores.proxy import generate_name_prefix
+from opsdk.norman.stores.proxy import check_namespace, generate_name_prefix
 from opsdk.norman.user_transports import UserTransports
 from opsdk.rest.request import RestRequest, resource_path
 from opsdk.rest.response import raise_for_status
@@ -100,10 +101,8 @@ class ClusterStore:
         """
         metadata = dict(tree.get("metadata") or {})
         namespace = metadata.get("namespace") or target.namespace if target.schema.namespaced else ""
-        if target.schema.namespaced and not namespace:
-            raise NormanError("", status=422, code="MissingRequired", field_name="metadata.namespace")
-        if not isinstance(namespace, str) or path_segment(namespace):
-            raise NormanError("not a namespace", status=422, code="InvalidFormat", field_name="metadata.namespace")
+        if target.schema.namespaced:
+            check_namespace(namespace, "metadata.namespace")
         if not metadata.get("name") and not metadata.get("generateName"):
             metadata["generateName"] = generate_name_prefix(target.schema.kind)
         body = {**_typed(target.schema, tree), "metadata": metadata}
@@ -118,7 +117,7 @@ class ClusterStore:
         """
         metadata = {**(tree.get("metadata") or {}), "name": target.name}
         if not metadata.get("resourceVersion"):
-            raise NormanError("", status=422, code="MissingRequired", field_name="metadata.resourceVersion")
+            raise ErrorCode.MISSING_REQUIRED.error(field_name="metadata.resourceVersion")
         if target.namespace:
             metadata["namespace"] = target.namespace
         body = {**_typed(target.schema, tree), "metadata": metadata}
@@ -145,7 +144,7 @@ class ClusterStore:
         """Send a request as the user, and return the decoded response. Raises `ApiError`."""
         schema = target.schema
         if path_segment(target.namespace) or path_segment(target.name):
-            raise NormanError("a namespace or name that cannot exist", status=404, code="NotFound")
+            raise ErrorCode.NOT_FOUND.error("a namespace or name that cannot exist")
         headers: Mapping[str, str] = {"Accept": "application/json", **({"Content-Type": content_type} if body else {})}
         request = RestRequest(
             method,

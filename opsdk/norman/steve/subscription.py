@@ -13,9 +13,10 @@ from contextlib import aclosing
 
 import msgspec
 
-from opsdk.errors import NormanError, OpsdkError
+from opsdk.errors import OpsdkError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.sessions import Session
-from opsdk.norman.steve.watches import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent, UserWatches
+from opsdk.norman.steve.watches import NOTIFICATIONS, SubscribeFrame, UserWatches
 from opsdk.structured_merge.value import JsonObject
 
 _PING_SECONDS = 30.0
@@ -34,7 +35,7 @@ class SubscribeSession:
         version: of the server, for the pings.
     """
 
-    def __init__(self, source: UserWatches, send: Callable[[bytes], Awaitable[None]], *, version: str = "") -> None:
+    def __init__(self, source: UserWatches, send: Callable[[str], Awaitable[None]], *, version: str = "") -> None:
         self._source = source
         ping: JsonObject = {"name": "ping", "data": {"version": version}}
         self._session = Session(send, ping=ping, ping_seconds=_PING_SECONDS)
@@ -80,50 +81,44 @@ class SubscribeSession:
             self._stop(key)
 
     async def _watch(self, frame: SubscribeFrame) -> None:
-        session = self._session
         try:
-            async with aclosing(await self._source.watch(frame)) as events:
-                session.control(frame.message("resource.start"))
+            async with aclosing(await self._source.watch(frame)) as messages:
+                self._session.control(frame.message("resource.start"))
                 if frame.mode == NOTIFICATIONS:
-                    await self._notify(frame, events)
+                    await self._notify(messages, max(frame.debounce_ms or _DEBOUNCE_MS, _LEAST_DEBOUNCE_MS) / 1000)
                 else:
-                    async for event in events:
-                        await session.put(frame.message(event.name, revision=event.revision, data=event.data))
+                    async for message in messages:
+                        await self._session.put(message)
         except OpsdkError as error:
             self._error(frame, error.message if isinstance(error, NormanError) else str(error))
         self._stop(frame.key)
 
-    async def _notify(self, frame: SubscribeFrame, events: AsyncGenerator[SubscriptionEvent, None]) -> None:
-        """Send the first revision at once, and later ones at most once in the debounce time."""
+    async def _notify(self, messages: AsyncGenerator[JsonObject, None], debounce: float) -> None:
+        """Send the first message at once, and later the newest one, at most one in the debounce time in seconds."""
+        newest: JsonObject | None = None
         changed = asyncio.Event()
-        revision, failure = 0, None
 
         async def read() -> None:
-            nonlocal revision, failure
-            try:
-                async for event in events:
-                    revision = event.revision
-                    changed.set()
-            except OpsdkError as error:
-                failure = error
-            changed.set()
+            nonlocal newest
+            async for message in messages:
+                newest = message
+                changed.set()
 
         reader = asyncio.ensure_future(read())
-        seconds = 0.0
+        reader.add_done_callback(lambda _: changed.set())
+        wait = 0.0
         try:
-            while failure is None:
+            while newest is not None or not reader.done():
                 await changed.wait()
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(wait)
                 changed.clear()
-                seconds = max(frame.debounce_ms or _DEBOUNCE_MS, _LEAST_DEBOUNCE_MS) / 1000
-                await self._session.put(frame.message(NOTIFICATIONS, revision=revision))
-                if reader.done():
-                    break
+                if newest is not None:
+                    message, newest, wait = newest, None, debounce
+                    await self._session.put(message)
+            await reader  # raises its error
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
-        if failure is not None:
-            raise failure
 
     def __repr__(self) -> str:
         return f"<SubscribeSession with {len(self._frames)} watches>"

@@ -7,20 +7,18 @@ pkg/schema/collection.go (OnChange)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from functools import partial
 
 import msgspec
 
-from opsdk.apimachinery.integers import parse_int
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UsageError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import query_error
-from opsdk.norman.collections.indexed_list import Counts
-from opsdk.norman.collections.kind_list import WatchScope
-from opsdk.norman.collections.kind_lists import OpenList
+from opsdk.norman.collections.kind_list import KindEvent, KindList, WatchScope
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.resources import SteveUrls, count_resource
@@ -81,14 +79,6 @@ class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return message if data is None else {**message, "data": data}
 
 
-class SubscriptionEvent(msgspec.Struct, frozen=True):
-    """One event of a watch: the name of the message, the revision, and the resource, which may be encoded already."""
-
-    name: str
-    revision: int
-    data: JsonObject | msgspec.Raw
-
-
 class UserWatches:
     """Opens the watches of one user.
 
@@ -107,8 +97,8 @@ class UserWatches:
         """Call a listener when the permissions of the user change. Returns the function that removes it."""
         return self._api.access.listen(self._user, lambda _: listener())
 
-    async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Open a watch.
+    async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[JsonObject, None]:
+        """Open a watch, and return its messages.
 
         Raises:
             NormanError: the type does not exist, the user may not watch it, or the frame is not valid.
@@ -116,17 +106,17 @@ class UserWatches:
         """
         kind = frame.resource_type.lower()
         if kind in _COUNTS:
-            return await self._counts()
+            return await self._counts(frame)
         if kind in _SCHEMAS:
-            return self._schemas()
+            return self._schemas(frame)
         schema = self._api.schema_for(self._user, frame.resource_type)
         if "watch" not in schema.access:
             raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
         opened = await self._api.list_of(schema)
-        revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
-        scope = self._scope(frame, schema)
-        opened.objects.changes.events_after(revision)
-        return self._events(schema, opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
+        scope, since = self._scope(frame, schema), opened.changes.parse_revision(frame.resource_version)
+        revision = opened.changes.revision if since is None else since
+        opened.changes.events_after(revision)
+        return self._objects(frame, opened, schema, opened.watch(scope, revision=revision))
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
         namespace, _, name = frame.id.rpartition("/")
@@ -141,17 +131,20 @@ class UserWatches:
             selector=selector,
         )
 
-    async def _events(
-        self, schema: SteveSchema, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
-    ) -> AsyncGenerator[SubscriptionEvent, None]:
+    async def _objects(
+        self, frame: SubscribeFrame, opened: KindList, schema: SteveSchema, events: AsyncGenerator[KindEvent, None]
+    ) -> AsyncGenerator[JsonObject, None]:
         # Uses the current permissions: the watch ends when they change.
         encode = self._api.encoder(opened.rows, Target(user=self._user, schema=schema), self._urls)
-        async for event in opened.objects.watch(scope, revision=revision):
-            data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
-            yield SubscriptionEvent(event.type.value, event.revision, data)
+        async for event in events:
+            if frame.mode == NOTIFICATIONS:
+                yield frame.message(NOTIFICATIONS, revision=event.revision)
+            else:
+                data = msgspec.Raw(encode(event.entry))
+                yield frame.message(event.type.value, revision=event.revision, data=data)
 
     # -------------------------------------------------------------- counts and schemas
-    async def _counts(self) -> AsyncGenerator[SubscriptionEvent, None]:
+    async def _counts(self, frame: SubscribeFrame) -> AsyncGenerator[JsonObject, None]:
         """Send the counts of types when objects are created or deleted, at most every five seconds.
 
         A change of the schemas ends the watch, so that it begins again with all types.
@@ -164,49 +157,36 @@ class UserWatches:
             changed[identity] = None
             wake.set()
 
-        schemas = self._api.schemas_for(self._user)[1]
-        removals = [self._api.catalog.listen(lambda _: wake.set())]
+        schemas = self._api.schemas_for(self._user)
+        removals = [self._api.catalog.changes.listen(lambda *_: wake.set())]
         for identity in last:
             opened = await self._api.list_of(schemas[identity])
-            removals.append(opened.objects.changes.listen(partial(mark, identity)))
-        return self._count_events(schemas, changed, wake, last, removals)
+            removals.append(opened.changes.listen(partial(mark, identity)))
 
-    async def _count_events(
-        self,
-        schemas: Mapping[str, SteveSchema],
-        changed: dict[str, None],
-        wake: asyncio.Event,
-        last: dict[str, Counts],
-        removals: list[Callable[[], None]],
-    ) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Yield the counts that differ from the ones before, until the schemas of the user change."""
-        try:
-            while True:
-                await wake.wait()
-                wake.clear()
-                if self._api.schemas_for(self._user)[1] is not schemas:
-                    return
-                counted = await self._api.counts(self._user, of=tuple(changed))
-                changed.clear()
-                news = {identity: counts for identity, counts in counted.items() if last.get(identity) != counts}
-                last |= news
-                if news:
-                    yield SubscriptionEvent(_CHANGE, 0, count_resource(news, self._urls))
-                    await asyncio.sleep(_COUNT_SECONDS)
-        finally:
-            for remove in removals:
-                remove()
+        async def messages() -> AsyncGenerator[JsonObject, None]:
+            try:
+                while self._api.schemas_for(self._user) == schemas:
+                    counted = await self._api.counts(self._user, of=tuple(changed))
+                    changed.clear()
+                    news = {identity: counts for identity, counts in counted.items() if last.get(identity) != counts}
+                    last.update(news)
+                    if news:
+                        yield frame.message(_CHANGE, revision=0, data=count_resource(news, self._urls))
+                        await asyncio.sleep(_COUNT_SECONDS)
+                    await wake.wait()
+                    wake.clear()
+            finally:
+                for remove in removals:
+                    remove()
 
-    async def _schemas(self) -> AsyncGenerator[SubscriptionEvent, None]:
+        return messages()
+
+    async def _schemas(self, frame: SubscribeFrame) -> AsyncGenerator[JsonObject, None]:
         """Send created, changed and removed schemas."""
-        wake = asyncio.Event()
-        remove = self._api.catalog.listen(lambda _: wake.set())
-        previous: Mapping[str, SteveSchema] = self._api.schemas_for(self._user)[1]
-        try:
-            while True:
-                await wake.wait()
-                wake.clear()
-                current = self._api.schemas_for(self._user)[1]
+        previous = self._api.schemas_for(self._user)
+        async with aclosing(self._api.catalog.changes.subscribe()) as changes:
+            async for _ in changes:
+                current = self._api.schemas_for(self._user)
                 for identity in sorted(previous.keys() | current.keys()):
                     before, after = previous.get(identity), current.get(identity)
                     if before == after:
@@ -214,17 +194,8 @@ class UserWatches:
                     name = "resource.create" if before is None else "resource.remove" if after is None else _CHANGE
                     schema = after or before
                     assert schema is not None
-                    yield SubscriptionEvent(name, 0, schema.as_json(self._urls.base))
+                    yield frame.message(name, revision=0, data=schema.as_json(self._urls.base))
                 previous = current
-        finally:
-            remove()
 
     def __repr__(self) -> str:
         return f"<UserWatches of {self._user.name}>"
-
-
-def _revision(frame: SubscribeFrame) -> int:
-    revision = parse_int(frame.resource_version)
-    if revision is None or revision < 0:
-        raise query_error("resourceVersion", 0, f"{frame.resource_version[:40]!r} is not a resource version")
-    return revision

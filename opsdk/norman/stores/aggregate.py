@@ -48,10 +48,9 @@ class AggregateStore:
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return one page of the objects of all back ends, in one order."""
-        everything = ObjectQuery(namespaces=query.namespaces)
         names = list(self.backends)
         lists = await asyncio.gather(
-            *(self.backends[name].list(context, schema, everything) for name in names), return_exceptions=True
+            *(self.backends[name].list(context, schema, ObjectQuery()) for name in names), return_exceptions=True
         )
         items: list[JsonObject] = []
         for name, result in zip(names, lists, strict=True):
@@ -85,11 +84,10 @@ class AggregateStore:
 
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield the changes of all back ends. Ends when the watch of one of them ends, so that no event is missed."""
-        everything = ObjectQuery(namespaces=query.namespaces)
         async with AsyncExitStack() as stack:
             watches = []
             for name, store in self.backends.items():
-                own = await stack.enter_async_context(aclosing(store.watch(context, schema, everything)))
+                own = await stack.enter_async_context(aclosing(store.watch(context, schema, ObjectQuery())))
                 watches.append(self._events_of(name, own))
             events = await stack.enter_async_context(aclosing(fan_in(watches)))
             async for event in events:

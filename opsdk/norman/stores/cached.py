@@ -21,8 +21,8 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.collections.column import Reader
 from opsdk.norman.collections.field_path import FieldPath, cell_at
-from opsdk.norman.collections.kind_list import KindEventType, WatchScope
-from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
+from opsdk.norman.collections.kind_list import KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.collections.kind_lists import KindLists
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import format_id
@@ -61,7 +61,7 @@ class CachedStore(ProxyStore, Closing):
         opened = await self._open(schema)
         if not query.sort:
             query = replace(query, sort=(SortKey(ID),))
-        page = await opened.objects.page(query)
+        page = await opened.page(query)
         items = [msgspec.json.decode(opened.rows.get(entry)) for entry in page.entries]
         markers = PageMarkers(
             previous=_id_of(page.previous), next=_id_of(page.next), last=_id_of(page.last), total=page.count
@@ -71,8 +71,8 @@ class CachedStore(ProxyStore, Closing):
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes from now on, or after a revision. Raises `NormanError` Gone for one that is too old."""
         opened = await self._open(schema)
-        revision = opened.objects.changes.parse_revision(query.since)
-        async with aclosing(opened.objects.watch(WatchScope(visible=query.visible), revision=revision)) as events:
+        revision = opened.changes.parse_revision(query.since)
+        async with aclosing(opened.watch(WatchScope(visible=query.visible), revision=revision)) as events:
             async for event in events:
                 removed = event.type is KindEventType.REMOVE
                 yield ResourceEvent(
@@ -85,18 +85,14 @@ class CachedStore(ProxyStore, Closing):
         """End all watches. Idempotent."""
         await self._lists.aclose()
 
-    async def _open(self, schema: Schema) -> OpenList:
+    async def _open(self, schema: Schema) -> KindList:
         """Return the list of a schema. One whose mapper was replaced is closed, so that its watches end."""
-        return await self._lists.open(
-            schema.full_type,
-            self.kind,
-            schema.mapper,
-            lambda: ListForm(_ExternalFields(schema).reader, partial(external_form, schema)),
-        )
+        form = ListForm(schema.mapper, _ExternalFields(schema).reader, partial(external_form, schema))
+        return await self._lists.open(schema.full_type, self.kind.gvk, form)
 
     async def _on_write(self, schema: Schema, key: ObjectKey, version: str | None) -> None:
         if (opened := self._lists.get(schema.full_type)) is not None:
-            await opened.objects.wait_shown(key, version)
+            await opened.wait_shown(key, version)
 
     def __repr__(self) -> str:
         return f"<CachedStore of {self.kind.gvk}>"

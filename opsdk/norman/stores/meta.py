@@ -47,14 +47,7 @@ class SchemaStore(EmptyStore):
 
 
 class ApiRootStore(EmptyStore):
-    """The versions of the API.
-
-    Args:
-        roots: paths of other APIs of this server, for the list.
-    """
-
-    def __init__(self, roots: Sequence[str] = ()) -> None:
-        self._roots = roots
+    """The versions of the API."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return a version by its path."""
@@ -65,8 +58,7 @@ class ApiRootStore(EmptyStore):
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all versions."""
-        others: list[JsonObject] = [{"type": "/meta/schemas/apiRoot", "path": path} for path in self._roots]
-        return ResourceList(items=[_root(version) for version in context.schemas.versions()] + others)
+        return ResourceList(items=[_root(version) for version in context.schemas.versions()])
 
 
 async def describe(context: ApiContext, schema: Schema) -> JsonObject:

@@ -18,17 +18,18 @@ from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
-from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
+from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NotFoundError
 from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.filter import FilterOperator
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.merging import is_protected, merge_update
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import format_id, split_id
 from opsdk.norman.schema_parts import Scope
 from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["ProxyStore"]
 
@@ -81,7 +82,7 @@ class ProxyStore:
                     raise
                 # The permission was revoked after the namespaces were found.
                 continue
-            trees += [to_tree(obj) for obj in objects if query.contains(*_key_of(obj))]
+            trees += [to_tree(obj) for obj in objects if query.visible.contains(*_key_of(obj))]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -94,10 +95,7 @@ class ProxyStore:
         metadata = tree.setdefault("metadata", {})
         if schema.scope is Scope.NAMESPACE:
             field = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
-            if not metadata.get("namespace"):
-                raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
-            if reasons := path_segment(metadata["namespace"]):
-                raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
+            check_namespace(metadata.get("namespace"), field)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
@@ -206,6 +204,14 @@ class ProxyStore:
         return f"<ProxyStore of {self.kind.gvk}>"
 
 
+def check_namespace(namespace: JsonValue, field: str) -> None:
+    """Check the namespace of a new object. Raises `NormanError` MissingRequired or InvalidFormat of the field."""
+    if not namespace:
+        raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
+    if reasons := path_segment(namespace) if isinstance(namespace, str) else ["not a string"]:
+        raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
+
+
 def generate_name_prefix(type_name: str) -> str:
     """Return the ``generateName`` of objects that are created without a name: the first letter and the capitals.
 
@@ -243,8 +249,6 @@ def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
         first = item[0]
         if first.path in _NAMESPACE_FIELDS and first.operator is FilterOperator.EQUALS and len(item) == 1:
             return [name for name in first.values if not path_segment(name)]
-    if query.namespaces is not None:
-        return sorted(query.namespaces)
     return None if query.visible.everything else sorted(query.visible.namespaces)
 
 

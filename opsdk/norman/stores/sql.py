@@ -10,10 +10,10 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.options import Options
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb

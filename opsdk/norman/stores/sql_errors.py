@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from opsdk.base.extras import RequiredExtra
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
 
 with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError

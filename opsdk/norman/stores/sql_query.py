@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from opsdk.base.extras import RequiredExtra
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
-from opsdk.norman.query import condition
-from opsdk.norman.schema_parts import Modifier
 from opsdk.norman.stores.sql_tables import digests, objects, order_keys
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, encode_text
 
@@ -94,7 +92,7 @@ class SqlSelection:
         self._number = objects.c.number if self._field is None else order_keys.c.object
         self._conditions: list[_SqlCondition] = []
         undecided: list[OrFilter] = []
-        for item in _all_filters(query):
+        for item in query.filters:
             decided = _condition(item, fields, self._table.c.id)
             if decided is None:
                 undecided.append(item)
@@ -103,7 +101,7 @@ class SqlSelection:
         sorts = query.sort in ((), (key,)) if key.path == ID else query.sort == (key, SortKey(ID))
         decides_order = sorts and not key.as_ip and (key.path == ID or self._field is not None)
         complete = decides_order and not undecided and query.visible.everything
-        self.rest: ObjectQuery | None = None if complete else replace(query, filters=tuple(undecided), namespaces=None)
+        self.rest: ObjectQuery | None = None if complete else replace(query, filters=tuple(undecided))
         self.by_ascending_id = key == SortKey(ID)
         """Whether the order is that of the ids, in which also an id that does not exist has a place."""
 
@@ -197,12 +195,6 @@ class SqlSelection:
             return [identity < anchor.id if backwards else identity >= anchor.id]
         same = and_(key == anchor.key, identity < anchor.id if backwards else identity >= anchor.id)
         return [same, key < anchor.key if self._descending != backwards else key > anchor.key]
-
-
-def _all_filters(query: ObjectQuery) -> Sequence[OrFilter]:
-    if query.namespaces is None:
-        return query.filters
-    return (*query.filters, *condition("namespaceId", Modifier.IN, *query.namespaces))
 
 
 def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:

@@ -44,7 +44,7 @@ class TransformStore:
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects that are not hidden."""
-        everything = ObjectQuery(namespaces=query.namespaces, visible=query.visible)
+        everything = ObjectQuery(visible=query.visible)
         items = (await self.store.list(context, schema, everything)).items
         transformed = [self._transformer(context, schema, item) for item in items]
         visible = [item for item in transformed if item is not None]

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
@@ -41,11 +40,7 @@ class ImpersonatingClients(UserTransports):
         """Return the client of the user of a request. Raises `NormanError` Unauthorized if it has none."""
         if context.user is None or not context.user.username:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
-        return self.for_user(context.user)
-
-    def for_user(self, user: UserInfo) -> Client:
-        """Return the client of a user. Its requests raise `UnauthorizedError` for a user without name."""
-        return Client(_UserExecutor(self._cluster, self, user_of_info(user)))
+        return Client(_UserExecutor(self._cluster, self, user_of_info(context.user)))
 
 
 class _UserExecutor:

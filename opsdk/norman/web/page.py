@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import lru_cache
 from importlib.resources import files
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -244,7 +244,7 @@ class WebPage:
 
 
 async def _sign_in(context: ApiContext) -> HttpResponse:
-    check_origin(context.request, urlsplit(context.urls.current()).netloc)
+    check_origin(context.request, context.urls.host)
     token = to_text((await read_body(context.request, limit=_MAX_LOGIN_BYTES)).get("token")).strip()
     return _to_page(context, login_cookie(context.request, token))
 
@@ -252,7 +252,7 @@ async def _sign_in(context: ApiContext) -> HttpResponse:
 def _sign_out(context: ApiContext) -> HttpResponse:
     if context.request.method != "POST":  # an image of another page would sign the user out
         raise ErrorCode.METHOD_NOT_ALLOWED.error("sign out with POST")
-    check_origin(context.request, urlsplit(context.urls.current()).netloc)
+    check_origin(context.request, context.urls.host)
     return _to_page(context, login_cookie(context.request, ""))
 
 

@@ -14,11 +14,12 @@ import pytest
 from normankit import V3
 
 from opsdk.api.authentication.v1 import UserInfo
-from opsdk.errors import CodecError, ConnectError, NormanError, UsageError
+from opsdk.errors import CodecError, ConnectError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.client.client import NormanClient, expect_result
 from opsdk.norman.client.stubs import typed_client
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Action, Field, Filter

@@ -114,7 +114,7 @@ async def test_only_users_whose_permissions_change_hear_of_it() -> None:
         await client.create(binding("group", ("Group", "ops"), ("ClusterRole", "r")))
         await asyncio.sleep(1)
         assert [name for name, _ in heard] == ["ann", "bob"]
-        assert "2 users listen" in repr(store)
+        assert "3 users" in repr(store)
 
 
 async def test_an_aggregated_role_grants_what_its_controller_wrote_into_it() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.broadcast import Broadcaster, Subscription
+from opsdk.norman.errors import NormanError
 
 LOG_SIZE, QUEUE_SIZE = 50, 10
 

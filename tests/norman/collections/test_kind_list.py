@@ -17,10 +17,10 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
-from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
-from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, WatchScope
+from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.printer_fields import STATE
 from opsdk.norman.steve.raw_fields import raw_fields
 
@@ -40,7 +40,7 @@ async def config_maps() -> AsyncIterator[tuple[KindList, Client, Callable[[str],
         cached = await cluster.cache.informer_for(ConfigMap)
         async with (
             AccessSetStore(cluster.cache) as store,
-            KindList(cached, raw_fields(lambda tree: tree)) as objects,
+            KindList(cached, ListForm("", raw_fields(lambda tree: tree), lambda tree: tree)) as objects,
         ):
             yield objects, client, lambda verb: store.access_for(ANN).visible(verb, "", "configmaps", namespaced=True)
 
@@ -117,7 +117,7 @@ async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
 
 
 async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for a slow client is bounded."""
+    """What waits for a slow client is bounded. Events were lost, so the error is that of an old revision."""
     async with config_maps() as (objects, client, _):
         monkeypatch.setattr(objects.changes, "_queue_size", 2)
         events = objects.watch(WatchScope(visible=ALL, name="slow"))
@@ -130,8 +130,9 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
         for namespace in ("n", "m", "default", "kube-system"):
             await config_map(client, namespace, "slow2")
         await asyncio.sleep(1)
-        with pytest.raises(NormanError, match="too slow"):
+        with pytest.raises(NormanError, match="too slow") as caught:
             await anext(events)
+        assert (caught.value.status, caught.value.code) == (410, "Gone")
 
 
 def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sized
+
+import pytest
+from msgspec.structs import replace
 from stevekit import config_map, running_cluster
 
 import envtest
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import unstructured
+from opsdk.errors import NoMatchError
 from opsdk.norman.collections.field_path import cell_at
-from opsdk.norman.collections.kind_lists import KindLists, ListForm
+from opsdk.norman.collections.kind_list import ListForm
+from opsdk.norman.collections.kind_lists import KindLists
 
 CONFIG_MAPS = unstructured("v1", "ConfigMap")
-FORM = ListForm(lambda path: lambda item: cell_at({}, path), lambda tree: tree)
+FORM = ListForm("columns", lambda path: lambda item: cell_at({}, path), lambda tree: tree)
 
 
 async def test_a_list_is_opened_once_and_anew_for_another_form() -> None:
     """A list of another source is closed; its informer goes on, because other parts of the program may use it."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
         await config_map(cluster.uncached, "default", "a")
-        opened = await lists.open("configmap", CONFIG_MAPS, "columns", lambda: FORM)
-        assert await lists.open("configmap", CONFIG_MAPS, "columns", lambda: FORM) is opened
+        opened = await lists.open("configmap", CONFIG_MAPS.gvk, FORM)
+        assert await lists.open("configmap", CONFIG_MAPS.gvk, FORM) is opened
         informer = await cluster.cache.informer_for(CONFIG_MAPS)
         await lists.retain({"configmap": "columns"})
         assert lists.get("configmap") is opened
         await lists.retain({"configmap": "other columns"})
         assert lists.get("configmap") is None
-        another = await lists.open("configmap", CONFIG_MAPS, "other columns", lambda: FORM)
+        another = await lists.open("configmap", CONFIG_MAPS.gvk, replace(FORM, source="other columns"))
         assert another is not opened
         assert await cluster.cache.informer_for(CONFIG_MAPS) is informer
         assert "1 open" in repr(lists)
@@ -33,8 +41,30 @@ async def test_a_list_is_opened_once_and_anew_for_another_form() -> None:
 async def test_the_informer_of_a_kind_that_is_not_served_stops_with_its_list() -> None:
     """A type that comes back is listed again."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
-        await lists.open("configmap", CONFIG_MAPS, "columns", lambda: FORM)
+        await lists.open("configmap", CONFIG_MAPS.gvk, FORM)
         informer = await cluster.cache.informer_for(CONFIG_MAPS)
         await lists.retain({})
         assert lists.get("configmap") is None
         assert await cluster.cache.informer_for(CONFIG_MAPS) is not informer
+
+
+async def test_a_kind_that_is_not_served_any_more_takes_no_memory() -> None:
+    """After a churn of keys, no container of the lists holds one of them, whether its list was opened or not."""
+    async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
+        for number in range(20):
+            await lists.open(f"kind-{number}", CONFIG_MAPS.gvk, FORM)
+            with pytest.raises(NoMatchError):
+                await lists.open(f"unknown-{number}", GroupVersionKind("demo.dev", "v1", "Unknown"), FORM)
+        await lists.retain({})
+        held = {name: len(value) for name, value in vars(lists).items() if isinstance(value, Sized)}
+        assert held == dict.fromkeys(held, 0)
+        assert "_locks" in held
+
+
+async def test_requests_of_one_key_open_one_list() -> None:
+    """They wait for the first of them, and a request after them finds the list too."""
+    async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
+        requests = [lists.open("configmap", CONFIG_MAPS.gvk, FORM) for _ in range(5)]
+        opened = await asyncio.gather(*requests)
+        opened.append(await lists.open("configmap", CONFIG_MAPS.gvk, FORM))
+        assert len(set(map(id, opened))) == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.errors import NormanError, UsageError
+from opsdk.errors import UsageError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.mappers.embeds import Embed, SliceToMap, UnionEmbed, UnionMapping
 from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, registry, round_trip, schema, types
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.errors import NormanError, UsageError
+from opsdk.errors import UsageError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.mappers.moves import (
     BatchMove,
     Copy,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
@@ -128,9 +129,10 @@ async def test_fields_are_left_out_as_the_request_says() -> None:
         assert not any("data" in item or "managedFields" in item["metadata"] for item in page["data"])
         _, one = await admin("GET", "/v1/configmaps/n/a?excludeValues=data")
         assert (one["data"], one["metadata"]["name"]) == ({"size": ""}, "a")
-        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&include=metadata.name")
+        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&include=metadata.name&include=spec.absent&include=data.x")
         assert [item["metadata"] for item in page["data"]] == [{"name": "a"}, {"name": "b"}]
         assert page["data"][0]["links"]["self"] == f"{HOST}/v1/configmaps/n/a"
+        assert page["data"][0].keys() == {"id", "type", "links", "actions", "metadata"}
 
 
 async def test_the_fields_of_columns_are_paths_of_queries() -> None:
@@ -183,6 +185,18 @@ async def test_a_body_of_another_media_type_is_refused() -> None:
         assert (form.status, msgspec.json.decode(form.body)["code"]) == (422, "InvalidBodyContent")
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_a_body_that_is_empty_or_too_large_is_refused_as_by_norman(method: str) -> None:
+    """Both are a 422 with the code InvalidBodyContent; an empty patch is the cluster's to refuse."""
+    async with steve() as (admin, _, _client):
+        url = "/v1/namespaces" if method == "POST" else "/v1/namespaces/n"
+        for body in (b"{" + b" " * (3 << 20), b"" if method != "PATCH" else b"["):
+            response = await admin.send(method, url, body)
+            code = "InvalidBodyContent" if body != b"[" else "BadRequest"
+            assert msgspec.json.decode(response.body)["code"] == code
+            assert response.status == (422 if body != b"[" else 400)
+
+
 # ------------------------------------------------------------------ collections
 async def test_lists_are_filtered_sorted_and_paged() -> None:
     """filter, sort, page, pagesize, summary, limit and continue, with count, revision and pages."""
@@ -199,6 +213,21 @@ async def test_lists_are_filtered_sorted_and_paged() -> None:
         assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ["n/b"]
 
 
+async def test_a_walk_by_next_keeps_its_parameters_and_one_token() -> None:
+    """However many parts it has; the link to the first part has no token."""
+    async with steve() as (admin, _, _client):
+        start = f"/v1/configmaps?{OWN}&limit=1"
+        url, walked = start, []
+        while url:
+            _, part = await admin("GET", url)
+            walked += [item["id"] for item in part["data"]]
+            pagination = part["pagination"]
+            assert parse_qsl(urlsplit(pagination["first"]).query) == parse_qsl(urlsplit(start).query)
+            url = pagination.get("next", "").removeprefix(HOST)
+            assert url.count("continue=") <= 1
+        assert walked == ["m/a", "m/b", "n/a", "n/b"]
+
+
 async def test_projects_select_namespaces_and_their_objects() -> None:
     """Namespaces are in a project by their label."""
     async with steve() as (admin, _, _client):
@@ -206,6 +235,10 @@ async def test_projects_select_namespaces_and_their_objects() -> None:
         assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces!=p-m") == ["n/a", "n/b"]
         assert await admin.ids("/v1/namespaces?projectsornamespaces=p-m,n") == ["m", "n"]
         assert set(await admin.ids("/v1/namespaces?projectsornamespaces!=p-m,n")).isdisjoint({"m", "n"})
+        for path, ids in (("namespaces", ["m", "n"]), ("configmaps/m", ["m/a", "m/b"])):
+            _, first = await admin("GET", f"/v1/{path}?{OWN if '/' in path else ''}&projectsornamespaces=p-m,n&limit=1")
+            assert [item["id"] for item in first["data"]] == ids[:1]
+            assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ids[1:]
 
 
 async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_taken_away() -> None:

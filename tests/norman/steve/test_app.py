@@ -91,7 +91,7 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
                 await asyncio.sleep(0.01)
         assert [item["id"] for item in (await ann.get("/v1/configmaps")).json()["data"]] == ["default/a"]
         assert (await admin.delete("/v1/configmaps/default/a")).status_code == 204
-        assert (await admin.post("/v1/configmaps", content=b"x" * (4 << 20))).status_code == 413
+        assert (await admin.post("/v1/configmaps", content=b"x" * (4 << 20))).status_code == 422
         yaml = {"Content-Type": "application/yaml"}
         body = b"metadata: {name: e, namespace: default}\ndata:\n  x: '2'\n"
         assert (await admin.post("/v1/configmaps", content=body, headers=yaml)).json()["data"] == {"x": "2"}

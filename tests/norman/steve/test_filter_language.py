@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.field_path import Cell, texts
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.filter_language import parse_filter
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=6)

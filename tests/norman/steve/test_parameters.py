@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 from stevekit import entry
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
-from opsdk.norman.collections.query import SortKey
+from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.parameters import MAX_CONDITIONS, ListParameters, ProjectsOrNamespaces, parse_parameters
 from opsdk.norman.steve.raw_fields import raw_fields
 
@@ -70,19 +71,20 @@ def test_a_foreign_continue_token_is_refused(token: str) -> None:
 def test_defaults_are_those_of_steve() -> None:
     """100,000 objects, the first page, no pages; a negative limit is no limit."""
     query = parse_parameters("unknown=1")
-    assert (query.limit, query.page, query.page_size, query.revision) == (100_000, 1, 0, None)
+    assert (query.limit, query.page, query.page_size, query.selection.revision) == (100_000, 1, 0, None)
     assert parse_parameters("limit=-1").limit == 0
 
 
 def test_repeated_filters_are_kept_apart_and_commas_are_alternatives() -> None:
     """Repeated parameters must all hold, parts of one are alternatives."""
     query = parse_parameters("filter=a=1,b=2&filter=c%3E3")
-    assert [len(item) for item in query.filters] == [2, 1]
+    assert [len(item) for item in query.selection.filters] == [2, 1]
 
 
 def test_a_sort_has_orders_labels_and_addresses() -> None:
     """A minus is descending, brackets hold labels, ip() sorts addresses."""
-    (arch, name, ip) = parse_parameters("sort=-metadata.labels[kubernetes.io/arch],metadata.name,ip(status.podIP)").sort
+    text = "sort=-metadata.labels[kubernetes.io/arch],metadata.name,ip(status.podIP)"
+    (arch, name, ip) = parse_parameters(text).selection.sort
     assert arch == SortKey(
         ("metadata", "labels", "kubernetes.io/arch"), descending=True, fold_case=True, absent_last=True
     )
@@ -94,7 +96,12 @@ def test_projects_or_namespaces_include_or_exclude() -> None:
     """``projectsornamespaces!=`` selects the others."""
     excluded = parse_parameters("projectsornamespaces!=p1,n1").projects_or_namespaces
     assert excluded == ProjectsOrNamespaces(frozenset({"p1", "n1"}), exclude=True)
-    assert [excluded.selects(n, p) for n, p in (("n1", ""), ("n2", "p1"), ("n2", ""))] == [False, False, True]
+    objects = IndexedList(raw_fields(lambda tree: tree))
+    for name, labels in (("n1", {}), ("n2", {"project": "p1"}), ("n3", {"project": "p2"}), ("n4", {})):
+        objects.put(entry(name, labels=labels))
+    included = replace(excluded, exclude=False)
+    for selected, namespaces in ((excluded, ["n3", "n4"]), (included, ["n1", "n2"])):
+        assert names(objects.page(ObjectQuery(filters=selected.filters("project")))) == namespaces
 
 
 @pytest.mark.parametrize(
@@ -145,7 +152,7 @@ def test_a_parameter_has_a_budget(parameter: str, text: str) -> None:
 
 def test_the_filters_of_a_request_share_their_budget() -> None:
     """Many parameters have no more conditions and values than one."""
-    assert len(parse_parameters([("filter", "a=b")] * MAX_CONDITIONS).filters) == MAX_CONDITIONS
+    assert len(parse_parameters([("filter", "a=b")] * MAX_CONDITIONS).selection.filters) == MAX_CONDITIONS
     for text, count in (("a=b", MAX_CONDITIONS + 1), ("a in (" + ",".join(map(str, range(1000))) + ")", 11)):
         with pytest.raises(NormanError, match="too many"):
             parse_parameters([("filter", text)] * count)

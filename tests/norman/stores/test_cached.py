@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 import pytest
 from normankit import V3, api_context
@@ -15,8 +14,9 @@ from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import CacheNotStartedError, ForbiddenError, NormanError
+from opsdk.errors import CacheNotStartedError, ForbiddenError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.query import apply_query, condition, sort_by
 from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
@@ -123,7 +123,6 @@ async def test_only_changed_objects_are_mapped(k8s_cluster: Cluster) -> None:
             filters=condition("data.size", Modifier.EQ, "2"),
             sort=sort_by("name", descending=True),
             limit=3,
-            namespaces=frozenset(["default"]),
         )
         page = await store.list(context, kind, options)
         assert [item["name"] for item in page.items] == ["a29", "a26", "a23"]
@@ -145,18 +144,18 @@ async def test_lists_agree_with_the_proxy_store(k8s_cluster: Cluster) -> None:
             await k8s_cluster.uncached.create(config_map(f"a{number}", namespace, size=str(number), other="x"))
     async with started(k8s_cluster), CachedStore(k8s_cluster, ConfigMap) as store:
         context, kind, proxy = api_context(), schema(), ProxyStore(k8s_cluster.uncached, ConfigMap)
-        queries: list[dict[str, Any]] = [
-            {},
-            {"namespaces": frozenset(["default"])},
-            {"namespaces": frozenset([])},
-            {"namespaces": frozenset(["missing", "kube-system"])},
-            {"filters": condition("namespaceId", Modifier.EQ, "default")},
-            {"filters": condition("namespaceId", Modifier.EQ, "default"), "namespaces": frozenset(["kube-system"])},
-            {"filters": condition("data.other", Modifier.NOT_NULL)},
-            {"filters": condition("id", Modifier.EQ, "default:a1")},
+        some = condition("namespaceId", Modifier.IN, "missing", "kube-system")
+        queries = [
+            (),
+            condition("namespaceId", Modifier.EQ, "default"),
+            condition("namespaceId", Modifier.IN),
+            some,
+            (*condition("namespaceId", Modifier.EQ, "default"), *some),
+            condition("data.other", Modifier.NOT_NULL),
+            condition("id", Modifier.EQ, "default:a1"),
         ]
-        for query in queries:
-            object_query = ObjectQuery(**query)
+        for filters in queries:
+            object_query = ObjectQuery(filters=filters)
             # A proxy store filters by namespace only; what it returns is filtered by the server.
             expected = apply_query(kind, object_query, (await proxy.list(context, kind, object_query)).items).items
             result = (await store.list(context, kind, object_query)).items

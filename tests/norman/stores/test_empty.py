@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from normankit import V3, api_context
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema
 from opsdk.norman.stores.empty import EmptyStore
 

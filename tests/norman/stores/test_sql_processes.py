@@ -16,8 +16,8 @@ from normankit import api_context
 from postgres import PostgresServer, postgres_server
 from sql_writer import COUNTERS
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.query import condition
 from opsdk.norman.schema_parts import Modifier
 from opsdk.norman.store_results import ResourceEventType

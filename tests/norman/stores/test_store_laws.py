@@ -22,10 +22,11 @@ from postgres import PostgresServer, postgres_server
 from envtest import Environment
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import AlreadyExistsError, NormanError
+from opsdk.errors import AlreadyExistsError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import OrFilter
 from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema, SchemaLookup, Store
 from opsdk.norman.query import condition, sort_by
 from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
@@ -168,7 +169,8 @@ class ConfigMaps(Delegating):
         return await super().by_id(context, _STORED, object_id)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
-        return await super().list(context, _STORED, replace(query, namespaces=frozenset(["default"])))
+        own = condition("namespaceId", Modifier.EQ, "default")
+        return await super().list(context, _STORED, replace(query, filters=(*query.filters, *own)))
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         try:

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 from normankit import V3, api_context
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import sort_by
 from opsdk.norman.store_results import ResourceList

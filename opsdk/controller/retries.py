@@ -1,4 +1,4 @@
-"""How often and how long a failing request is retried. Pure: the caller passes the time.
+"""Whether, when and how often a failed call is made again. Pure: the caller passes the time.
 
 Upstream: none; kopf has ``retries`` and ``timeout`` of a handler, Java Operator SDK ``maxAttempts`` of a retry.
 """
@@ -9,9 +9,10 @@ import math
 from collections.abc import Hashable
 from datetime import timedelta
 
+from opsdk.aio.containment import leaf_errors
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
-from opsdk.errors import UsageError
+from opsdk.errors import TemporaryError, TerminalError, UsageError
 
 
 class RetryLimit(Options, frozen=True, kw_only=True):
@@ -85,3 +86,23 @@ class FailureStreaks:
 
     def __repr__(self) -> str:
         return f"<FailureStreaks of {len(self._streaks)} requests>"
+
+
+def requested_delay(error: BaseException) -> float | None:
+    """Return the shortest delay of the `TemporaryError` that an error is, or that a group has; None without one."""
+    return min((leaf.seconds for leaf in leaf_errors(error) if isinstance(leaf, TemporaryError)), default=None)
+
+
+def is_terminal(error: BaseException | None) -> bool:
+    """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
+    return error is not None and all(map(_has_terminal_cause, leaf_errors(error)))
+
+
+def _has_terminal_cause(error: BaseException | None) -> bool:
+    visited: set[int] = set()  # causes may form a circle
+    while error is not None and id(error) not in visited:
+        if isinstance(error, TerminalError):
+            return True
+        visited.add(id(error))
+        error = error.__cause__
+    return False

@@ -1,0 +1,49 @@
+"""Error codes: one for each error, whatever dialect the client speaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk.errors import (
+    AlreadyExistsError,
+    ApiError,
+    CacheSyncError,
+    ConflictError,
+    ConnectError,
+    ForbiddenError,
+    GoneError,
+    MethodNotAllowedError,
+    NotFoundError,
+    UsageError,
+)
+from opsdk.norman.codes import as_norman_error, revision_too_old
+from opsdk.norman.errors import NormanError
+from opsdk.norman.server.writing import error_to_wire
+from opsdk.norman.steve.resources import error_body
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NormanError("bad", status=422, code="InvalidFormat", field_name="name"), 422, "InvalidFormat"),
+        (ForbiddenError("no"), 403, "PermissionDenied"),
+        (MethodNotAllowedError("no"), 405, "MethodNotAllow"),
+        (NotFoundError("no"), 404, "NotFound"),
+        (AlreadyExistsError("no"), 409, "AlreadyExists"),
+        (ConflictError("no"), 409, "Conflict"),
+        (GoneError("too old"), 410, "Gone"),
+        (revision_too_old(), 410, "Gone"),
+        (ApiError("strange", code=418, reason=""), 418, "ServerError"),
+        (ConnectError("refused"), 503, "ClusterUnavailable"),
+        (CacheSyncError("the list is denied"), 503, "ClusterUnavailable"),
+        (UsageError("a defect"), 500, "ServerError"),
+        (ZeroDivisionError("a defect"), 500, "ServerError"),
+    ],
+)
+def test_an_error_has_one_status_and_code_in_both_dialects(error: Exception, status: int, code: str) -> None:
+    """The bodies of /v3 and /v1 differ in their type only, and a defect tells the client nothing."""
+    bodies = [error_to_wire(as_norman_error(error)), error_body(error)]
+    for body in bodies:
+        assert (body["status"], body["code"]) == (status, code)
+        assert "defect" not in body["message"]
+    assert len({(body["message"], body.get("fieldName")) for body in bodies}) == 1
