@@ -119,7 +119,7 @@ class Controller:
         self.name = name
         self.kind = kind
         self._kind_name = str(kind.gvk) if kind is not None else ""
-        self.options = options or ControllerOptions()
+        options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._daemons = Daemons(
@@ -136,7 +136,6 @@ class Controller:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
-        options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
         self._failure_report = self._make_failure_report(kind, cluster)
@@ -420,8 +419,7 @@ class Controller:
             detail=end.detail,
         )
         # Later events of a paused object are no news: they would replace other reconciles.
-        is_repeated = isinstance(attempt.result, HeldBack) and not attempt.result.is_new
-        if self.journal is not None and not is_repeated:
+        if self.journal is not None and not end.is_repeated:
             self.journal.add(record)
         return record
 
@@ -501,7 +499,7 @@ class Controller:
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
         if isinstance(attempt.result, HeldBack):
-            return self._requeue.after_pause(self.queue, queue_item, attempt.result.pause)
+            return self._requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
             return self._requeue.after_success(self.queue, queue_item, attempt.result)
         if attempt.terminal:

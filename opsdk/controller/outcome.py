@@ -53,11 +53,13 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
         outcome: for metrics.
         detail: the delay of the next run, or the error.
         gave_up: why a failed request is not retried any more: its `RetryLimit` is reached; else empty.
+        is_repeated: a pause held the request back, as it did before: no news for the journal.
     """
 
     outcome: ReconcileOutcome
     detail: str = ""
     gave_up: str = ""
+    is_repeated: bool = False
 
     def __str__(self) -> str:
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value

@@ -46,7 +46,7 @@ class PauseGate:
 
     def concerns(self, request: Any) -> bool:
         """Whether the object of a request may be paused, or was: `check` needs it. Reads only the cache."""
-        if request in self.book or self._writer is not None:
+        if request in self.book.held or self._writer is not None:
             return True
         key: ObjectKey = request.key
         cached = self._cluster.cache.synced(self._kind)
@@ -65,8 +65,9 @@ class PauseGate:
             ctx: gets the causes that a pause held back.
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
-        if PAUSED_ANNOTATION not in annotations and ctx.request not in self.book:
-            await self._show(obj, None, ctx)
+        if PAUSED_ANNOTATION not in annotations and ctx.request not in self.book.held:
+            if self._writer is not None:
+                await self._show(obj, None, ctx)
             return None
         pause = read_pause(annotations, now=utc_now())
         if pause is not None and (self._options.hold_deletions or not is_deleting(obj)):
@@ -88,14 +89,14 @@ class PauseGate:
         return HeldBack(pause, is_new)
 
     def _release(self, ctx: Context) -> None:
-        if ctx.request not in self.book:
+        if ctx.request not in self.book.held:
             return
         ctx.causes = ReconcileCauses(*self.book.release(ctx.request), *ctx.causes).all()
         log.info("controller %s: %s is not paused any more", self._controller, ctx.request)
         self._count()
 
     def _count(self) -> None:
-        self._hook.record(PausedObjects(controller=self._controller, count=len(self.book)))
+        self._hook.record(PausedObjects(controller=self._controller, count=len(self.book.held)))
 
     async def _show(self, obj: Any, pause: Pause | None, ctx: Context) -> None:
         """Write the condition, unless it is there already."""

@@ -153,28 +153,21 @@ class PauseBook:
     """The requests that pauses hold back now, with the causes that wait. Bounded by the paused objects."""
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, tuple[Pause, ReconcileCauses]] = {}
+        self.held: dict[Hashable, tuple[Pause, ReconcileCauses]] = {}
+        """The pause of each request, and the causes that wait."""
 
     def hold(self, request: Hashable, pause: Pause, causes: tuple[ReconcileCause, ...]) -> bool:
         """Hold a request back. Returns True if its pause is new, or differs from the one before."""
-        previous, waiting = self._held.get(request, (None, ReconcileCauses()))
+        previous, waiting = self.held.get(request, (None, ReconcileCauses()))
         for cause in causes:
             waiting.add(cause)
-        self._held[request] = pause, waiting
+        self.held[request] = pause, waiting
         return previous != pause
 
     def release(self, request: Hashable) -> tuple[ReconcileCause, ...]:
         """Forget a request, and return the causes that waited."""
-        held = self._held.pop(request, None)
+        held = self.held.pop(request, None)
         return held[1].all() if held is not None else ()
-
-    def __contains__(self, request: object) -> bool:
-        """Whether a request is held back."""
-        return request in self._held
-
-    def __len__(self) -> int:
-        """Return the number of requests that are held back."""
-        return len(self._held)
 
 
 def has_mark(data: bytes) -> bool:
