@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.pausing import HeldBack, format_time
 from opsdk.controller.reconcile import Result
 from opsdk.controller.retries import FailureStreaks, RetryLimit, requested_delay
 from opsdk.queue.core import QueueItem
@@ -86,6 +87,16 @@ class RequeuePolicy:
             return ReconcileEnd(Outcome.REQUEUE)
         self.forget(queue, item)
         return ReconcileEnd(Outcome.SUCCESS)
+
+    def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], held: HeldBack) -> ReconcileEnd:
+        """Queue the request for the end of the pause. Without an end, the change of the annotation queues it."""
+        self.forget(queue, queue_item.item)
+        pause = held.pause
+        if pause.until is not None:
+            after = max((pause.until - utc_now()).total_seconds(), 0.0)
+            cause = ReconcileCause("pause", detail=f"ended at {format_time(pause.until)}")
+            queue.add(queue_item.item, after=after, priority=queue_item.priority, cause=cause, timer=True)
+        return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

@@ -1,4 +1,4 @@
-"""Simulations of four operators: nothing is violated, and one seed is one run."""
+"""Simulations of five operators: nothing is violated, and one seed is one run."""
 
 from __future__ import annotations
 
