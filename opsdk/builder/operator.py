@@ -24,6 +24,7 @@ from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
+from opsdk.builder.cache_report import CacheReport
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
@@ -426,6 +427,7 @@ class Operator:
                 "add runnables in a function with @operator.setup"
             )
         self._review_rules(manager)
+        manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
 
     def _review_rules(self, manager: Manager) -> None:
