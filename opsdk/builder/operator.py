@@ -149,7 +149,7 @@ class Operator:
 
         Keyword Args:
             owns: kinds, or `OwnsSpec`s, whose objects map to their controller.
-            watches: `WatchSpec`s of other kinds, and how their objects map to requests.
+            watches: `WatchSpec`s of other kinds, and how their objects map to requests; or `referenced` kinds.
             predicates: an event of `kind` must pass all of them.
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
