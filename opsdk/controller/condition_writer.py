@@ -23,6 +23,33 @@ CONDITION_TYPE: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-
 _TRIES = 4
 
 
+class DesiredCondition(msgspec.Struct, frozen=True):
+    """A condition to write.
+
+    Attributes:
+        status: ``"True"`` or ``"False"``.
+        reason: one CamelCase word.
+        message: a sentence, not empty: the server requires it.
+    """
+
+    status: str
+    reason: str
+    message: str
+
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:  # noqa: ARG002 - for derived classes
+        """Whether a write would change nothing.
+
+        A condition that is False already stays as it is, and an object without one needs none that is False.
+        """
+        if self.status == "False":
+            return existing is None or existing.status == "False"
+        return existing is not None and (existing.status, existing.reason, existing.message) == (
+            self.status,
+            self.reason,
+            self.message,
+        )
+
+
 class ConditionWriter:
     """Writes a condition that opsdk keeps beside those of the reconciler.
 
@@ -35,16 +62,12 @@ class ConditionWriter:
         self._kind = kind
         self._condition = condition
 
-    async def write(self, ctx: Context, status: str, reason: str, message: str, *, obj: Any = None) -> None:
-        """Write the condition unless the object has it; after a conflict, to a newer state of the object.
-
-        A condition that is False already stays as it is, and an object without one needs none that is False.
+    async def write(self, ctx: Context, desired: DesiredCondition, *, obj: Any = None) -> None:
+        """Write the condition unless the object shows it; after a conflict, to a newer state of the object.
 
         Args:
             ctx: of the reconcile.
-            status: ``"True"`` or ``"False"``.
-            reason: one CamelCase word.
-            message: a sentence, not empty: the server requires it.
+            desired: the condition.
             obj: the object, which gets the written state; None reads it from the cache.
         """
         for attempt in range(_TRIES):
@@ -56,9 +79,17 @@ class ConditionWriter:
             conditions = (to_tree(obj).get("status") or {}).get("conditions") or []
             place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
             own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
-            if _is_current(own[0] if own else None, status, reason, message):
+            generation = obj.metadata.generation
+            if desired.is_shown_by(own[0] if own else None, generation):
                 return
-            set_condition(own, self._condition, status, reason, message, observed_generation=obj.metadata.generation)
+            set_condition(
+                own,
+                self._condition,
+                desired.status,
+                desired.reason,
+                desired.message,
+                observed_generation=generation,
+            )
             conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
             patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:
@@ -74,15 +105,6 @@ class ConditionWriter:
 
     def __repr__(self) -> str:
         return f"<ConditionWriter of {self._kind.name}: {self._condition}>"
-
-
-def _is_current(existing: Condition | None, status: str, reason: str, message: str) -> bool:
-    """Whether a write would change nothing."""
-    if existing is None:
-        return status == "False"
-    if status == "False":
-        return existing.status == "False"
-    return (existing.status, existing.reason, existing.message) == (status, reason, message)
 
 
 def check_condition(kind: Kind[AnyObject], condition: str, option: str) -> None:

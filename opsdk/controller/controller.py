@@ -440,6 +440,8 @@ class Controller:
         attempt = await self._call_reconciler(ctx)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
+            if end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if own is not None:
@@ -545,7 +547,12 @@ class Controller:
                 attempt = ReconcileAttempt.failed(error)
         end = self._queue_again(queue_item, attempt)
         if attempt.error is not None:
-            await report.report_failure(ctx, attempt.error, end)
+            is_shown = await report.report_failure(ctx, attempt.error, end)
+            if is_shown and end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
+            elif not is_shown and (end.gave_up or attempt.terminal):
+                # No retry follows that would report it: the next attempt fails as this one, and reports again.
+                self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
         return attempt, end
 
     def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:

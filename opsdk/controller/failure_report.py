@@ -9,8 +9,9 @@ import re
 
 from opsdk.aio.containment import leaf_errors
 from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
-from opsdk.controller.condition_writer import ConditionWriter, check_condition
+from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileEnd
 from opsdk.errors import ApiError, OpsdkError
@@ -25,6 +26,25 @@ GAVE_UP = "RetryLimitExceeded"
 _MAX_MESSAGE = 1024
 # metav1.Condition's reason.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+
+
+class _Failed(DesiredCondition, frozen=True):
+    """The condition of a failed request.
+
+    Attributes:
+        error: the error's text, without the end of the retries before it.
+    """
+
+    error: str = ""
+
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:
+        """Whether a write would change nothing.
+
+        A request that was given up is tried again after a restart. While it fails as before, its condition stays.
+        """
+        if existing is not None and existing.status == "True" and existing.reason == GAVE_UP:
+            return existing.observed_generation == generation and existing.message.endswith(f": {self.error}")
+        return super().is_shown_by(existing, generation)
 
 
 class FailureReport:
@@ -47,19 +67,27 @@ class FailureReport:
     async def report_success(self, ctx: Context) -> None:
         """Set the condition to False if it is True. Raises the error of a write that failed."""
         if self._condition:
-            await self._writer.write(ctx, "False", "Succeeded", "the last reconcile succeeded")
+            desired = DesiredCondition("False", "Succeeded", "the last reconcile succeeded")
+            await self._writer.write(ctx, desired)
 
-    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> None:
-        """Set the condition to True, and record an Event if the request is given up. An error of the API is logged."""
+    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> bool:
+        """Set the condition to True, and record an Event if the request is given up.
+
+        Returns False if that was not possible; the error of the API is logged.
+        """
         text = text_of(error)[:_MAX_MESSAGE]
+        desired = _Failed("True", reason_of(error), text, text)
+        if end.gave_up:
+            desired = _Failed("True", GAVE_UP, f"{end.gave_up}: {text}", text)
         try:
-            if end.gave_up:
-                await self._record_event(ctx, f"{end.gave_up}: {text}")
             if self._condition:
-                reason, message = (GAVE_UP, f"{end.gave_up}: {text}") if end.gave_up else (reason_of(error), text)
-                await self._writer.write(ctx, "True", reason, message)
+                await self._writer.write(ctx, desired)
+            if end.gave_up:
+                await self._record_event(ctx, desired.message)
         except OpsdkError as failure:
             log.warning("the failure of %s could not be written to the object: %s", ctx.request, failure)
+            return False
+        return True
 
     async def _record_event(self, ctx: Context, note: str) -> None:
         obj = await ctx.client.get_or_none(self._kind, ctx.request.key)

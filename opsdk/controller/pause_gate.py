@@ -11,7 +11,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCauses
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.condition_writer import ConditionWriter, check_condition
+from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.pausing import PAUSED_ANNOTATION, HeldBack, Pause, PauseBook, Pausing, has_mark, read_pause
 from opsdk.recipes.finalizers import is_deleting
@@ -103,6 +103,7 @@ class PauseGate:
         if self._writer is None or obj is None:
             return
         if pause is None:
-            await self._writer.write(ctx, "False", "NotPaused", "the object is not paused", obj=obj)
+            desired = DesiredCondition("False", "NotPaused", "the object is not paused")
         else:
-            await self._writer.write(ctx, "True", "InvalidPause" if pause.problem else "Paused", str(pause), obj=obj)
+            desired = DesiredCondition("True", "InvalidPause" if pause.problem else "Paused", str(pause))
+        await self._writer.write(ctx, desired, obj=obj)

@@ -126,7 +126,7 @@ TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, d
 
 @pytest.mark.behaviour(66)
 def test_equal_priorities_are_ordered_by_when_items_became_ready() -> None:
-    """First ready, first out."""
+    """Of equal priorities, the item that became ready first is taken first."""
     q: QueueCore[str] = QueueCore()
     q.add("late", now=0, after=2)
     q.add("early", now=0, after=1)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from box_simulation import BOXES
+
 import envtest
 from opsdk import (
     Context,
@@ -443,4 +445,4 @@ PAUSES = Simulation(
     max_actions=20,
 )
 
-ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS, "pauses": PAUSES}
+ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS, "boxes": BOXES, "pauses": PAUSES}

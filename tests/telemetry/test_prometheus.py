@@ -183,7 +183,7 @@ def test_metrics_follow_the_hooks_records() -> None:
 
 @pytest.mark.behaviour(88)
 def test_every_series_of_a_controller_is_there_from_the_start() -> None:
-    """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
+    """When the workers start, every result has a series at zero, so that rates have a first point."""
     hook = PrometheusHook(CollectorRegistry())
     hook.record(Queued(controller="c", event="added", queue=FakeQueue()))
     hook.record(Workers(controller="c", limit=1, queue=FakeQueue()))
