@@ -26,6 +26,7 @@ from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
+from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
@@ -47,6 +48,7 @@ from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import (
     DaemonChanged,
     Hooks,
+    HotLoopFound,
     Reconciled,
     ReconcileOutcome,
     ReconcileStarted,
@@ -59,6 +61,8 @@ log = SafeLogger(__name__)
 
 # Seconds after which a running reconcile is mentioned in the log.
 _SLOW_RECONCILE = 60.0
+# Characters of an Event's note.
+_MAX_NOTE = 1024
 # Seconds for a cancelled task to end.
 _CANCEL_GRACE = 5.0
 # The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
@@ -122,35 +126,29 @@ class Controller:
         options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
-        self._daemons = Daemons(
-            daemons,
-            owner=name,
-            make_context=self._daemon_context,
-            read=self._read_object,
-            on_change=self._on_daemon_change,
-        )
-        adapter = ReconcilerAdapter(
-            reconciler, kind, Finalizers(finalizers), self._daemons, self._make_gate(kind, cluster)
-        )
+        self._daemons = self._make_daemons(daemons)
+        gate = self._make_gate(kind, cluster)
+        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), self._daemons, gate)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
+        self._hot_loops = HotLoops(options.hot_loop_limit)
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
-            rate_limiter=copy.deepcopy(self.options.rate_limiter),
+            rate_limiter=copy.deepcopy(options.rate_limiter),
             item_type=adapter.declaration.request_type,
-            fairness=self.options.fairness,
+            fairness=options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
-        self._sources = SourceGroup(name, sources, queue=self.queue, options=self.options, tasks=self._tasks)
+        self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
@@ -363,9 +361,17 @@ class Controller:
             if task is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
-                await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
+                if queue_item.item not in self._hot_loops.rows or not self._wait_in_hot_loop(queue_item):
+                    await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
                 self.queue.done(queue_item.item)
+
+    def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
+        """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
+        wait = self._hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
+        for cause in queue_item.causes if wait else ():
+            self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
+        return wait > 0
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
         """Reconcile one request now, beside the workers, and return its record. For tests and interactive use.
@@ -442,9 +448,24 @@ class Controller:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
                 self.queue.add(queue_item.item, cause=cause_of(event))
+        if self.options.hot_loop_limit and (activity.requests or queue_item.item in self._hot_loops.rows):
+            await self._check_hot_loop(ctx, queue_item, activity)
         if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
             await self._queue_next_interval(ctx, queue_item)
         return attempt, end
+
+    async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
+        """Report a request that reconciles itself again and again: once in the log, as a metric, and as an Event."""
+        hot_loop = self._hot_loops.ended(queue_item.item, activity.requests, monotonic())
+        if hot_loop is None:
+            return
+        log.warning("controller %s: %s %s", self.name, ctx.request, hot_loop)
+        self.hook.record(HotLoopFound(controller=self.name, request=str(ctx.request), description=str(hot_loop)))
+        if self.kind is None or self._cluster is None:
+            return
+        obj = ctx.object or await ctx.client.get_or_none(self.kind, ctx.request.key)
+        if obj is not None:
+            ctx.event("HotLoop", str(hot_loop)[:_MAX_NOTE], type="Warning", regarding=obj, action="Reconcile")
 
     def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)

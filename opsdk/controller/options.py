@@ -64,6 +64,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
+        hot_loop_limit: reconciles of an object in a row that only own writes cause, faster than one a second, before it
+            is named and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the journal.
     """
 
     max_concurrent_reconciles: int = 1
@@ -78,10 +80,16 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     ignore_own_status_writes: bool = True
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
+    hot_loop_limit: int = 100
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        limit: object = self.hot_loop_limit
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise UsageError(
+                f"{caller_place()}: hot_loop_limit is {limit!r}: pass a number of reconciles, or 0 for none"
+            )
         if self.fairness is not None and not isinstance(self.fairness, Fairness):
             raise UsageError(
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
@@ -93,9 +101,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 "write pausing=Pausing(...), or pausing=None to ignore pauses"
             )
         for name in ("retry_limit", "finalizer_retry_limit"):
-            limit = getattr(self, name)
-            if limit is not None and not isinstance(limit, RetryLimit):
-                raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
+            retry_limit = getattr(self, name)
+            if retry_limit is not None and not isinstance(retry_limit, RetryLimit):
+                raise UsageError(f"{name} is {retry_limit!r}: write {name}=RetryLimit(attempts=10)")
         condition: object = self.error_condition
         if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
             raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')

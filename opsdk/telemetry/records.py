@@ -28,6 +28,7 @@ __all__ = [
     "Contended",
     "DaemonChanged",
     "Hooks",
+    "HotLoopFound",
     "Leadership",
     "LoopStalled",
     "PausedObjects",
@@ -296,6 +297,20 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A request reconciled itself again and again, and is slowed now, see `opsdk.controller.hot_loops`.
+
+    Attributes:
+        controller: the controller's name.
+        request: the request.
+        description: how often and how fast, the last write and the event that it caused.
+    """
+
+    controller: str
+    request: str
+    description: str
+
+
 class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a controller was paused, or is not paused any more.
 
@@ -337,6 +352,7 @@ Record = (
     | CertificateRead
     | Contended
     | PausedObjects
+    | HotLoopFound
     | DaemonChanged
 )
 

@@ -64,6 +64,7 @@ NAMES = {
     "rest_client_response_size_bytes": {"verb", "host"},
     "rest_client_request_retries_total": {"code", "verb", "host"},
     "opsdk_controller_paused_objects": {"controller"},
+    "opsdk_controller_hot_loops_total": {"controller"},
 }
 
 
