@@ -61,8 +61,8 @@ class ReferencedObjects:
 
     def changed(self, kind: Kind[AnyObject], key: ObjectKey, resource_version: str) -> None:
         """Drop the former state of an object."""
-        known = self._objects.get((kind.gvk, key))
-        if known is not None and known.resource_version != resource_version:
+        kept_object = self._objects.get((kind.gvk, key))
+        if kept_object is not None and kept_object.resource_version != resource_version:
             del self._objects[kind.gvk, key]
 
     async def get(self, operation: Get, direct: OperationExecutor) -> Any:
@@ -71,18 +71,18 @@ class ReferencedObjects:
         functions = self._is_referenced.get(gvk)
         if functions is None:
             return await direct.execute(operation)
-        known = self._objects.get((gvk, key))
-        if known is not None and self._is_current(gvk, key, known):
+        kept_object = self._objects.get((gvk, key))
+        if kept_object is not None and self._is_current(gvk, key, kept_object):
             if (activity := current_activity()) is not None:
-                activity.record_read(gvk, key, known.resource_version, cached=True, data=known.data)
-            return decode(known.data, operation.kind)
+                activity.record_read(gvk, key, kept_object.resource_version, cached=True, data=kept_object.data)
+            return decode(kept_object.data, operation.kind)
         obj = await direct.execute(operation)
         if any(is_referenced(key) for is_referenced in functions):
             meta = obj.metadata
             self._objects[gvk, key] = _WholeObject(meta.uid, meta.resource_version, encode(obj))
         return obj
 
-    def _is_current(self, gvk: GroupVersionKind, key: ObjectKey, known: _WholeObject) -> bool:
+    def _is_current(self, gvk: GroupVersionKind, key: ObjectKey, kept_object: _WholeObject) -> bool:
         """Whether the watch shows this state, and no own write is in doubt."""
         cached = self._cache.synced(metadata_only(gvk))
         if cached is None:
@@ -93,7 +93,7 @@ class ReferencedObjects:
                 return False
             entry = informer.store.get(key)
             if entry is not None:
-                return (entry.uid, entry.resource_version) == (known.uid, known.resource_version)
+                return (entry.uid, entry.resource_version) == (kept_object.uid, kept_object.resource_version)
         return False
 
     def __len__(self) -> int:

@@ -80,8 +80,8 @@ class ReferenceTable:
 
 def references_of(obj: AnyObject, by: ReferenceFunction) -> list[ObjectKey]:
     """Return the keys that an object references. Raises `UsageError` for a result of another type."""
-    found = by(obj)
-    items = [found] if found is None or isinstance(found, str | ObjectKey) else list(found)
+    result = by(obj)
+    items = [result] if result is None or isinstance(result, str | ObjectKey) else list(result)
     return [_as_key(item, obj.metadata.namespace) for item in items if item]
 
 
