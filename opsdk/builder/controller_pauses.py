@@ -81,7 +81,8 @@ class ControllerPauses:
             await cache.aclose()
 
     def _on_delta(self, delta: Delta) -> None:
-        if delta.new is None:
+        # A finalizer may keep it: perhaps that of a controller which the ConfigMap pauses.
+        if delta.new is None or delta.new.deleting:
             self._apply(None, {})
             return
         config_map = decode(delta.new.data, kind_of(ConfigMap))

@@ -105,7 +105,7 @@ async def test_a_pause_of_a_controller_ends_at_its_time() -> None:
 
 
 async def test_a_config_map_that_appears_changes_and_goes() -> None:
-    """It need not exist at the start, and its deletion ends all pauses."""
+    """It need not exist at the start, and its deletion ends all pauses, also while a finalizer keeps it."""
     passes: list[str] = []
     async with at_work(passes) as (client, operator):
         await client.create(pauses_of({"first": "true", "first.reason": "moves"}))
@@ -116,6 +116,7 @@ async def test_a_config_map_that_appears_changes_and_goes() -> None:
         assert "first a" in passes
         await set_pause(client, "second", "true")
         assert metric(operator, "second") == 1
+        await client.patch(pauses_of({}), merge_patch({"metadata": {"finalizers": ["example.com/x"]}}))
         await client.delete(pauses_of({}))
         await asyncio.sleep(1)
         assert metric(operator, "second") == 0
