@@ -132,6 +132,12 @@ FLAGS = (
     Flag("renew-deadline", "renew_deadline", float, "seconds a leader retries a renewal before it stops leading"),
     Flag("retry-period", "retry_period", float, "seconds between attempts to acquire or renew the Lease"),
     Flag("rbac-check", "rbac_check", RbacCheck, "on a missing declared permission: error, warn or off"),
+    Flag(
+        "pause-config-map",
+        "pause_config_map",
+        str,
+        "name of the ConfigMap that pauses controllers, in --namespace; default: controllers have no pauses",
+    ),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 

@@ -26,6 +26,7 @@ from opsdk.base.place import caller_place
 from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
 from opsdk.builder.cache_report import CacheReport
 from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
@@ -426,9 +427,15 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
+        self._follow_pauses(manager)
         self._review_rules(manager)
         manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
+
+    def _follow_pauses(self, manager: Manager) -> None:
+        if name := self.options.pause_config_map:
+            controllers = [builder.controller for builder in self._controller_builders if builder.controller]
+            manager.add(ControllerPauses(self.cluster, name, controllers), phase=Phase.CACHES)
 
     def _review_rules(self, manager: Manager) -> None:
         def check() -> RuleCheck:

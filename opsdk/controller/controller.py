@@ -32,7 +32,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.pause_gate import PauseGate
-from opsdk.controller.pausing import HeldBack
+from opsdk.controller.pausing import HeldBack, Pause
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -46,6 +46,7 @@ from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import (
+    ControllerPaused,
     DaemonChanged,
     Hooks,
     HotLoopFound,
@@ -150,6 +151,7 @@ class Controller:
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -198,6 +200,25 @@ class Controller:
     async def unwatch(self, source: EventSource) -> None:
         """Remove a source: its events no longer reach the queue. What it queued before is reconciled. Idempotent."""
         await self._sources.remove(source)
+
+    def pause(self, pause: Pause | None) -> None:
+        """Start no reconcile until the end of `pause`, or until ``pause(None)``; those that run may finish.
+
+        Requests wait in the queue: the finalizers of objects that are being deleted wait, too.
+        """
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
+        if pause is not None and pause.until is not None:
+            seconds = max((pause.until - utc_now()).total_seconds(), 0.0)
+            self._pause_timer = asyncio.get_running_loop().call_later(seconds, self.pause, None)
+        if (pause is not None) != self.queue.core.paused:
+            log.info("controller %s is %s", self.name, pause or "not paused any more")
+            self.hook.record(ControllerPaused(controller=self.name, paused=pause is not None))
+        if pause is not None:
+            self.queue.pause()
+        else:
+            self.queue.resume()
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""
@@ -252,9 +273,10 @@ class Controller:
 
     async def _shut_down(self) -> None:
         self.state = ControllerState.STOPPED
-        if self._slow_timer is not None:
-            self._slow_timer.cancel()
-            self._slow_timer = None
+        for timer in (self._slow_timer, self._pause_timer):
+            if timer is not None:
+                timer.cancel()
+        self._slow_timer = self._pause_timer = None
         self.queue.shut_down()
         await self._sources.close()
 
@@ -275,6 +297,7 @@ class Controller:
         self._daemons.activate()
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
         self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
+        self.hook.record(ControllerPaused(controller=self.name, paused=self.queue.core.paused))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._workers = workers
         self._ready.set()

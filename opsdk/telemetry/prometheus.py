@@ -26,6 +26,7 @@ from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
     CertificateRead,
     Contended,
+    ControllerPaused,
     DaemonChanged,
     HotLoopFound,
     Leadership,
@@ -166,6 +167,7 @@ class PrometheusHook(TelemetryHook):
         self._hot_loops = Counters(
             "opsdk_controller_hot_loops", "Requests that reconciled themselves again and again.", labels
         )
+        self._controller_paused = Gauges("opsdk_controller_paused", "1 while the controller is paused, else 0.", labels)
         self._paused = Gauges("opsdk_controller_paused_objects", "Objects that a pause holds back now.", labels)
         self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
@@ -293,7 +295,7 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.inc(record.name)
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
-            case DaemonChanged() | PausedObjects() | HotLoopFound():
+            case DaemonChanged() | PausedObjects() | ControllerPaused() | HotLoopFound():
                 self._record_controller(record)
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
@@ -301,13 +303,15 @@ class PrometheusHook(TelemetryHook):
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)
 
-    def _record_controller(self, record: DaemonChanged | PausedObjects | HotLoopFound) -> None:
+    def _record_controller(self, record: DaemonChanged | PausedObjects | ControllerPaused | HotLoopFound) -> None:
         match record:
             case DaemonChanged():
                 self._daemons.set(record.running, record.controller, record.daemon)
                 self._daemon_failures.inc(record.controller, record.daemon, by=record.event == "failed")
             case PausedObjects():
                 self._paused.set(record.count, record.controller)
+            case ControllerPaused():
+                self._controller_paused.set(record.paused, record.controller)
             case HotLoopFound():
                 self._hot_loops.inc(record.controller)
 

@@ -26,6 +26,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 __all__ = [
     "CertificateRead",
     "Contended",
+    "ControllerPaused",
     "DaemonChanged",
     "Hooks",
     "HotLoopFound",
@@ -311,6 +312,18 @@ class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
     description: str
 
 
+class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller was paused as a whole, or is not paused any more.
+
+    Attributes:
+        controller: the controller's name.
+        paused: it starts no reconcile.
+    """
+
+    controller: str
+    paused: bool
+
+
 class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a controller was paused, or is not paused any more.
 
@@ -352,6 +365,7 @@ Record = (
     | CertificateRead
     | Contended
     | PausedObjects
+    | ControllerPaused
     | HotLoopFound
     | DaemonChanged
 )
