@@ -31,6 +31,7 @@ from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions
+from opsdk.children.ordering import Child as Child
 from opsdk.client.client import Client as Client
 from opsdk.client.patch import MergeFrom as MergeFrom
 from opsdk.client.recorder.recorder import EventRecorder as EventRecorder

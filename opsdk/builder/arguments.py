@@ -15,8 +15,8 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.condition_report import check_conditions
 from opsdk.controller.daemons import DaemonSpec
-from opsdk.controller.failure_report import check_error_condition
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
@@ -203,7 +203,9 @@ def check_controller_options(options: object, kind: object = None) -> None:
             f"options takes the controller's options, but got {_shown(options)}: write options=ControllerOptions(...)"
         )
     if isinstance(kind, type | Kind):
-        check_error_condition(kind_of(kind), options.error_condition)
+        check_conditions(
+            kind_of(kind), error_condition=options.error_condition, ready_condition=options.ready_condition
+        )
 
 
 def members(value: object, keyword: str) -> Collection[Any]:

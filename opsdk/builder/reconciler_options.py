@@ -127,8 +127,9 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_rules(options.get("rbac", ()), "rbac")
         own = options.get("options")
         check_controller_options(own, kind)
-        if kind is None and own is not None and own.error_condition:
-            raise UsageError("error_condition needs a reconciled kind, whose status has the condition")
+        for option in ("error_condition", "ready_condition"):
+            if kind is None and own is not None and getattr(own, option):
+                raise UsageError(f"{option} needs a reconciled kind, whose status has the condition")
 
 
 def declare(

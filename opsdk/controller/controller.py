@@ -22,14 +22,15 @@ from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.condition_report import ConditionReport
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
-from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
+from opsdk.controller.progress import describe
 from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -134,7 +135,7 @@ class Controller:
         options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
-        self._failure_report = self._make_failure_report(kind, cluster)
+        self._condition_report = self._make_condition_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
@@ -155,13 +156,13 @@ class Controller:
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
 
-    def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
-        """Return what shows failures on objects, if the controller has objects and an option asks for it."""
+    def _make_condition_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> ConditionReport | None:
+        """Return what shows outcomes on objects, if the controller has objects and an option asks for it."""
         options = self.options
-        shows_failures = options.error_condition or options.retry_limit or options.finalizer_retry_limit
-        if not shows_failures or kind is None or cluster is None:
+        conditions = options.error_condition or options.ready_condition
+        if kind is None or cluster is None or not (conditions or options.retry_limit or options.finalizer_retry_limit):
             return None
-        return FailureReport(kind, options.error_condition)
+        return ConditionReport(kind, options.error_condition, options.ready_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -398,6 +399,7 @@ class Controller:
             more_requests=activity.more_requests,
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
+            children=ctx.progress.records(),
         )
         if self.journal is not None:
             self.journal.add(record)
@@ -412,15 +414,15 @@ class Controller:
         if own is not None:
             own.begin(key)
         attempt = await self._call_reconciler(ctx)
-        if self._failure_report is None:
+        if self._condition_report is None:
             end = self._queue_again(queue_item, attempt)
         else:
-            attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
+            attempt, end = await self._report(self._condition_report, ctx, queue_item, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
                 self.queue.add(queue_item.item, cause=cause_of(event))
-        if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
+        if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
             await self._queue_next_interval(ctx, queue_item)
         return attempt, end
 
@@ -451,6 +453,7 @@ class Controller:
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
+            _is_watched=self._sources.is_watched,
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
@@ -474,12 +477,14 @@ class Controller:
             return ReconcileAttempt.failed(
                 error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
             )
-        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired())
+        waits_for = describe(unready) if (unready := ctx.progress.unready()) else ""
+        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired(), waits_for=waits_for)
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
         if attempt.error is None:
-            return self._requeue.after_success(self.queue, queue_item, attempt.result)
+            end = self._requeue.after_success(self.queue, queue_item, attempt.result)
+            return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
         if attempt.terminal:
             return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
         if attempt.finalizing:
@@ -487,7 +492,7 @@ class Controller:
         return self._requeue.after_failure(self.queue, queue_item, attempt.error)
 
     async def _report(
-        self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
+        self, report: ConditionReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
     ) -> tuple[ReconcileAttempt, ReconcileEnd]:
         """Queue the request again, and show on the object whether it failed.
 

@@ -54,6 +54,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
             reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
             changes. Empty for no condition.
+        ready_condition: a condition of the object's status that says whether every child with ``ready=`` is ready,
+            such as ``Ready``. It is False with the reason ``Waiting`` while a child is not. A reconcile that fails sets
+            it to False, unless it is True for the same generation. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is spread at random.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
@@ -69,6 +72,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     retry_limit: RetryLimit | None = None
     finalizer_retry_limit: RetryLimit | None = None
     error_condition: str = ""
+    ready_condition: str = ""
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
 
@@ -79,9 +83,15 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
                 raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
-        condition: object = self.error_condition
-        if not isinstance(condition, str) or (condition and not _CONDITION_TYPE.fullmatch(condition)):
-            raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')
+        for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
+            condition: object = getattr(self, name)
+            if not isinstance(condition, str) or (condition and not _CONDITION_TYPE.fullmatch(condition)):
+                raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
+        if self.ready_condition and self.ready_condition == self.error_condition:
+            raise UsageError(
+                f"error_condition and ready_condition are both {self.ready_condition!r}: a failure sets the first one "
+                'to True, and the second one to False. Name two, such as "Stalled" and "Ready"'
+            )
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 

@@ -49,12 +49,14 @@ log = SafeLogger(__name__)
 
 
 class ReconcileOutcome(Enum):
-    """Result of a reconcile. The values are controller-runtime's label values."""
+    """Result of a reconcile. The values are controller-runtime's label values, and ``waiting``."""
 
     SUCCESS = "success"
     REQUEUE = "requeue"
     REQUEUE_AFTER = "requeue_after"
     ERROR = "error"
+    WAITING = "waiting"
+    """A child is not ready."""
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
