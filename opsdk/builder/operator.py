@@ -40,6 +40,7 @@ from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import CacheError, OpsdkError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
@@ -116,6 +117,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[Callable[[], ControllerKinds]] = []
         self._finalizers: set[str] = set()
+        self._named_options: list[tuple[str, ControllerOptions | None]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -171,6 +173,8 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
+        if declared_kind is not None:
+            self._named_options.append((options.get("name") or declared_kind.name.lower(), options.get("options")))
         owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
@@ -180,7 +184,7 @@ class Operator:
                 owns=owns,
                 watches=watches,
                 has_finalizers=has_finalizers,
-                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
+                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller, owns)),
                 rules=rules,
             )
         )
@@ -539,8 +543,11 @@ class Operator:
         return list(dict.fromkeys(kinds))
 
     def finalizer_names(self) -> frozenset[str]:
-        """Return the names of the finalizers that `reconciler` declared."""
-        return frozenset(self._finalizers)
+        """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
+        owner = self.options.cluster.field_owner or self.name
+        named = [(name, own or self.options.controller) for name, own in self._named_options]
+        own_names = [children_finalizer(owner, name) for name, options in named if options.delete_in_reverse]
+        return frozenset([*self._finalizers, *own_names])
 
     @property
     def has_webhooks(self) -> bool:

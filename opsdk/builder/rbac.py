@@ -12,7 +12,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule, patches_status, records_events
+from opsdk.rbac.rules import RbacRule, deletes, patches_status, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -47,14 +47,19 @@ def operator_rules(
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
-    """Return the rules of a controller's `ConditionReport`."""
+def option_rules(
+    kind: Kind[AnyObject] | None, options: ControllerOptions, owns: Sequence[Kind[AnyObject]]
+) -> Iterable[RbacRule]:
+    """Return the rules of a controller's `ConditionReport`, and of the deletion of its children."""
     if kind is None:
         return
     if options.error_condition or options.ready_condition:
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None:
         yield records_events()
+    if options.delete_in_reverse:
+        yield RbacRule("patch", kind)
+        yield deletes(*owns)
 
 
 def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:

@@ -130,6 +130,8 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         for option in ("error_condition", "ready_condition"):
             if kind is None and own is not None and getattr(own, option):
                 raise UsageError(f"{option} needs a reconciled kind, whose status has the condition")
+        if own is not None and own.delete_in_reverse and (kind is None or not options.get("owns")):
+            raise UsageError("delete_in_reverse needs a reconciled kind and owns=[...], the kinds of its children")
 
 
 def declare(

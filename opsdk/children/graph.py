@@ -49,8 +49,6 @@ class ChildGraph(Generic[K]):
     >>> states = dict.fromkeys(["secret", "db", "web"], ChildState.PENDING)
     >>> graph.to_apply(states)
     ['secret']
-    >>> graph.to_delete(dict.fromkeys(["secret", "db", "web"], ChildState.READY))
-    ['web']
 
     Args:
         after: the children in the order of their declaration, with the children that must be done before each.
@@ -100,14 +98,38 @@ class ChildGraph(Generic[K]):
         before = self._after[child]
         return [other for other in self._after if other in before and states[other] not in DONE]
 
-    def to_delete(self, states: Mapping[K, ChildState]) -> list[K]:
-        """Return the children to delete now: those for which everything that comes after them is gone."""
-        return [
-            child
-            for child, state in states.items()
-            if state not in (ChildState.DELETING, ChildState.GONE)
-            and all(states[other] is ChildState.GONE for other in states if child in self._ancestors[other])
-        ]
-
     def __repr__(self) -> str:
         return f"<ChildGraph of {len(self._after)} children>"
+
+
+def to_delete(before: Mapping[K, Collection[K]], deleting: Collection[K]) -> list[K]:
+    """Return the children to delete now: those for which everything that comes after them is gone.
+
+    Args:
+        before: the children that exist, with those that come before each. Others in it are gone. Children in a circle,
+            which different versions of a program may leave, are deleted at the same time.
+        deleting: the children whose deletion was requested.
+
+    >>> to_delete({"secret": [], "db": ["secret"], "web": ["db"]}, [])
+    ['web']
+    >>> to_delete({"secret": [], "db": ["secret"], "web": ["db"]}, ["web"])
+    []
+    """
+    ancestors = {child: _reachable(child, before) for child in before}
+    return [
+        child
+        for child in before
+        if child not in deleting
+        and all(other in ancestors[child] for other in before if other != child and child in ancestors[other])
+    ]
+
+
+def _reachable(child: K, before: Mapping[K, Collection[K]]) -> set[K]:
+    reached: set[K] = set()
+    pending = [*before[child]]
+    while pending:
+        other = pending.pop()
+        if other in before and other not in reached:
+            reached.add(other)
+            pending += before[other]
+    return reached

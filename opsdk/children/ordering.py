@@ -66,6 +66,11 @@ class ChildIdentity(NamedTuple):
     kind: GroupKind
     key: ObjectKey
 
+    @property
+    def reference(self) -> str:
+        """The text in `AFTER_ANNOTATION`, with the group: ``StatefulSet.apps default/db``."""
+        return f"{self.kind} {self.key}"
+
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.key}"
 

@@ -19,7 +19,7 @@ from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
-from opsdk.children.ordering import Child
+from opsdk.children.ordering import Child, ChildIdentity
 from opsdk.children.readiness import Ready
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder, EventType
@@ -70,8 +70,9 @@ class Context(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     object: Any = None
     finalizing: bool = False
-    progress: Progress = msgspec.field(default_factory=Progress)
+    progress: Progress[ChildIdentity] = msgspec.field(default_factory=Progress)
     _cluster: Cluster | None = None
+    _keeps_order: bool = False
     _is_watched: Callable[[GroupKind], bool] = lambda _: True  # without a controller, as in a test
 
     @property
@@ -143,7 +144,8 @@ class Context(msgspec.Struct, kw_only=True):
             ready: the reconcile ends here until the object is ready: True by the rules of `opsdk.recipes.summary`, or a
                 CEL expression over ``self``, or a function of the live object. The object's next event resumes it, so
                 the kind must be in ``owns`` or ``watches``.
-            after: children that this reconcile applied before, and that this one needs.
+            after: children that this reconcile applied before, and that this one needs. With ``delete_in_reverse``
+                it is deleted before them.
 
         Raises:
             NotReadyError: the object is not ready. It ends the reconcile without a failure.
@@ -197,7 +199,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     @property
     def _ordered(self) -> OrderedApply:
-        return OrderedApply(self.progress, self._is_watched)
+        return OrderedApply(self.progress, self._is_watched, keeps_order=self._keeps_order)
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, _Owner):

@@ -454,6 +454,7 @@ class Controller:
             deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
             _is_watched=self._sources.is_watched,
+            _keeps_order=self.options.delete_in_reverse,
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:

@@ -54,6 +54,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
             reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
             changes. Empty for no condition.
+        delete_in_reverse: children are deleted before their owner, each when those that come after it are gone. The
+            owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
         ready_condition: a condition of the object's status that says whether every child with ``ready=`` is ready,
             such as ``Ready``. It is False with the reason ``Waiting`` while a child is not. A reconcile that fails sets
             it to False, unless it is True for the same generation. Empty for no condition.
@@ -73,6 +75,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     finalizer_retry_limit: RetryLimit | None = None
     error_condition: str = ""
     ready_condition: str = ""
+    delete_in_reverse: bool = False
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
 
@@ -92,6 +95,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 f"error_condition and ready_condition are both {self.ready_condition!r}: a failure sets the first one "
                 'to True, and the second one to False. Name two, such as "Stalled" and "Ready"'
             )
+        reverse: object = self.delete_in_reverse
+        if not isinstance(reverse, bool):
+            raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 

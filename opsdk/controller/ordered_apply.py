@@ -8,12 +8,12 @@ Upstream: none; Java Operator SDK's workflows have this purpose.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.children.graph import DONE, ChildState
-from opsdk.children.ordering import Child, ChildIdentity, graph_of
+from opsdk.children.ordering import AFTER_ANNOTATION, Child, ChildIdentity, graph_of
 from opsdk.children.readiness import check_ready, judge_ready
 from opsdk.controller.progress import ChildRecord, Progress, describe, state_of
 from opsdk.errors import NotReadyError, UsageError
@@ -32,11 +32,19 @@ class OrderedApply:
     Args:
         progress: records their states.
         is_watched: whether an event of a kind starts a reconcile.
+        keeps_order: write the order to the children, for their deletion.
     """
 
-    def __init__(self, progress: Progress, is_watched: Callable[[GroupKind], bool]) -> None:
+    def __init__(
+        self,
+        progress: Progress[ChildIdentity],
+        is_watched: Callable[[GroupKind], bool],
+        *,
+        keeps_order: bool = False,
+    ) -> None:
         self._progress = progress
         self._is_watched = is_watched
+        self._keeps_order = keeps_order
 
     async def apply_one(self, child: Child, apply: Apply) -> Any:
         """Apply a child and return the live object. Raises `NotReadyError` if it, or one before it, is not ready."""
@@ -54,6 +62,7 @@ class OrderedApply:
         if waits_for:
             self._record_pending(child, waits_for)
             raise NotReadyError(describe(self._progress.unready()))
+        self._keep_order(child, child.before)
         live, state = await self._apply(child, apply)
         if state not in DONE:
             raise NotReadyError(describe(self._progress.unready()))
@@ -73,6 +82,8 @@ class OrderedApply:
             self._check(child)
         graph = graph_of(children)
         by_identity = {child.identity: child for child in children}
+        for child in children:
+            self._keep_order(child, graph.ancestors(child.identity))
         states = dict.fromkeys(graph, ChildState.PENDING)
         results: dict[ChildIdentity, Any] = {}
         errors: list[Exception] = []
@@ -112,11 +123,27 @@ class OrderedApply:
         """Raise `UsageError` for what cannot work, before anything is sent."""
         check_ready(child.ready, str(child.identity))
         kind = child.identity[0]
-        if child.ready is not False and not self._is_watched(kind):
+        if self._is_watched(kind):
+            return
+        if child.ready is not False:
             raise UsageError(
                 f"{child.identity} has ready=..., but no event of a {kind.kind} would resume the reconcile: "
                 f"add owns=[{kind.kind}] to the reconciler"
             )
+        if self._keeps_order:
+            raise UsageError(
+                f"delete_in_reverse would not delete {child.identity}: add owns=[{kind.kind}] to the reconciler"
+            )
+
+    def _keep_order(self, child: Child, ancestors: Collection[ChildIdentity]) -> None:
+        """Write to a child what comes before it."""
+        if not self._keeps_order:
+            return
+        every = sorted(other.reference for other in self._progress.come_before(child.identity, ancestors))
+        if every:
+            metadata = child.desired.metadata
+            # Not in place: objects of a program may share their annotations.
+            metadata.annotations = {**(metadata.annotations or {}), AFTER_ANNOTATION: ", ".join(every)}
 
     async def _apply(self, child: Child, apply: Apply) -> tuple[Any, ChildState]:
         """Apply one child, record its state, and return it with the live object."""

@@ -6,10 +6,12 @@ Upstream: none; the reasons are of this framework.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from opsdk.children.graph import DONE, UNREADY, ChildState
 from opsdk.recipes.summaries import Summary, SummaryState
+
+K = TypeVar("K", bound=Hashable)
 
 # Children that a condition and a result name; their messages may be long.
 _MAX_NAMED = 3
@@ -55,19 +57,32 @@ class ReadyVerdict(NamedTuple):
     message: str
 
 
-class Progress:
+class Progress(Generic[K]):
     """The children of one reconcile, in the order in which they were applied."""
 
     def __init__(self) -> None:
-        self._records: dict[Hashable, ChildRecord] = {}
+        self._records: dict[K, ChildRecord] = {}
+        self._ancestors: dict[K, frozenset[K]] = {}
 
-    def record(self, identity: Hashable, record: ChildRecord) -> None:
+    def record(self, identity: K, record: ChildRecord) -> None:
         """Record the state of a child; it replaces an earlier one."""
         self._records[identity] = record
 
-    def get(self, identity: Hashable) -> ChildRecord | None:
+    def get(self, identity: K) -> ChildRecord | None:
         """Return the record of a child, or None."""
         return self._records.get(identity)
+
+    def come_before(self, identity: K, ancestors: Iterable[K]) -> frozenset[K]:
+        """Record and return the children that come before one, directly or through others.
+
+        Args:
+            identity: the child.
+            ancestors: those that are known; their own are added.
+        """
+        known_ancestors = frozenset(ancestors)
+        every = known_ancestors.union(*(self._ancestors.get(other, frozenset()) for other in known_ancestors))
+        self._ancestors[identity] = every
+        return every
 
     def unready(self) -> list[ChildRecord]:
         """Return the children that the reconcile waits for."""
