@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
@@ -31,6 +31,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
+from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
@@ -90,6 +91,7 @@ class ControllerBuilder(Generic[T]):
         self._kind: Kind[AnyObject] | None = None
         self._predicates: tuple[PredicateFunc, ...] = ()
         self._owns: list[OwnsSpec] = []
+        self._externals: list[ExternalResource[Any, Any]] = []
         self._watches: list[WatchSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
@@ -120,19 +122,25 @@ class ControllerBuilder(Generic[T]):
 
     def owns(
         self,
-        kind: KindLike[AnyObject] | OwnsSpec,
+        kind: KindLike[AnyObject] | OwnsSpec | ExternalResource[Any, Any],
         *,
         predicates: Sequence[PredicateFunc] = (),
         match_every_owner: bool = False,
     ) -> Self:
         """Watch a kind whose objects map to their controller.
 
-        With `match_every_owner`, they map to all owners of the reconciled kind.
+        With `match_every_owner`, they map to all owners of the reconciled kind. An external resource is deleted before
+        its owner.
         """
+        if isinstance(kind, ExternalResource):
+            with located(self.place):
+                check_external(kind, self._kind.representation if self._kind is not None else None)
+            self._externals.append(kind)
+            return self
         if not isinstance(kind, OwnsSpec):
             kind = OwnsSpec(kind=kind, predicates=predicates, match_every_owner=match_every_owner)
         with located(self.place):
-            check_owned(kind)
+            check_owned(kind, self._kind)
         self._owns.append(kind)
         return self
 
@@ -222,7 +230,7 @@ class ControllerBuilder(Generic[T]):
             owns=owns,
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
             has_finalizers=bool(self._finalizers),
-            implied=tuple(option_rules(self._kind, self._options or ControllerOptions(), owns)),
+            implied=tuple(option_rules(self._kind, self._options or ControllerOptions(), owns, self._externals)),
             rules=self._rules,
         )
 
@@ -246,6 +254,7 @@ class ControllerBuilder(Generic[T]):
             cluster=self._cluster,
             journal=self._journal,
             own_changes=own_changes,
+            externals=self._externals,
         )
         return self.controller
 
@@ -275,19 +284,20 @@ class ControllerBuilder(Generic[T]):
 
     def _all_finalizers(self, name: str, options: ControllerOptions) -> Mapping[str, FinalizerFunction]:
         """Return the declared finalizers, and the one that deletes the children in reverse."""
-        if self._kind is None or self._cluster is None or not options.delete_in_reverse or not self._owns:
+        owns = self._owns if options.delete_in_reverse else []
+        if self._kind is None or self._cluster is None or not (owns or self._externals):
             return self._finalizers
         assert self._reconciler is not None
         if self._reconciler.form is ReconcilerForm.REQUEST:
             raise UsageError(
-                f"delete_in_reverse needs a reconciler that takes the object ({self._reconciler.place}): one that "
+                f"deleting children needs a reconciler that takes the object ({self._reconciler.place}): one that "
                 "takes a request runs during the deletion too. "
                 f"Declare its first parameter as {self._kind.representation.__name__}"
             )
         cluster = self._cluster.options
-        kinds = [kind_of(owned.kind) for owned in self._owns]
+        kinds = [kind_of(owned.kind) for owned in owns]
         finalizer = children_finalizer(cluster.field_owner or cluster.name, name)
-        return {**self._finalizers, finalizer: ReverseDeletion(kinds, list(self._finalizers))}
+        return {**self._finalizers, finalizer: ReverseDeletion(kinds, self._externals, list(self._finalizers))}
 
     def _kind_sources(
         self, own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]

@@ -22,7 +22,7 @@ from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.arguments import OwnsSpec, caller_place, check_kind, check_rules, located
+from opsdk.builder.arguments import caller_place, check_kind, check_rules, located, split_owns
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
@@ -117,7 +117,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[Callable[[], ControllerKinds]] = []
         self._finalizers: set[str] = set()
-        self._named_options: list[tuple[str, ControllerOptions | None]] = []
+        self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -148,7 +148,7 @@ class Operator:
             options: see below.
 
         Keyword Args:
-            owns: kinds, or `OwnsSpec`s, whose objects map to their controller.
+            owns: kinds, or `OwnsSpec`s, whose objects map to their controller; and external resources.
             watches: `WatchSpec`s of other kinds, and how their objects map to requests.
             predicates: an event of `kind` must pass all of them.
             event_filter: predicates for every watch, which run first.
@@ -173,10 +173,11 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        if declared_kind is not None:
-            self._named_options.append((options.get("name") or declared_kind.name.lower(), options.get("options")))
-        owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
+        owns, externals = split_owns(options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
+        if declared_kind is not None:
+            controller = options.get("name") or declared_kind.name.lower()
+            self._owners.append((controller, options.get("options"), bool(externals)))
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
             lambda: ControllerKinds(
@@ -184,7 +185,9 @@ class Operator:
                 owns=owns,
                 watches=watches,
                 has_finalizers=has_finalizers,
-                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller, owns)),
+                implied=tuple(
+                    option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
+                ),
                 rules=rules,
             )
         )
@@ -544,10 +547,9 @@ class Operator:
 
     def finalizer_names(self) -> frozenset[str]:
         """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
-        owner = self.options.cluster.field_owner or self.name
-        named = [(name, own or self.options.controller) for name, own in self._named_options]
-        own_names = [children_finalizer(owner, name) for name, options in named if options.delete_in_reverse]
-        return frozenset([*self._finalizers, *own_names])
+        default, owner = self.options.controller, self.options.cluster.field_owner or self.name
+        deletes = [name for name, own, externals in self._owners if externals or (own or default).delete_in_reverse]
+        return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
 
     @property
     def has_webhooks(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
@@ -48,17 +50,21 @@ def operator_rules(
 
 
 def option_rules(
-    kind: Kind[AnyObject] | None, options: ControllerOptions, owns: Sequence[Kind[AnyObject]]
+    kind: Kind[AnyObject] | None,
+    options: ControllerOptions,
+    owns: Sequence[Kind[AnyObject]],
+    externals: Sequence[ExternalResource[Any, Any]],
 ) -> Iterable[RbacRule]:
-    """Return the rules of a controller's `ConditionReport`, and of the deletion of its children."""
+    """Return the rules of a controller's `ConditionReport`, of the deletion of its children, and of external ids."""
     if kind is None:
         return
-    if options.error_condition or options.ready_condition:
+    if options.error_condition or options.ready_condition or externals:
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None:
         yield records_events()
-    if options.delete_in_reverse:
+    if options.delete_in_reverse or externals:
         yield RbacRule("patch", kind)
+    if options.delete_in_reverse and owns:
         yield deletes(*owns)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.arguments import (
-    OwnsSpec,
+    OwnedKind,
     WatchSpec,
     caller_place,
     check_controller_options,
@@ -45,7 +45,7 @@ U = TypeVar("U")
 class ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler` and `opsdk.fleet.fleet.Fleet.reconciler`."""
 
-    owns: Sequence[type[Any] | Kind[Any] | OwnsSpec]
+    owns: Sequence[OwnedKind]
     watches: Sequence[WatchSpec]
     predicates: Sequence[PredicateFunc]
     event_filter: Sequence[PredicateFunc]
@@ -114,7 +114,7 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
             raise UsageError("a controller without a kind needs a name: pass name=...")
         check_name(options.get("name", ""))
         for owned in members(options.get("owns", ()), "owns"):
-            check_owned(owned)
+            check_owned(owned, kind)
         for watch in members(options.get("watches", ()), "watches"):
             check_watch(watch)
         check_predicates(options.get("predicates", ()), "predicates")

@@ -25,7 +25,7 @@ class Child:
     <Child Secret default/credentials>
 
     Args:
-        desired: only the fields that matter, as for `Context.apply`.
+        desired: only the fields that matter, as for `Context.apply`; or an external resource.
         after: the children that must be ready before this one is applied: their objects, or their `Child`.
         ready: when it is ready, see `opsdk.children.readiness.Ready`. Default: as soon as it is applied.
     """
@@ -61,7 +61,7 @@ def _members(after: object, desired: Any) -> tuple[Any, ...]:
 
 
 class ChildIdentity(NamedTuple):
-    """A child in any version of its kind. Prints as ``StatefulSet default/db``."""
+    """A child in any version of its kind. Prints as ``StatefulSet default/db``. An external resource has no key."""
 
     kind: GroupKind
     key: ObjectKey
@@ -69,24 +69,35 @@ class ChildIdentity(NamedTuple):
     @property
     def reference(self) -> str:
         """The text in `AFTER_ANNOTATION`, with the group: ``StatefulSet.apps default/db``."""
-        return f"{self.kind} {self.key}"
+        return f"{self.kind} {self.key}".strip()
 
     def __str__(self) -> str:
-        return f"{self.kind.kind} {self.key}"
+        return f"{self.kind.kind} {self.key}".strip()
 
 
 def identity_of_child(obj: Any) -> ChildIdentity:
     """Return kind and key of a child. Raises `UsageError` for what is no child."""
+    identity = getattr(obj, "identity", None)
+    if isinstance(identity, ChildIdentity):  # an external resource
+        return identity
     if not isinstance(obj, TypedObject | Unstructured) or isinstance(obj, PartialObjectMetadata):
         raise UsageError(f"{obj!r} is no child: pass an object, such as ConfigMap(metadata=...), or a Child")
     return ChildIdentity(gvk_of(obj).group_kind, key_of(obj))
 
 
-def graph_of(children: Sequence[Child]) -> ChildGraph[ChildIdentity]:
-    """Return the order of a set. Raises `UsageError` for a child that occurs twice, and as `ChildGraph`."""
+def graph_of(children: Sequence[Child], applied: Iterable[ChildIdentity] = ()) -> ChildGraph[ChildIdentity]:
+    """Return the order of a set.
+
+    Args:
+        children: the set.
+        applied: children outside of the set that were applied before it.
+
+    Raises:
+        UsageError: a child occurs twice, or as `ChildGraph`.
+    """
     after: dict[ChildIdentity, list[ChildIdentity]] = {}
     for child in children:
         if child.identity in after:
             raise UsageError(f"{child.identity} is in the set twice: merge both objects into one")
         after[child.identity] = child.before
-    return ChildGraph(after)
+    return ChildGraph(after | {identity: [] for identity in applied if identity not in after})

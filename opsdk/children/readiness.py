@@ -52,13 +52,19 @@ def check_ready(ready: Ready, name: str) -> None:
         )
 
 
-def judge_ready(obj: TypedObject | Unstructured, ready: Ready) -> Summary:
-    """Return the state of a live object: CURRENT if it is ready. Raises what a function raises."""
+def judge_ready(obj: Any, ready: Ready) -> Summary:
+    """Return the state of a live object, or of an external resource: CURRENT if it is ready.
+
+    Raises what a function raises.
+    """
+    if ready is False:
+        return _CURRENT
+    if not isinstance(obj, TypedObject | Unstructured):
+        assert callable(ready)
+        return _by_function(obj, ready)
     tree = origin_of(obj) or to_tree(obj)
     if ready is True:
         return tree_summary(tree)
-    if ready is False:
-        return _CURRENT
     before = tree_summary_before_rules(tree)
     if before is not None:
         return before

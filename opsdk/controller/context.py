@@ -7,7 +7,7 @@ Deviates: a value that is passed to the reconciler; Go's context carries only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
@@ -24,6 +24,7 @@ from opsdk.children.readiness import Ready
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.external import ExternalResource, HasId, apply_external
 from opsdk.controller.ordered_apply import OrderedApply
 from opsdk.controller.progress import Progress
 from opsdk.controller.status import StatusPatch
@@ -32,6 +33,7 @@ from opsdk.event.request import Request
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
+E = TypeVar("E", bound=HasId)
 D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
@@ -73,6 +75,7 @@ class Context(msgspec.Struct, kw_only=True):
     progress: Progress[ChildIdentity] = msgspec.field(default_factory=Progress)
     _cluster: Cluster | None = None
     _keeps_order: bool = False
+    _externals: Collection[ExternalResource[Any, Any]] = ()
     _is_watched: Callable[[GroupKind], bool] = lambda _: True  # without a controller, as in a test
 
     @property
@@ -121,6 +124,7 @@ class Context(msgspec.Struct, kw_only=True):
         """
         return StatusPatch(self.client, obj)
 
+    @overload
     async def apply(
         self,
         desired: D,
@@ -130,13 +134,32 @@ class Context(msgspec.Struct, kw_only=True):
         drift: Drift = Drift.REPAIR,
         ready: Ready = False,
         after: Sequence[Any] = (),
-    ) -> D:
+    ) -> D: ...
+    @overload
+    async def apply(
+        self,
+        desired: ExternalResource[Any, E],
+        *,
+        ready: Literal[False] | Callable[[E], bool] = False,
+        after: Sequence[Any] = (),
+    ) -> E: ...
+    async def apply(
+        self,
+        desired: Any,
+        *,
+        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+        ready: Ready = False,
+        after: Sequence[Any] = (),
+    ) -> Any:
         """Make an object match `desired`, and return the live object. Nothing is sent if nothing would change.
 
-        See `opsdk.children.applier.Applier.apply`.
+        See `opsdk.children.applier.Applier.apply`, and `opsdk.controller.external` for external resources.
 
         Args:
-            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner.
+            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner. Or an
+                external resource, which is observed, and created or updated; its state is returned.
             owner: made the controller of the object; default: the reconciled object. None for an object without owner,
                 which garbage collection does not delete.
             force: take fields over from other managers.
@@ -155,16 +178,17 @@ class Context(msgspec.Struct, kw_only=True):
             UsageError: `desired` cannot be applied, the owner is missing, or `ready` or `after` cannot work.
             ApiError: the server rejected the apply.
         """
+        child = Child(desired, after=after, ready=ready)
+        if isinstance(desired, ExternalResource):
+            return await self._ordered.apply_one(child, self._apply_external)
         parent = self._parent(owner)
         await self._set_namespaces([desired], parent)
         applier = self.cluster.applier(drift, controller=self.controller)
-        child = Child(desired, after=after, ready=ready)
-        live: D = await self._ordered.apply_one(child, lambda obj: applier.apply(obj, owner=parent, force=force))
-        return live
+        return await self._ordered.apply_one(child, lambda obj, _: applier.apply(obj, owner=parent, force=force))
 
     async def apply_all(
         self,
-        desired: Sequence[TypedObject | Unstructured | Child],
+        desired: Sequence[TypedObject | Unstructured | Child | ExternalResource[Any, Any]],
         *,
         owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
         prune: Sequence[AnyKind] = (),
@@ -188,18 +212,28 @@ class Context(msgspec.Struct, kw_only=True):
         parent = self._parent(owner)
         assert parent is not None
         children = [member if isinstance(member, Child) else Child(member) for member in desired]
-        objects = [child.desired for child in children]
+        objects = [child.desired for child in children if not isinstance(child.desired, ExternalResource)]
         await self._set_namespaces(objects, parent)
         applier = self.cluster.applier(drift, controller=self.controller)
-        if not any(isinstance(member, Child) for member in desired):
+        if not any(isinstance(member, Child | ExternalResource) for member in desired):
             return await applier.apply_all(objects, owner=parent, prune=prune, force=force)
-        live = await self._ordered.apply_set(children, lambda obj: applier.apply(obj, owner=parent, force=force))
+
+        async def apply(member: Any, before: Collection[ChildIdentity]) -> Any:
+            if isinstance(member, ExternalResource):
+                return await self._apply_external(member, before)
+            return await applier.apply(member, owner=parent, force=force)
+
+        live = await self._ordered.apply_set(children, apply)
         await applier.prune(objects, owner=parent, kinds=prune)
         return live
 
     @property
     def _ordered(self) -> OrderedApply:
-        return OrderedApply(self.progress, self._is_watched, keeps_order=self._keeps_order)
+        return OrderedApply(self.progress, self._is_watched, keeps_order=self._keeps_order, externals=self._externals)
+
+    async def _apply_external(self, external: ExternalResource[Any, Any], before: Collection[ChildIdentity]) -> Any:
+        self.progress.poll_after(external.poll_seconds)
+        return await apply_external(self.client, external, self.object, after=before)
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, _Owner):

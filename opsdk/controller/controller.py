@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -25,6 +25,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.condition_report import ConditionReport
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
@@ -95,6 +96,7 @@ class Controller:
         requeue: decides when a request is reconciled again.
         daemons: what runs beside the reconciler while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
+        externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Controller:
         requeue: RequeuePolicy | None = None,
         daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
+        externals: Collection[ExternalResource[Any, Any]] = (),
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -135,6 +138,7 @@ class Controller:
         options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
+        self._externals = tuple(externals)
         self._condition_report = self._make_condition_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
@@ -455,6 +459,7 @@ class Controller:
             _cluster=self._cluster,
             _is_watched=self._sources.is_watched,
             _keeps_order=self.options.delete_in_reverse,
+            _externals=self._externals,
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:

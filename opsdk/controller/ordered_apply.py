@@ -14,16 +14,17 @@ from typing import Any
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.children.graph import DONE, ChildState
 from opsdk.children.ordering import AFTER_ANNOTATION, Child, ChildIdentity, graph_of
-from opsdk.children.readiness import check_ready, judge_ready
-from opsdk.controller.progress import ChildRecord, Progress, describe, state_of
+from opsdk.children.readiness import Ready, check_ready, judge_ready
+from opsdk.controller.external import ExternalResource
+from opsdk.controller.progress import ChildRecord, Progress, describe, is_done, state_of
 from opsdk.errors import NotReadyError, UsageError
 from opsdk.telemetry.describe import text_of
 
 # Children of one set that are applied at the same time.
 _CONCURRENCY = 10
 
-Apply = Callable[[Any], Awaitable[Any]]
-"""Applies an object and returns the live one."""
+Apply = Callable[[Any, Collection[ChildIdentity]], Awaitable[Any]]
+"""Applies an object or external resource, with those that come before it, and returns the live one."""
 
 
 class OrderedApply:
@@ -33,6 +34,7 @@ class OrderedApply:
         progress: records their states.
         is_watched: whether an event of a kind starts a reconcile.
         keeps_order: write the order to the children, for their deletion.
+        externals: the external resources that the finalizer of the controller deletes.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class OrderedApply:
         is_watched: Callable[[GroupKind], bool],
         *,
         keeps_order: bool = False,
+        externals: Collection[ExternalResource[Any, Any]] = (),
     ) -> None:
+        self._externals = externals
         self._progress = progress
         self._is_watched = is_watched
         self._keeps_order = keeps_order
@@ -62,8 +66,8 @@ class OrderedApply:
         if waits_for:
             self._record_pending(child, waits_for)
             raise NotReadyError(describe(self._progress.unready()))
-        self._keep_order(child, child.before)
-        live, state = await self._apply(child, apply)
+        before = self._keep_order(child, child.before)
+        live, state = await self._apply(child, before, apply)
         if state not in DONE:
             raise NotReadyError(describe(self._progress.unready()))
         return live
@@ -75,22 +79,26 @@ class OrderedApply:
 
         Raises:
             NotReadyError: a child is not ready.
-            UsageError: the order is impossible.
+            UsageError: the order is impossible. A child may come after one that was applied before the set.
             Exception: that of a child that failed; an ``ExceptionGroup`` if several did.
         """
         for child in children:
             self._check(child)
-        graph = graph_of(children)
+        applied = {identity for child in children for identity in child.before if self._progress.get(identity)}
+        graph = graph_of(children, applied)
         by_identity = {child.identity: child for child in children}
-        for child in children:
-            self._keep_order(child, graph.ancestors(child.identity))
+        before = {child.identity: self._keep_order(child, graph.ancestors(child.identity)) for child in children}
         states = dict.fromkeys(graph, ChildState.PENDING)
+        for identity in applied - by_identity.keys():
+            states[identity] = ChildState.READY if is_done(self._progress.get(identity)) else ChildState.WAITING
         results: dict[ChildIdentity, Any] = {}
         errors: list[Exception] = []
 
         async def work(child: Child) -> None:
             try:
-                results[child.identity], states[child.identity] = await self._apply(child, apply)
+                results[child.identity], states[child.identity] = await self._apply(
+                    child, before[child.identity], apply
+                )
             except Exception as error:  # noqa: BLE001 - raised below, when the other children are applied
                 states[child.identity] = ChildState.FAILED
                 self._progress.record(child.identity, _record(child, ChildState.FAILED, text_of(error)))
@@ -121,8 +129,11 @@ class OrderedApply:
 
     def _check(self, child: Child) -> None:
         """Raise `UsageError` for what cannot work, before anything is sent."""
+        if isinstance(child.desired, ExternalResource):
+            self._check_external(child.desired, child.ready)
+            return
         check_ready(child.ready, str(child.identity))
-        kind = child.identity[0]
+        kind = child.identity.kind
         if self._is_watched(kind):
             return
         if child.ready is not False:
@@ -135,20 +146,28 @@ class OrderedApply:
                 f"delete_in_reverse would not delete {child.identity}: add owns=[{kind.kind}] to the reconciler"
             )
 
-    def _keep_order(self, child: Child, ancestors: Collection[ChildIdentity]) -> None:
-        """Write to a child what comes before it."""
-        if not self._keeps_order:
-            return
-        every = sorted(other.reference for other in self._progress.come_before(child.identity, ancestors))
-        if every:
-            metadata = child.desired.metadata
-            # Not in place: objects of a program may share their annotations.
-            metadata.annotations = {**(metadata.annotations or {}), AFTER_ANNOTATION: ", ".join(every)}
+    def _check_external(self, external: ExternalResource[Any, Any], ready: Ready) -> None:
+        if external not in self._externals:
+            raise UsageError(
+                f"{external!r} is not declared, so nothing would delete it: add the same instance to owns=[...]"
+            )
+        if isinstance(ready, bool | str) and ready is not False:
+            raise UsageError(f"ready of {external!r} is {ready!r}: write a function of the state that observe returns")
+        check_ready(ready, repr(external))
 
-    async def _apply(self, child: Child, apply: Apply) -> tuple[Any, ChildState]:
+    def _keep_order(self, child: Child, ancestors: Collection[ChildIdentity]) -> Collection[ChildIdentity]:
+        """Return what comes before a child, and write it to the child for the deletion in reverse."""
+        before = self._progress.come_before(child.identity, ancestors)
+        if self._keeps_order and before and not isinstance(child.desired, ExternalResource):
+            metadata, text = child.desired.metadata, ", ".join(sorted(other.reference for other in before))
+            # Not in place: objects of a program may share their annotations.
+            metadata.annotations = {**(metadata.annotations or {}), AFTER_ANNOTATION: text}
+        return before
+
+    async def _apply(self, child: Child, before: Collection[ChildIdentity], apply: Apply) -> tuple[Any, ChildState]:
         """Apply one child, record its state, and return it with the live object."""
         try:
-            live = await apply(child.desired)
+            live = await apply(child.desired, before)
             summary = judge_ready(live, child.ready)
         except Exception as error:
             if child.ready is not False:

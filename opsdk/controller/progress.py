@@ -63,10 +63,20 @@ class Progress(Generic[K]):
     def __init__(self) -> None:
         self._records: dict[K, ChildRecord] = {}
         self._ancestors: dict[K, frozenset[K]] = {}
+        self.poll_seconds = 0.0
+        """Seconds until external resources are observed again; 0 for none."""
 
     def record(self, identity: K, record: ChildRecord) -> None:
         """Record the state of a child; it replaces an earlier one."""
         self._records[identity] = record
+
+    def forget(self, identity: K) -> None:
+        """Forget a child that is gone."""
+        self._records.pop(identity, None)
+
+    def identities(self) -> list[K]:
+        """Return the children that are recorded."""
+        return list(self._records)
 
     def get(self, identity: K) -> ChildRecord | None:
         """Return the record of a child, or None."""
@@ -79,10 +89,14 @@ class Progress(Generic[K]):
             identity: the child.
             ancestors: those that are known; their own are added.
         """
-        known_ancestors = frozenset(ancestors)
-        every = known_ancestors.union(*(self._ancestors.get(other, frozenset()) for other in known_ancestors))
+        direct = frozenset(ancestors)
+        every = direct.union(*(self._ancestors.get(other, frozenset()) for other in direct))
         self._ancestors[identity] = every
         return every
+
+    def poll_after(self, seconds: float) -> None:
+        """Ask for another reconcile after this time; the shortest one counts."""
+        self.poll_seconds = min(self.poll_seconds or seconds, seconds)
 
     def unready(self) -> list[ChildRecord]:
         """Return the children that the reconcile waits for."""

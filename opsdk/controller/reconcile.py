@@ -149,13 +149,13 @@ class ReconcilerAdapter:
                 await self.daemons.sync(request, obj)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
-                    return pending
+                    return _with_poll(pending, ctx)
                 argument = ctx.object = obj
         arguments = (argument, ctx) if declaration.takes_context else (argument,)
         result = await _until_wait(declaration.function(*arguments))
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
-        return result or pending
+        return _with_poll(result or pending, ctx)
 
     async def _finalize(self, obj: Any, ctx: Context) -> tuple[Any, Result | None]:
         """Add or run the finalizers, and write the object.
@@ -201,3 +201,15 @@ async def _until_wait(reconcile: Awaitable[Any]) -> Any:
         if failure is not None:
             raise failure from None
         return None
+
+
+def _with_poll(result: Result | None, ctx: Context) -> Result | None:
+    """Return a result that also observes the external resources again."""
+    poll = ctx.progress.poll_seconds
+    if not poll:
+        return result
+    if result is None:
+        return Result(requeue_after=poll)
+    if result.requeue or 0 < result.requeue_seconds <= poll:
+        return result
+    return Result(requeue_after=poll, priority=result.priority)
