@@ -22,7 +22,8 @@ from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.arguments import caller_place, check_kind, check_rules, located, split_owns
+from opsdk.base.place import caller_place
+from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
@@ -115,7 +116,7 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
-        self._declared: list[Callable[[], ControllerKinds]] = []
+        self._declared: list[ControllerKinds] = []
         self._finalizers: set[str] = set()
         self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
@@ -178,17 +179,16 @@ class Operator:
         if declared_kind is not None:
             controller = options.get("name") or declared_kind.name.lower()
             self._owners.append((controller, options.get("options"), bool(externals)))
-        has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
-            lambda: ControllerKinds(
+            ControllerKinds(
                 kind=declared_kind,
                 owns=owns,
                 watches=watches,
-                has_finalizers=has_finalizers,
+                has_finalizers=bool(options.get("finalizers")),
                 implied=tuple(
                     option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
                 ),
-                rules=rules,
+                rules=tuple(options.get("rbac", ())),
             )
         )
         return ReconcilerDecorator(
@@ -278,7 +278,7 @@ class Operator:
     def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
-        return [kinds() for kinds in self._declared]
+        return list(self._declared)
 
     def _collect_rules(
         self,

@@ -55,10 +55,11 @@ def option_rules(
     owns: Sequence[Kind[AnyObject]],
     externals: Sequence[ExternalResource[Any, Any]],
 ) -> Iterable[RbacRule]:
-    """Return the rules of a controller's `ConditionReport`, of the deletion of its children, and of external ids."""
+    """Return the rules of what a controller's options write to its objects, and of the deletion of its children."""
     if kind is None:
         return
-    if options.error_condition or options.ready_condition or externals:
+    conditions = options.error_condition or options.pause_condition or options.ready_condition
+    if conditions or externals:
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None:
         yield records_events()

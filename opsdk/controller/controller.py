@@ -22,17 +22,19 @@ from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.condition_report import ConditionReport
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
 from opsdk.controller.external import ExternalResource
+from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
+from opsdk.controller.pause_gate import PauseGate
+from opsdk.controller.pausing import HeldBack
 from opsdk.controller.progress import describe
-from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
+from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import OpsdkError, ShutdownTimeoutError, UsageError
@@ -121,33 +123,29 @@ class Controller:
         self.name = name
         self.kind = kind
         self._kind_name = str(kind.gvk) if kind is not None else ""
-        self.options = options or ControllerOptions()
+        options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
-        self._daemons = Daemons(
-            daemons,
-            owner=name,
-            make_context=self._daemon_context,
-            read=self._read_object,
-            on_change=self._on_daemon_change,
+        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
+        self._daemons = self._make_daemons(daemons)
+        adapter = ReconcilerAdapter(
+            reconciler, kind, Finalizers(finalizers), self._daemons, self._make_gate(kind, cluster)
         )
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), self._daemons)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
-        self.reconciler: ContextReconciler = adapter
+        self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
-        options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
         self._externals = tuple(externals)
-        self._condition_report = self._make_condition_report(kind, cluster)
+        self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
-        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
             item_type=adapter.declaration.request_type,
+            fairness=self.options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
@@ -160,13 +158,28 @@ class Controller:
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
 
-    def _make_condition_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> ConditionReport | None:
+    def _make_daemons(self, daemons: Sequence[DaemonSpec]) -> Daemons:
+        return Daemons(
+            daemons,
+            owner=self.name,
+            make_context=self._daemon_context,
+            read=self._read_object,
+            on_change=self._on_daemon_change,
+        )
+
+    def _make_gate(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> PauseGate | None:
+        """Return what holds back paused objects, if the controller has objects and no option ignores pauses."""
+        if self.options.pausing is None or kind is None or cluster is None:
+            return None
+        return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
+
+    def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
         """Return what shows outcomes on objects, if the controller has objects and an option asks for it."""
         options = self.options
         conditions = options.error_condition or options.ready_condition
         if kind is None or cluster is None or not (conditions or options.retry_limit or options.finalizer_retry_limit):
             return None
-        return ConditionReport(kind, options.error_condition, options.ready_condition)
+        return FailureReport(kind, options.error_condition, options.ready_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -405,7 +418,8 @@ class Controller:
             detail=end.detail,
             children=ctx.progress.records(),
         )
-        if self.journal is not None:
+        # Later events of a paused object are no news: they would replace other reconciles.
+        if self.journal is not None and not end.is_repeated:
             self.journal.add(record)
         return record
 
@@ -418,10 +432,12 @@ class Controller:
         if own is not None:
             own.begin(key)
         attempt = await self._call_reconciler(ctx)
-        if self._condition_report is None:
+        if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
+            if end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
         else:
-            attempt, end = await self._report(self._condition_report, ctx, queue_item, attempt)
+            attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
@@ -488,6 +504,8 @@ class Controller:
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
+        if isinstance(attempt.result, HeldBack):
+            return self._requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
             end = self._requeue.after_success(self.queue, queue_item, attempt.result)
             return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
@@ -498,12 +516,14 @@ class Controller:
         return self._requeue.after_failure(self.queue, queue_item, attempt.error)
 
     async def _report(
-        self, report: ConditionReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
+        self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
     ) -> tuple[ReconcileAttempt, ReconcileEnd]:
         """Queue the request again, and show on the object whether it failed.
 
         Without an error, the report is written first: a report that cannot be written fails the reconcile.
         """
+        if isinstance(attempt.result, HeldBack):
+            return attempt, self._queue_again(queue_item, attempt)
         if attempt.error is None:
             try:
                 await report.report_success(ctx)
@@ -511,7 +531,12 @@ class Controller:
                 attempt = ReconcileAttempt.failed(error)
         end = self._queue_again(queue_item, attempt)
         if attempt.error is not None:
-            await report.report_failure(ctx, attempt.error, end)
+            is_shown = await report.report_failure(ctx, attempt.error, end)
+            if is_shown and end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
+            elif not is_shown and (end.gave_up or attempt.terminal):
+                # No retry follows that would report it: the next attempt fails as this one, and reports again.
+                self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
         return attempt, end
 
     def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:

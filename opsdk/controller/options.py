@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
+from itertools import combinations
 from typing import Any
 
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
+from opsdk.base.place import caller_place
+from opsdk.controller.condition_writer import CONDITION_TYPE
+from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
+from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import RateLimiter
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
-# metav1.Condition's type.
-_CONDITION_TYPE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class QueueOptions(Options, frozen=True, kw_only=True):
@@ -64,6 +66,10 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
             the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
             object's resource version: `Context.status` and ``update`` send it.
+        fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
+            for the requests of another one; None reconciles requests of one priority in the order they became ready.
+        pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
+            Controllers without a kind, or without a cluster, have no pauses.
     """
 
     max_concurrent_reconciles: int = 1
@@ -78,33 +84,57 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     delete_in_reverse: bool = False
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
+    fairness: Fairness | None = None
+    pausing: Pausing | None = Pausing()
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        if self.fairness is not None and not isinstance(self.fairness, Fairness):
+            raise UsageError(
+                f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
+                "write fairness=Fairness()"
+            )
+        if self.pausing is not None and not isinstance(self.pausing, Pausing):
+            raise UsageError(
+                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
+                "write pausing=Pausing(...), or pausing=None to ignore pauses"
+            )
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
                 raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
         for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
             condition: object = getattr(self, name)
-            if not isinstance(condition, str) or (condition and not _CONDITION_TYPE.fullmatch(condition)):
+            if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
                 raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
-        if self.ready_condition and self.ready_condition == self.error_condition:
-            raise UsageError(
-                f"error_condition and ready_condition are both {self.ready_condition!r}: a failure sets the first one "
-                'to True, and the second one to False. Name two, such as "Stalled" and "Ready"'
-            )
         reverse: object = self.delete_in_reverse
         if not isinstance(reverse, bool):
             raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
+        self._check_conditions()
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
+
+    def _check_conditions(self) -> None:
+        """Raise `UsageError` for two conditions of one type."""
+        conditions = {
+            "error_condition": self.error_condition,
+            "ready_condition": self.ready_condition,
+            "the condition of pausing": self.pause_condition,
+        }
+        for (option, condition), (other, its) in combinations(conditions.items(), 2):
+            if condition and condition == its:
+                raise UsageError(f"{caller_place()}: {option} and {other} are both {condition!r}: name two conditions")
 
     @property
     def max_seconds(self) -> float:
         """`max_interval` in seconds."""
         return as_seconds(self.max_interval) or 0.0
+
+    @property
+    def pause_condition(self) -> str:
+        """The type of the condition that shows pauses; empty for none."""
+        return self.pausing.condition if self.pausing is not None else ""
 
     @property
     def sync_timeout(self) -> float:
