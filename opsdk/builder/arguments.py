@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
+from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
@@ -101,7 +102,7 @@ def referenced(
     return ReferencedSpec(kind=kind, by=by, predicates=predicates, sync_policy=sync_policy)
 
 
-OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec
+OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec | ExternalResource[Any, Any]
 """A member of ``owns``. ``type[Any]``, because mypy infers ``list[StructMeta]`` for ``[ConfigMap, Role]``."""
 
 
@@ -120,8 +121,24 @@ def check_kind(kind: object, call: str) -> None:
     kind_of(kind)
 
 
-def check_owned(owned: object) -> None:
-    """Raise `UsageError` unless `owned` is a kind or an `OwnsSpec`."""
+def split_owns(
+    owns: Iterable[OwnedKind],
+) -> tuple[tuple[Kind[AnyObject], ...], tuple[ExternalResource[Any, Any], ...]]:
+    """Return the kinds and the external resources of ``owns``."""
+    externals = tuple(owned for owned in owns if isinstance(owned, ExternalResource))
+    kinds = [owned for owned in owns if not isinstance(owned, ExternalResource)]
+    return tuple(kind_of(owned.kind if isinstance(owned, OwnsSpec) else owned) for owned in kinds), externals
+
+
+def check_owned(owned: object, owner: object) -> None:
+    """Raise `UsageError` unless `owned` is a kind, an `OwnsSpec` or an external resource of `owner`, a kind."""
+    if isinstance(owned, type) and issubclass(owned, ExternalResource):
+        raise UsageError(f"owns got the class {owned.__name__}: pass an instance, {owned.__name__}(...)")
+    if isinstance(owned, ExternalResource):
+        if not isinstance(owner, type | Kind):
+            raise UsageError(f"{owned!r} needs a reconciled kind, whose status has its id")
+        check_external(owned, kind_of(owner).representation)
+        return
     if isinstance(owned, WatchSpec):
         raise UsageError("owns got a WatchSpec: write watches=[WatchSpec(...)], or owns=[OwnsSpec(kind=...)]")
     if isinstance(owned, OwnsSpec):
@@ -265,6 +282,7 @@ def check_controller_options(options: object, kind: object = None) -> None:
     if isinstance(kind, type | Kind):
         check_condition(kind_of(kind), options.error_condition, "error_condition")
         check_condition(kind_of(kind), options.pause_condition, "condition")
+        check_condition(kind_of(kind), options.ready_condition, "ready_condition")
 
 
 def members(value: object, keyword: str) -> Collection[Any]:

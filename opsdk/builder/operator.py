@@ -23,7 +23,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
-from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
+from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.cache_report import CacheReport
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
@@ -43,6 +43,7 @@ from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import CacheError, OpsdkError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
@@ -119,6 +120,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[ControllerKinds] = []
         self._finalizers: set[str] = set()
+        self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -149,7 +151,7 @@ class Operator:
             options: see below.
 
         Keyword Args:
-            owns: kinds, or `OwnsSpec`s, whose objects map to their controller.
+            owns: kinds, or `OwnsSpec`s, whose objects map to their controller; and external resources.
             watches: `WatchSpec`s of other kinds, and how their objects map to requests; or `referenced` kinds.
             predicates: an event of `kind` must pass all of them.
             event_filter: predicates for every watch, which run first.
@@ -174,15 +176,20 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
+        owns, externals = split_owns(options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
+        if declared_kind is not None:
+            controller = options.get("name") or declared_kind.name.lower()
+            self._owners.append((controller, options.get("options"), bool(externals)))
         self._declared.append(
             ControllerKinds(
                 kind=declared_kind,
                 owns=owns,
                 watches=watches,
                 has_finalizers=bool(options.get("finalizers")),
-                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
+                implied=tuple(
+                    option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
+                ),
                 rules=tuple(options.get("rbac", ())),
             )
         )
@@ -548,8 +555,10 @@ class Operator:
         return list(dict.fromkeys(kinds))
 
     def finalizer_names(self) -> frozenset[str]:
-        """Return the names of the finalizers that `reconciler` declared."""
-        return frozenset(self._finalizers)
+        """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
+        default, owner = self.options.controller, self.options.cluster.field_owner or self.name
+        deletes = [name for name, own, externals in self._owners if externals or (own or default).delete_in_reverse]
+        return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
 
     @property
     def has_webhooks(self) -> bool:
