@@ -1,4 +1,4 @@
-"""Logs what an operator caches, once its informers have synced."""
+"""What an operator caches: a table in the log once its informers have synced, and readiness checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
-from opsdk.errors import OpsdkError
+from opsdk.errors import CacheError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -76,6 +76,18 @@ def cache_warnings(kinds: Iterable[CachedKind]) -> list[str]:
         for namespace, health in zip(kind.informers, kind.health(), strict=True)
         if not namespace and kind.informers[namespace].options.label_selector == Selector()
     ]
+
+
+async def check_caches(cache: Cache) -> None:
+    """Raise `CacheError` while an informer is not ready."""
+    if unready := [str(health) for health in cache.health() if not health.ready]:
+        raise CacheError("; ".join(unready))
+
+
+async def check_functions(cache: Cache) -> None:
+    """Raise `CacheError` while an index or a transform raises."""
+    if failing := [f"{health.name}: {text}" for health in cache.health() for text in health.failing_functions]:
+        raise CacheError("; ".join(failing))
 
 
 def _megabytes(size: int) -> str:
