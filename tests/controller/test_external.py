@@ -19,8 +19,6 @@ from opsdk import (
     Condition,
     Context,
     ControllerOptions,
-    ExternalResource,
-    ExternalStatus,
     GroupVersionKind,
     Model,
     Object,
@@ -32,7 +30,7 @@ from opsdk import (
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.patch import merge_patch
-from opsdk.controller.external import ExternalRef
+from opsdk.controller.external import ExternalRef, ExternalResource, ExternalStatus
 from opsdk.recipes import get_condition
 
 
