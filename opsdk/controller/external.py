@@ -24,6 +24,8 @@ from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 
+__all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
+
 T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
