@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule, patches_status, records_events
+from opsdk.rbac.rules import RbacRule, deletes, patches_status, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -50,14 +52,24 @@ def operator_rules(
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
-    """Return the rules of what a controller's options write to its objects: failures and pauses."""
+def option_rules(
+    kind: Kind[AnyObject] | None,
+    options: ControllerOptions,
+    owns: Sequence[Kind[AnyObject]],
+    externals: Sequence[ExternalResource[Any, Any]],
+) -> Iterable[RbacRule]:
+    """Return the rules of what a controller's options write to its objects, and of the deletion of its children."""
     if kind is None:
         return
-    if options.error_condition or options.pause_condition:
+    conditions = options.error_condition or options.pause_condition or options.ready_condition
+    if conditions or externals:
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None:
         yield records_events()
+    if options.delete_in_reverse or externals:
+        yield RbacRule("patch", kind)
+    if options.delete_in_reverse and owns:
+        yield deletes(*owns)
 
 
 def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -24,6 +24,7 @@ from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.hot_loops import HotLoops
@@ -33,6 +34,7 @@ from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack, Pause
+from opsdk.controller.progress import describe
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -101,6 +103,7 @@ class Controller:
         requeue: decides when a request is reconciled again.
         daemons: what runs beside the reconciler while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
+        externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Controller:
         requeue: RequeuePolicy | None = None,
         daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
+        externals: Collection[ExternalResource[Any, Any]] = (),
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -137,6 +141,7 @@ class Controller:
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
         self._hot_loops = HotLoops(options.hot_loop_limit)
+        self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
@@ -175,12 +180,12 @@ class Controller:
         return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
 
     def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
-        """Return what shows failures on objects, if the controller has objects and an option asks for it."""
+        """Return what shows outcomes on objects, if the controller has objects and an option asks for it."""
         options = self.options
-        shows_failures = options.error_condition or options.retry_limit or options.finalizer_retry_limit
-        if not shows_failures or kind is None or cluster is None:
+        conditions = options.error_condition or options.ready_condition
+        if kind is None or cluster is None or not (conditions or options.retry_limit or options.finalizer_retry_limit):
             return None
-        return FailureReport(kind, options.error_condition)
+        return FailureReport(kind, options.error_condition, options.ready_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -446,6 +451,7 @@ class Controller:
             more_requests=activity.more_requests,
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
+            children=ctx.progress.records(),
         )
         # Later events of a paused object are no news: they would replace other reconciles.
         if self.journal is not None and not end.is_repeated:
@@ -473,7 +479,7 @@ class Controller:
                 self.queue.add(queue_item.item, cause=cause_of(event))
         if self.options.hot_loop_limit and (activity.requests or queue_item.item in self._hot_loops.rows):
             await self._check_hot_loop(ctx, queue_item, activity)
-        if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
+        if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
             await self._queue_next_interval(ctx, queue_item)
         return attempt, end
 
@@ -517,6 +523,9 @@ class Controller:
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
+            _is_watched=self._sources.is_watched,
+            _keeps_order=self.options.delete_in_reverse,
+            _externals=self._externals,
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
@@ -540,14 +549,16 @@ class Controller:
             return ReconcileAttempt.failed(
                 error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
             )
-        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired())
+        waits_for = describe(unready) if (unready := ctx.progress.unready()) else ""
+        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired(), waits_for=waits_for)
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
         if isinstance(attempt.result, HeldBack):
             return self._requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
-            return self._requeue.after_success(self.queue, queue_item, attempt.result)
+            end = self._requeue.after_success(self.queue, queue_item, attempt.result)
+            return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
         if attempt.terminal:
             return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
         if attempt.finalizing:

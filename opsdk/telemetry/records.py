@@ -52,12 +52,14 @@ log = SafeLogger(__name__)
 
 
 class ReconcileOutcome(Enum):
-    """Result of a reconcile. The values are controller-runtime's label values."""
+    """Result of a reconcile. The values are controller-runtime's label values, and ``waiting``."""
 
     SUCCESS = "success"
     REQUEUE = "requeue"
     REQUEUE_AFTER = "requeue_after"
     ERROR = "error"
+    WAITING = "waiting"
+    """A child is not ready."""
     PAUSED = "paused"
     """The object is paused, so the reconciler was not called. controller-runtime has no such value."""
 
