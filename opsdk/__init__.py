@@ -23,7 +23,7 @@ _HOMES = {
     ),
     "opsdk.apimachinery.quantity": ("Quantity",),
     "opsdk.apimachinery.selectors": ("FieldSelector", "Selector"),
-    "opsdk.builder.arguments": ("OwnsSpec", "WatchSpec"),
+    "opsdk.builder.arguments": ("OwnsSpec", "WatchSpec", "referenced"),
     "opsdk.builder.controller_builder": ("ControllerBuilder",),
     "opsdk.builder.operator": ("Operator",),
     "opsdk.builder.options": ("OperatorOptions",),
@@ -125,6 +125,7 @@ __all__ = [
     "default_scheme",
     "load_config",
     "metadata_only",
+    "referenced",
     "to_tree",
     "unstructured",
 ]

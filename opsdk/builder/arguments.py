@@ -22,6 +22,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
 from opsdk.event.predicates import PredicateFunc
+from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
 
@@ -56,6 +57,49 @@ class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
     predicates: Sequence[PredicateFunc] = ()
     match_every_owner: bool = False
     sync_policy: SyncPolicy | None = None
+
+
+class ReferencedSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind whose objects the reconciled objects reference by name. Made by `referenced`.
+
+    Attributes:
+        kind: the referenced kind.
+        by: returns what an object references.
+        predicates: an event of the referenced kind must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+    """
+
+    kind: KindLike[AnyObject]
+    by: ReferenceFunction
+    predicates: Sequence[PredicateFunc] = ()
+    sync_policy: SyncPolicy | None = None
+
+
+def referenced(
+    kind: KindLike[AnyObject],
+    *,
+    by: ReferenceFunction,
+    predicates: Sequence[PredicateFunc] = (),
+    sync_policy: SyncPolicy | None = None,
+) -> ReferencedSpec:
+    """Watch a kind whose objects the reconciled objects reference, for ``watches=[...]``.
+
+    The cache holds the metadata of all of its objects, and whole objects only of those that something references: a
+    read of one with ``ctx.client.get`` asks the server once for each of its states. A change of one reconciles the
+    objects that reference it. Nothing is watched while nothing is referenced.
+
+    Args:
+        kind: the referenced kind, such as ``Secret``.
+        by: returns what an object references: a name in its namespace, ``namespace/name``, an `ObjectKey`, or several.
+        predicates: an event of the referenced kind must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+
+    >>> from opsdk.api.core.v1 import Pod, Secret
+    >>> operator = Operator("example")  # doctest: +SKIP
+    >>> @operator.reconciler(Pod, watches=[referenced(Secret, by=lambda pod: pod.spec.hostname)])  # doctest: +SKIP
+    ... async def reconcile(pod: Pod, ctx: Context) -> None: ...
+    """
+    return ReferencedSpec(kind=kind, by=by, predicates=predicates, sync_policy=sync_policy)
 
 
 OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec | ExternalResource[Any, Any]
@@ -107,6 +151,9 @@ def check_owned(owned: object, owner: object) -> None:
 
 def check_watch(watch: object) -> None:
     """Raise `UsageError` unless `watch` is a `WatchSpec` with a kind and a handler."""
+    if isinstance(watch, ReferencedSpec):
+        _check_referenced(watch)
+        return
     if isinstance(watch, OwnsSpec):
         raise UsageError("watches got an OwnsSpec: write owns=[OwnsSpec(...)], or watches=[WatchSpec(...)]")
     if not isinstance(watch, WatchSpec):
@@ -130,6 +177,20 @@ def check_watch(watch: object) -> None:
         )
     check_predicates(watch.predicates, "predicates")
     _check_sync_policy(watch.sync_policy, "WatchSpec")
+
+
+def _check_referenced(spec: ReferencedSpec) -> None:
+    check_kind(spec.kind, "referenced(...)")
+    if kind_of(spec.kind).representation is PartialObjectMetadata:
+        raise UsageError("referenced got metadata_only(...): pass the class, since whole objects are read of it")
+    by: object = spec.by
+    if not callable(by) or is_async(by):
+        raise UsageError(
+            f"by of referenced({_kind_name(spec.kind)}, by=...) is {_shown(by)}: "
+            "pass a plain function from an object to the name that it references"
+        )
+    check_predicates(spec.predicates, "predicates")
+    _check_sync_policy(spec.sync_policy, "referenced")
 
 
 def check_predicates(predicates: object, call: str) -> None:

@@ -6,12 +6,14 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.arguments import (
     OwnsSpec,
+    ReferencedSpec,
     WatchSpec,
     as_daemon,
     check_controller_options,
@@ -42,6 +44,7 @@ from opsdk.controller.reverse_deletion import ReverseDeletion, children_finalize
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
 from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion, on
+from opsdk.event.references import ReferencedSource
 from opsdk.event.sources import EventSource, KindSource, SyncPolicy
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
@@ -93,7 +96,7 @@ class ControllerBuilder(Generic[T]):
         self._predicates: tuple[PredicateFunc, ...] = ()
         self._owns: list[OwnsSpec] = []
         self._externals: list[ExternalResource[Any, Any]] = []
-        self._watches: list[WatchSpec] = []
+        self._watches: list[WatchSpec | ReferencedSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
@@ -147,17 +150,17 @@ class ControllerBuilder(Generic[T]):
 
     def watches(
         self,
-        kind: KindLike[AnyObject] | WatchSpec,
+        kind: KindLike[AnyObject] | WatchSpec | ReferencedSpec,
         handler: MapFunction | EventHandler | None = None,
         *,
         predicates: Sequence[PredicateFunc] = (),
     ) -> Self:
-        """Watch another kind. Pass kind and handler, or a `WatchSpec`."""
-        if handler is not None and not isinstance(kind, WatchSpec):
+        """Watch another kind. Pass kind and handler, a `WatchSpec`, or `referenced(...)`."""
+        if handler is not None and not isinstance(kind, WatchSpec | ReferencedSpec):
             kind = WatchSpec(kind=kind, handler=handler, predicates=predicates)
         with located(self.place):
             check_watch(kind)
-        self._watches.append(cast("WatchSpec", kind))
+        self._watches.append(cast("WatchSpec | ReferencedSpec", kind))
         return self
 
     def watches_source(self, source: EventSource) -> Self:
@@ -310,10 +313,29 @@ class ControllerBuilder(Generic[T]):
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
         sources += [
-            self._source(watch.kind, as_handler(watch.handler), watch.predicates, watch.sync_policy)
+            self._referenced_source(watch)
+            if isinstance(watch, ReferencedSpec)
+            else self._source(watch.kind, as_handler(watch.handler), watch.predicates, watch.sync_policy)
             for watch in self._watches
         ]
         return sources
+
+    def _referenced_source(self, spec: ReferencedSpec) -> EventSource:
+        if self._cluster is None or self._kind is None:
+            raise UsageError("referenced(...) needs for_(...) and a Cluster, whose client reads the objects")
+        kind, referenced = kind_of(spec.kind), self._cluster.referenced
+        source = ReferencedSource(
+            self._cache,
+            kind,
+            self._kind,
+            spec.by,
+            predicates=(*self._filters, *spec.predicates),
+            sync_policy=spec.sync_policy,
+            forget=partial(referenced.forget, kind),
+            changed=partial(referenced.changed, kind),
+        )
+        referenced.declare(kind, source.table.__contains__)
+        return source
 
     def _reconciled_source(
         self, kind: Kind[AnyObject], own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]

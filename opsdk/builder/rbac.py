@@ -43,6 +43,9 @@ def operator_rules(
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
+    if options.pause_config_map:
+        names = [options.pause_config_map]
+        rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
     if (certificates := options.webhook.certificates) is not None and injected is not None:
         rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)

@@ -11,6 +11,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
     OwnedKind,
+    ReferencedSpec,
     WatchSpec,
     check_controller_options,
     check_daemons,
@@ -46,7 +47,7 @@ class ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler` and `opsdk.fleet.fleet.Fleet.reconciler`."""
 
     owns: Sequence[OwnedKind]
-    watches: Sequence[WatchSpec]
+    watches: Sequence[WatchSpec | ReferencedSpec]
     predicates: Sequence[PredicateFunc]
     event_filter: Sequence[PredicateFunc]
     sources: Sequence[EventSource | Callable[[Any], EventSource]]

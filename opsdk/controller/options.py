@@ -70,6 +70,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
+        hot_loop_limit: reconciles of an object in a row that only own writes cause, faster than one a second, before it
+            is named and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the journal.
     """
 
     max_concurrent_reconciles: int = 1
@@ -86,10 +88,16 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     ignore_own_status_writes: bool = True
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
+    hot_loop_limit: int = 100
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        limit: object = self.hot_loop_limit
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise UsageError(
+                f"{caller_place()}: hot_loop_limit is {limit!r}: pass a number of reconciles, or 0 for none"
+            )
         if self.fairness is not None and not isinstance(self.fairness, Fairness):
             raise UsageError(
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
@@ -100,31 +108,34 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
                 "write pausing=Pausing(...), or pausing=None to ignore pauses"
             )
+        self._check_retries()
+        self._check_conditions()
+        reverse: object = self.delete_in_reverse
+        if not isinstance(reverse, bool):
+            raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
+
+    def _check_retries(self) -> None:
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
                 raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
-        for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
-            condition: object = getattr(self, name)
-            if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
-                raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
-        reverse: object = self.delete_in_reverse
-        if not isinstance(reverse, bool):
-            raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
-        self._check_conditions()
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 
     def _check_conditions(self) -> None:
-        """Raise `UsageError` for two conditions of one type."""
+        """Raise `UsageError` for an invalid condition, and for two conditions of one type."""
+        for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
+            condition: object = getattr(self, name)
+            if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
+                raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
         conditions = {
             "error_condition": self.error_condition,
             "ready_condition": self.ready_condition,
             "the condition of pausing": self.pause_condition,
         }
-        for (option, condition), (other, its) in combinations(conditions.items(), 2):
-            if condition and condition == its:
-                raise UsageError(f"{caller_place()}: {option} and {other} are both {condition!r}: name two conditions")
+        for (option, one), (other, two) in combinations(conditions.items(), 2):
+            if one and one == two:
+                raise UsageError(f"{caller_place()}: {option} and {other} are both {one!r}: name two conditions")
 
     @property
     def max_seconds(self) -> float:
