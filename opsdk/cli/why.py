@@ -59,7 +59,7 @@ def why(
         raise UsageError("--export-test requires --operator, such as website.operator:make_operator")
     if export_test is not None and not_ready:
         raise UsageError("--export-test writes a reconcile, and --not-ready prints children: pass one of them")
-    records = _select(_fetch(url), key=key, controller=controller, url=url)
+    records = _find(url, key, controller)
     if export_test is not None:
         # A late import: the test kit loads the operator stack, which is slow.
         from opsdk.testing.replay import export_test as test_of  # noqa: PLC0415
@@ -77,19 +77,20 @@ def why(
     print_result(output, [record_to_json(record) for record in records], map(str, records))
 
 
-def _select(records: list[ReconcileRecord], *, key: str, controller: str, url: str) -> list[ReconcileRecord]:
-    """Return the reconciles of an object, or of a controller. Raises `NotFoundError` if there are none."""
+def _find(url: str, key: str, controller: str) -> list[ReconcileRecord]:
+    """Return the reconciles of an object, or of all. Raises `NotFoundError` if there are none."""
+    records = _fetch(url)
     namespace, _, name = key.rpartition("/")
     journal = Journal(size=len(records), max_bytes=sys.maxsize)
     for record in records:
         journal.add(record)
-    matching = [*journal.find(controller=controller, namespace=namespace if name else None, name=name)]
-    if not matching:
+    records = [*journal.find(controller=controller, namespace=namespace if name else None, name=name)]
+    if not records:
         raise NotFoundError(
             f"the journal at {url} has no reconcile of {key or 'any object'}"
             + (f" by controller {controller}" if controller else "")
         )
-    return matching
+    return records
 
 
 def _fetch(url: str) -> list[ReconcileRecord]:

@@ -127,7 +127,7 @@ async def test_the_children_that_an_object_waits_for(capsys: pytest.CaptureFixtu
         assert await why("default/b", "--not-ready", "--url", url) == 0
         assert capsys.readouterr().out.splitlines()[1:] == ["└─ no children were applied"]
         assert await why("--not-ready", "--url", url, "--output", "json") == 0
-        (waiting,) = json.loads(capsys.readouterr().out)
-        assert waiting["children"] == children
+        (record,) = json.loads(capsys.readouterr().out)
+        assert record["children"] == children
     assert await why("--not-ready", "--export-test", "x.py", "--operator", "a:b") == 1
     assert "pass one of them" in capsys.readouterr().err
