@@ -83,6 +83,11 @@ def identity_of_child(obj: Any) -> ChildIdentity:
         return identity
     if not isinstance(obj, TypedObject | Unstructured) or isinstance(obj, PartialObjectMetadata):
         raise UsageError(f"{obj!r} is no child: pass an object, such as ConfigMap(metadata=...), or a Child")
+    return identity_of_object(obj)
+
+
+def identity_of_object(obj: TypedObject | Unstructured) -> ChildIdentity:
+    """Return kind and key of an object."""
     return ChildIdentity(gvk_of(obj).group_kind, key_of(obj))
 
 

@@ -82,8 +82,7 @@ class OrderedApply:
             UsageError: the order is impossible. A child may come after one that was applied before the set.
             Exception: that of a child that failed; an ``ExceptionGroup`` if several did.
         """
-        for child in children:
-            self._check(child)
+        self.check(children)
         applied = {identity for child in children for identity in child.before if self._progress.get(identity)}
         graph = graph_of(children, applied)
         by_identity = {child.identity: child for child in children}
@@ -126,6 +125,11 @@ class OrderedApply:
             raise errors[0]
         if not DONE.issuperset(states):
             raise NotReadyError(describe(self._progress.unready()))
+
+    def check(self, children: Sequence[Child]) -> None:
+        """Raise `UsageError` for children that cannot work, before anything is sent."""
+        for child in children:
+            self._check(child)
 
     def _check(self, child: Child) -> None:
         """Raise `UsageError` for what cannot work, before anything is sent."""

@@ -61,7 +61,8 @@ class Progress(Generic[K]):
     """The children of one reconcile, in the order in which they were applied."""
 
     def __init__(self) -> None:
-        self._records: dict[K, ChildRecord] = {}
+        self._records: dict[K, ChildRecord | None] = {}
+        """None is a child that was applied: its record is made when it is read."""
         self._ancestors: dict[K, frozenset[K]] = {}
         self.poll_seconds = 0.0
         """Seconds until external resources are observed again; 0 for none."""
@@ -69,6 +70,10 @@ class Progress(Generic[K]):
     def record(self, identity: K, record: ChildRecord) -> None:
         """Record the state of a child; it replaces an earlier one."""
         self._records[identity] = record
+
+    def applied(self, identity: K) -> None:
+        """Record a child that was applied, and whose state does not matter."""
+        self._records[identity] = None
 
     def forget(self, identity: K) -> None:
         """Forget a child that is gone."""
@@ -80,7 +85,9 @@ class Progress(Generic[K]):
 
     def get(self, identity: K) -> ChildRecord | None:
         """Return the record of a child, or None."""
-        return self._records.get(identity)
+        if identity not in self._records:
+            return None
+        return self._records[identity] or ChildRecord(str(identity), ChildState.APPLIED.value)
 
     def come_before(self, identity: K, ancestors: Iterable[K]) -> frozenset[K]:
         """Record and return the children that come before one, directly or through others.
@@ -100,11 +107,12 @@ class Progress(Generic[K]):
 
     def unready(self) -> list[ChildRecord]:
         """Return the children that the reconcile waits for."""
-        return [record for record in self._records.values() if record.is_unready]
+        return [record for record in self._records.values() if record is not None and record.is_unready]
 
     def records(self) -> tuple[ChildRecord, ...]:
         """Return the children for the journal: at most 64, those that are not ready first if there are more."""
-        records = tuple(self._records.values())
+        applied = ChildState.APPLIED.value
+        records = tuple([record or ChildRecord(str(identity), applied) for identity, record in self._records.items()])
         if len(records) <= _MAX_RECORDS:
             return records
         return tuple(sorted(records, key=lambda record: not record.is_unready)[:_MAX_RECORDS])
@@ -113,7 +121,8 @@ class Progress(Generic[K]):
         """Return the condition of the owner: ready if each child that counts is ready."""
         unready = self.unready()
         if not unready:
-            checked = sum(record.state == ChildState.READY.value for record in self._records.values())
+            ready = ChildState.READY.value
+            checked = sum(record is not None and record.state == ready for record in self._records.values())
             message = f"{checked} of {checked} children are ready" if checked else "the last reconcile succeeded"
             return ReadyVerdict(True, "Ready", message)
         states = {record.state for record in unready}

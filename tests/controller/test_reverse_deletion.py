@@ -168,6 +168,8 @@ async def test_a_child_of_another_kind_is_refused() -> None:
             UsageError, match=r"delete_in_reverse would not delete Secret default/x: add owns=\[Secret"
         ) as e:
             await ctx.apply(secret("x"))
+        with pytest.raises(UsageError, match="delete_in_reverse would not delete Secret default/x"):
+            await ctx.apply_all([config("y"), secret("x")])
         errors.append(e.value)
 
     async with running(operator) as client:
