@@ -33,6 +33,7 @@ _HOMES = {
     "opsdk.client.patch": ("MergeFrom",),
     "opsdk.cluster.cluster": ("Cluster",),
     "opsdk.cluster.options": ("ClusterOptions",),
+    "opsdk.controller.blocking_context": ("BlockingContext",),
     "opsdk.controller.context": ("Context",),
     "opsdk.controller.controller": ("Controller",),
     "opsdk.controller.options": ("ControllerOptions",),
@@ -65,6 +66,7 @@ _HOMES = {
 __all__ = [
     "AlreadyExistsError",
     "ApiError",
+    "BlockingContext",
     "ByObject",
     "Cache",
     "CacheOptions",

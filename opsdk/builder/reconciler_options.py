@@ -26,6 +26,7 @@ from opsdk.builder.arguments import (
     members,
 )
 from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.controller.blocking_context import BlockingContext
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import inspect_reconciler
@@ -82,6 +83,20 @@ class ReconcilerDecorator(Generic[T]):
     def __call__(  # type: ignore[overload-overlap]
         self, target: Callable[[Request], _Reconciled]
     ) -> Callable[[Request], _Reconciled]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[T, BlockingContext], Result | None]
+    ) -> Callable[[T, BlockingContext], Result | None]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request, BlockingContext], Result | None]
+    ) -> Callable[[Request, BlockingContext], Result | None]: ...
+    @overload
+    def __call__(self, target: Callable[[T], Result | None]) -> Callable[[T], Result | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request], Result | None]
+    ) -> Callable[[Request], Result | None]: ...
     @overload
     def __call__(self, target: type[U]) -> type[U]: ...
     def __call__(self, target: Any) -> Any:

@@ -31,7 +31,9 @@ S_co = TypeVar("S_co", covariant=True)
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 
 
-class _HasStatus(Protocol[S_co]):
+class HasStatus(Protocol[S_co]):
+    """An object with a status."""
+
     @property
     def status(self) -> S_co: ...
 
@@ -102,7 +104,7 @@ class Context(msgspec.Struct, kw_only=True):
     @overload
     def status(self, obj: Unstructured) -> StatusPatch[dict[str, Any]]: ...
     @overload
-    def status(self, obj: _HasStatus[S | None]) -> StatusPatch[S]: ...
+    def status(self, obj: HasStatus[S | None]) -> StatusPatch[S]: ...
     def status(self, obj: Any) -> StatusPatch[Any]:
         """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, is_contained
 from opsdk.aio.randomness import UuidSequence, loop_random
@@ -83,7 +84,7 @@ class Controller:
 
     Args:
         name: unique name, for logs and metrics.
-        reconciler: an async function, or an object with ``reconcile``, in a form of `opsdk.controller.declaration`.
+        reconciler: a function, or an object with ``reconcile``, in a form of `opsdk.controller.declaration`.
         sources: feed the work queue.
         options: see `ControllerOptions`.
         hook: receives telemetry records.
@@ -126,7 +127,8 @@ class Controller:
             read=self._read_object,
             on_change=self._on_daemon_change,
         )
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), self._daemons)
+        threads = self._threads = BlockingPool(f"controller {name}", self.options.threads)
+        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers, threads), self._daemons, threads)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: ContextReconciler = adapter
@@ -271,6 +273,7 @@ class Controller:
                 await self._stop_workers(workers)
             finally:
                 await self._daemons.aclose()
+                await self._threads.aclose()
 
     async def _stop_workers(self, workers: list[asyncio.Task[None]]) -> None:
         self.state = ControllerState.DRAINING

@@ -59,6 +59,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
             the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
             object's resource version: `Context.status` and ``update`` send it.
+        blocking_threads: number of threads for reconcilers and finalizers that are plain functions; 0 for one for each
+            worker. With fewer, some workers wait.
     """
 
     max_concurrent_reconciles: int = 1
@@ -71,10 +73,14 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     error_condition: str = ""
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
+    blocking_threads: int = 0
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        threads: object = self.blocking_threads
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
+            raise UsageError(f"blocking_threads is {threads!r}: pass a number of threads, or 0 for one for each worker")
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
@@ -89,6 +95,11 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     def max_seconds(self) -> float:
         """`max_interval` in seconds."""
         return as_seconds(self.max_interval) or 0.0
+
+    @property
+    def threads(self) -> int:
+        """`blocking_threads`, or its default."""
+        return self.blocking_threads or self.max_concurrent_reconciles
 
     @property
     def sync_timeout(self) -> float:

@@ -12,12 +12,14 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from opsdk.aio.blocking import BlockingPool
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.durations import as_seconds
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
+from opsdk.controller.blocking_context import BlockingContext, call_function
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
@@ -85,15 +87,42 @@ class ObjectReconciler(Protocol[T_contra]):
         ...
 
 
+class BlockingReconciler(Protocol):
+    """A `Reconciler` with a plain ``def``: it runs in a thread."""
+
+    def reconcile(self, request: Request, ctx: BlockingContext, /) -> Result | None:
+        """Reconcile one object."""
+        ...
+
+
+class BlockingObjectReconciler(Protocol[T_contra]):
+    """An `ObjectReconciler` with a plain ``def``: it runs in a thread."""
+
+    def reconcile(self, obj: T_contra, ctx: BlockingContext, /) -> Result | None:
+        """Reconcile one object. The object is a copy of its own."""
+        ...
+
+
 _AwaitableResult = Awaitable[Result | None]
 ReconcileFunction = (
     Callable[[Request], _AwaitableResult]
     | Callable[[Request, Context], _AwaitableResult]
     | Callable[[T], _AwaitableResult]
     | Callable[[T, Context], _AwaitableResult]
+    | Callable[[Request], Result | None]
+    | Callable[[Request, BlockingContext], Result | None]
+    | Callable[[T], Result | None]
+    | Callable[[T, BlockingContext], Result | None]
 )
-"""An async function in one of the forms of `opsdk.controller.declaration`."""
-AnyReconciler = Reconciler | ContextReconciler | ObjectReconciler[T] | ReconcileFunction[T]
+"""A function in one of the forms of `opsdk.controller.declaration`."""
+AnyReconciler = (
+    Reconciler
+    | ContextReconciler
+    | ObjectReconciler[T]
+    | BlockingReconciler
+    | BlockingObjectReconciler[T]
+    | ReconcileFunction[T]
+)
 """The reconcilers of objects of class T that controllers accept."""
 
 
@@ -105,6 +134,7 @@ class ReconcilerAdapter:
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
         daemons: see `Daemons`.
+        threads: run a plain reconciler; default: one thread.
 
     Raises:
         UsageError: the declaration cannot work; the message has file and line.
@@ -116,12 +146,14 @@ class ReconcilerAdapter:
         kind: Kind[AnyObject] | None = None,
         finalizers: Finalizers | None = None,
         daemons: Daemons | None = None,
+        threads: BlockingPool | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
         self.daemons = daemons or None
         self._kind = kind
+        self._threads = threads or BlockingPool("reconciler", 1)
         if self.daemons is not None and kind is None:
             raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
@@ -150,8 +182,9 @@ class ReconcilerAdapter:
                 if obj is None or is_deleting(obj):
                     return pending
                 argument = ctx.object = obj
-        arguments = (argument, ctx) if declaration.takes_context else (argument,)
-        result = await declaration.function(*arguments)
+        result = await call_function(
+            declaration.function, argument, ctx, self._threads, takes_context=declaration.takes_context
+        )
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
         return result or pending
