@@ -11,6 +11,7 @@ from opsdk.errors import ConfigError
 EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "apiserver": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "cli": frozenset({"click", "rich", "typer", "watchfiles"}),
+    "cron": frozenset({"cronsim", "tzdata"}),
     "envtest": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "etcd": frozenset({"google", "grpc"}),
     "norman": frozenset({"jinja2", "websockets"}),

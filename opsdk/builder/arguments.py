@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -15,8 +14,8 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
-from opsdk.controller.failure_report import check_error_condition
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
@@ -203,7 +202,8 @@ def check_controller_options(options: object, kind: object = None) -> None:
             f"options takes the controller's options, but got {_shown(options)}: write options=ControllerOptions(...)"
         )
     if isinstance(kind, type | Kind):
-        check_error_condition(kind_of(kind), options.error_condition)
+        check_condition(kind_of(kind), options.error_condition, "error_condition")
+        check_condition(kind_of(kind), options.pause_condition, "condition")
 
 
 def members(value: object, keyword: str) -> Collection[Any]:
@@ -217,14 +217,6 @@ def members(value: object, keyword: str) -> Collection[Any]:
     if keyword == "watches" and not isinstance(value, WatchSpec):
         member = f"WatchSpec(kind={member}, handler=...)"
     raise UsageError(f"{keyword} takes a list, but got {_shown(value)}: write {keyword}=[{member}]")
-
-
-def caller_place() -> str:
-    """Return ``FILE:LINE`` of the closest caller outside of opsdk."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-    while str(frame.f_globals.get("__name__", "")).partition(".")[0] == "opsdk" and frame.f_back is not None:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class located:  # noqa: N801 - used as a function

@@ -35,6 +35,7 @@ from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.own_changes import OwnChanges
+from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
@@ -286,9 +287,12 @@ class ControllerBuilder(Generic[T]):
     def _reconciled_source(self, kind: Kind[AnyObject], own_changes: OwnChanges | None) -> EventSource:
         """Return the source of the reconciled kind.
 
-        No predicate drops the beginning of a deletion where there are finalizers, or its end where there are daemons.
+        No predicate drops the change of a pause, the beginning of a deletion where there are finalizers, or its end
+        where there are daemons.
         """
         predicates = (*self._filters, *self._predicates)
+        if predicates and self._cluster is not None and (self._options or ControllerOptions()).pausing is not None:
+            predicates = (or_pause_changes(predicates),)
         always = [begins_deletion(self._finalizers)] if self._finalizers else []
         always += [on(create=False, update=False, generic=False)] if self._daemons else []
         if predicates and always:

@@ -22,7 +22,8 @@ from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.arguments import OwnsSpec, caller_place, check_kind, check_rules, located
+from opsdk.base.place import caller_place
+from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
@@ -114,7 +115,7 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
-        self._declared: list[Callable[[], ControllerKinds]] = []
+        self._declared: list[ControllerKinds] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
@@ -173,15 +174,14 @@ class Operator:
         self._finalizers.update(options.get("finalizers", {}))
         owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
-            lambda: ControllerKinds(
+            ControllerKinds(
                 kind=declared_kind,
                 owns=owns,
                 watches=watches,
-                has_finalizers=has_finalizers,
+                has_finalizers=bool(options.get("finalizers")),
                 implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
-                rules=rules,
+                rules=tuple(options.get("rbac", ())),
             )
         )
         return ReconcilerDecorator(
@@ -271,7 +271,7 @@ class Operator:
     def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
-        return [kinds() for kinds in self._declared]
+        return list(self._declared)
 
     def _collect_rules(
         self,

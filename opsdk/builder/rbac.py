@@ -48,10 +48,10 @@ def operator_rules(
 
 
 def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
-    """Return the rules of a controller's `FailureReport`."""
+    """Return the rules of what a controller's options write to its objects: failures and pauses."""
     if kind is None:
         return
-    if options.error_condition:
+    if options.error_condition or options.pause_condition:
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None:
         yield records_events()

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
     OwnsSpec,
     WatchSpec,
-    caller_place,
     check_controller_options,
     check_daemons,
     check_finalizers,

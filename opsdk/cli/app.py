@@ -52,6 +52,18 @@ class _OpsdkGroup(LazyGroup):
             summary="Serve a REST API and a web page over the kinds of a cluster.",
             epilog="Requires the extra norman: pip install 'opsdk[cli,envtest,norman]'",
         ),
+        "pause": LazyCommand(
+            target="opsdk.cli.pause:pause",
+            summary="Pause objects, until a time or until they are resumed.",
+        ),
+        "resume": LazyCommand(
+            target="opsdk.cli.pause:resume",
+            summary="End the pause of objects.",
+        ),
+        "reconcile": LazyCommand(
+            target="opsdk.cli.pause:reconcile",
+            summary="Request a reconcile of objects now.",
+        ),
         "why": LazyCommand(
             target="opsdk.cli.why:why",
             summary="Print why an object was reconciled.",

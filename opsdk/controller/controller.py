@@ -31,7 +31,9 @@ from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
-from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
+from opsdk.controller.pause_gate import PauseGate
+from opsdk.controller.pausing import HeldBack
+from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import OpsdkError, ShutdownTimeoutError, UsageError
@@ -118,8 +120,9 @@ class Controller:
         self.name = name
         self.kind = kind
         self._kind_name = str(kind.gvk) if kind is not None else ""
-        self.options = options or ControllerOptions()
+        options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
+        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._daemons = Daemons(
             daemons,
             owner=name,
@@ -127,24 +130,24 @@ class Controller:
             read=self._read_object,
             on_change=self._on_daemon_change,
         )
-        threads = self._threads = BlockingPool(f"controller {name}", self.options.threads)
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers, threads), self._daemons, threads)
+        threads = self._threads = BlockingPool(f"controller {name}", options.threads)
+        gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
+        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, gate, threads=threads)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
-        self.reconciler: ContextReconciler = adapter
+        self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
-        options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
-        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
             item_type=adapter.declaration.request_type,
+            fairness=self.options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
@@ -156,6 +159,21 @@ class Controller:
         self._start_called = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
+
+    def _make_daemons(self, daemons: Sequence[DaemonSpec]) -> Daemons:
+        return Daemons(
+            daemons,
+            owner=self.name,
+            make_context=self._daemon_context,
+            read=self._read_object,
+            on_change=self._on_daemon_change,
+        )
+
+    def _make_gate(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> PauseGate | None:
+        """Return what holds back paused objects, if the controller has objects and no option ignores pauses."""
+        if self.options.pausing is None or kind is None or cluster is None:
+            return None
+        return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
 
     def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
         """Return what shows failures on objects, if the controller has objects and an option asks for it."""
@@ -402,7 +420,8 @@ class Controller:
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
         )
-        if self.journal is not None:
+        # Later events of a paused object are no news: they would replace other reconciles.
+        if self.journal is not None and not end.is_repeated:
             self.journal.add(record)
         return record
 
@@ -417,6 +436,8 @@ class Controller:
         attempt = await self._call_reconciler(ctx)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
+            if end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if own is not None:
@@ -481,6 +502,8 @@ class Controller:
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
+        if isinstance(attempt.result, HeldBack):
+            return self._requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
             return self._requeue.after_success(self.queue, queue_item, attempt.result)
         if attempt.terminal:
@@ -496,6 +519,8 @@ class Controller:
 
         Without an error, the report is written first: a report that cannot be written fails the reconcile.
         """
+        if isinstance(attempt.result, HeldBack):
+            return attempt, self._queue_again(queue_item, attempt)
         if attempt.error is None:
             try:
                 await report.report_success(ctx)
@@ -503,7 +528,12 @@ class Controller:
                 attempt = ReconcileAttempt.failed(error)
         end = self._queue_again(queue_item, attempt)
         if attempt.error is not None:
-            await report.report_failure(ctx, attempt.error, end)
+            is_shown = await report.report_failure(ctx, attempt.error, end)
+            if is_shown and end.gave_up:
+                self._requeue.forget(self.queue, queue_item.item)
+            elif not is_shown and (end.gave_up or attempt.terminal):
+                # No retry follows that would report it: the next attempt fails as this one, and reports again.
+                self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
         return attempt, end
 
     def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:

@@ -6,21 +6,15 @@ Upstream: none; Crossplane's ``Synced`` condition and kstatus's ``Stalled`` have
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import msgspec
 
 from opsdk.aio.containment import leaf_errors
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import Condition
-from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import AnyObject, TypedObject, to_tree
-from opsdk.client.patch import merge_patch
+from opsdk.apimachinery.object import AnyObject
+from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileEnd
-from opsdk.controller.status import status_class
-from opsdk.errors import ApiError, ConflictError, NotFoundError, OpsdkError, UsageError
-from opsdk.recipes.conditions import set_condition
+from opsdk.errors import ApiError, OpsdkError
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -28,12 +22,29 @@ log = SafeLogger(__name__)
 
 GAVE_UP = "RetryLimitExceeded"
 """Reason of the condition and of the Event when a `RetryLimit` is reached."""
-# Writes of the condition, each from a newer state of the object.
-_TRIES = 4
 # Characters of the condition's message: an error of the server may quote the whole object.
 _MAX_MESSAGE = 1024
 # metav1.Condition's reason.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+
+
+class _Failed(DesiredCondition, frozen=True):
+    """The condition of a failed request.
+
+    Attributes:
+        error: the error's text, without the end of the retries before it.
+    """
+
+    error: str = ""
+
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:
+        """Whether a write would change nothing.
+
+        A request that was given up is tried again after a restart. While it fails as before, its condition stays.
+        """
+        if existing is not None and existing.status == "True" and existing.reason == GAVE_UP:
+            return existing.observed_generation == generation and existing.message.endswith(f": {self.error}")
+        return super().is_shown_by(existing, generation)
 
 
 class FailureReport:
@@ -50,66 +61,41 @@ class FailureReport:
     def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
         self._kind = kind
         self._condition = condition
-        check_error_condition(kind, condition)
+        self._writer = ConditionWriter(kind, condition)
+        check_condition(kind, condition, "error_condition")
 
     async def report_success(self, ctx: Context) -> None:
         """Set the condition to False if it is True. Raises the error of a write that failed."""
         if self._condition:
-            await self._write(ctx, "False", "Succeeded", "the last reconcile succeeded")
+            desired = DesiredCondition("False", "Succeeded", "the last reconcile succeeded")
+            await self._writer.write(ctx, desired)
 
-    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> None:
-        """Set the condition to True, and record an Event if the request is given up. An error of the API is logged."""
+    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> bool:
+        """Set the condition to True, and record an Event if the request is given up.
+
+        Returns False if that was not possible; the error of the API is logged.
+        """
         text = text_of(error)[:_MAX_MESSAGE]
+        desired = _Failed("True", reason_of(error), text, text)
+        if end.gave_up:
+            desired = _Failed("True", GAVE_UP, f"{end.gave_up}: {text}", text)
         try:
-            if end.gave_up:
-                await self._record_event(ctx, f"{end.gave_up}: {text}")
             if self._condition:
-                reason, message = (GAVE_UP, f"{end.gave_up}: {text}") if end.gave_up else (reason_of(error), text)
-                await self._write(ctx, "True", reason, message)
+                await self._writer.write(ctx, desired)
+            if end.gave_up:
+                await self._record_event(ctx, desired.message)
         except OpsdkError as failure:
             log.warning("the failure of %s could not be written to the object: %s", ctx.request, failure)
+            return False
+        return True
 
     async def _record_event(self, ctx: Context, note: str) -> None:
         obj = await ctx.client.get_or_none(self._kind, ctx.request.key)
         if obj is not None:
             ctx.event(GAVE_UP, note, type="Warning", regarding=obj, action="Reconcile")
 
-    async def _write(self, ctx: Context, status: str, reason: str, message: str) -> None:
-        """Write the condition unless the object has it; after a conflict, to a newer state of the object."""
-        for attempt in range(_TRIES):
-            obj: Any = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
-            if obj is None:
-                return
-            # As a tree: items of other controllers keep fields that opsdk's `Condition` does not have.
-            conditions = (to_tree(obj).get("status") or {}).get("conditions") or []
-            place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
-            own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
-            if _is_current(own[0] if own else None, status, reason, message):
-                return
-            set_condition(own, self._condition, status, reason, message, observed_generation=obj.metadata.generation)
-            conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
-            patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
-            try:
-                await ctx.client.status().patch(obj, merge_patch(patch | {"status": {"conditions": conditions}}))
-            except NotFoundError:
-                return
-            except ConflictError:
-                if attempt + 1 == _TRIES:
-                    raise
-            else:
-                return
-
     def __repr__(self) -> str:
         return f"<FailureReport of {self._kind.name}: {self._condition or 'Events only'}>"
-
-
-def _is_current(existing: Condition | None, status: str, reason: str, message: str) -> bool:
-    """Whether a write would change nothing. An object that never failed needs no condition that says so."""
-    if existing is None:
-        return status == "False"
-    if status == "False":
-        return existing.status == "False"
-    return (existing.status, existing.reason, existing.message) == (status, reason, message)
 
 
 def reason_of(error: BaseException) -> str:
@@ -121,16 +107,3 @@ def reason_of(error: BaseException) -> str:
     first = next(leaf_errors(error), error)
     reason = first.reason if isinstance(first, ApiError) else type(first).__name__
     return reason if _REASON.fullmatch(reason) else "Error"
-
-
-def check_error_condition(kind: Kind[AnyObject], condition: str) -> None:
-    """Raise `UsageError` for a condition of a class whose status has no list of conditions."""
-    cls: type[Any] = kind.representation
-    if not condition or not issubclass(cls, TypedObject):
-        return
-    status = status_class(cls)
-    if status is None or "conditions" not in getattr(status, "__struct_fields__", ()):
-        raise UsageError(
-            f"error_condition={condition!r} needs conditions in the status of {kind.name}: add "
-            "`conditions: list[Condition] = field(default_factory=list)`"
-        )

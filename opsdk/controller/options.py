@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
 
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
+from opsdk.base.place import caller_place
+from opsdk.controller.condition_writer import CONDITION_TYPE
+from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
+from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import RateLimiter
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
-# metav1.Condition's type.
-_CONDITION_TYPE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class QueueOptions(Options, frozen=True, kw_only=True):
@@ -61,6 +62,10 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             object's resource version: `Context.status` and ``update`` send it.
         blocking_threads: number of threads for reconcilers and finalizers that are plain functions; 0 for one for each
             worker. With fewer, some workers wait.
+        fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
+            for the requests of another one; None reconciles requests of one priority in the order they became ready.
+        pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
+            Controllers without a kind, or without a cluster, have no pauses.
     """
 
     max_concurrent_reconciles: int = 1
@@ -74,20 +79,40 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
     blocking_threads: int = 0
+    fairness: Fairness | None = None
+    pausing: Pausing | None = Pausing()
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
         threads: object = self.blocking_threads
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
-            raise UsageError(f"blocking_threads is {threads!r}: pass a number of threads, or 0 for one for each worker")
+            raise UsageError(
+                f"{caller_place()}: blocking_threads is {threads!r}: "
+                "pass a number of threads, or 0 for one for each worker"
+            )
+        if self.fairness is not None and not isinstance(self.fairness, Fairness):
+            raise UsageError(
+                f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
+                "write fairness=Fairness()"
+            )
+        if self.pausing is not None and not isinstance(self.pausing, Pausing):
+            raise UsageError(
+                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
+                "write pausing=Pausing(...), or pausing=None to ignore pauses"
+            )
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
                 raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
         condition: object = self.error_condition
-        if not isinstance(condition, str) or (condition and not _CONDITION_TYPE.fullmatch(condition)):
+        if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
             raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')
+        if condition and condition == self.pause_condition:
+            raise UsageError(
+                f"{caller_place()}: error_condition and the condition of pausing are both {condition!r}: "
+                "name two conditions"
+            )
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 
@@ -100,6 +125,11 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     def threads(self) -> int:
         """`blocking_threads`, or its default."""
         return self.blocking_threads or self.max_concurrent_reconciles
+
+    @property
+    def pause_condition(self) -> str:
+        """The type of the condition that shows pauses; empty for none."""
+        return self.pausing.condition if self.pausing is not None else ""
 
     @property
     def sync_timeout(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from opsdk.aio.containment import is_panic
+from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import Result
 from opsdk.controller.retries import is_terminal
 from opsdk.telemetry.describe import text_of
@@ -18,7 +19,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the reconciler: what it returned or raised.
 
     Attributes:
-        result: what it returned.
+        result: what it returned, or why a pause held it back.
         error: the exception, or None.
         timed_out: it took longer than ``reconciliation_timeout``.
         terminal: the error is not retried.
@@ -26,7 +27,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
         finalizing: a finalizer of the object raised the error.
     """
 
-    result: Result | None = None
+    result: Result | HeldBack | None = None
     error: BaseException | None = None
     timed_out: bool = False
     terminal: bool = False
@@ -52,11 +53,13 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
         outcome: for metrics.
         detail: the delay of the next run, or the error.
         gave_up: why a failed request is not retried any more: its `RetryLimit` is reached; else empty.
+        is_repeated: a pause held the request back, as it did before: no news for the journal.
     """
 
     outcome: ReconcileOutcome
     detail: str = ""
     gave_up: str = ""
+    is_repeated: bool = False
 
     def __str__(self) -> str:
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value

@@ -24,6 +24,8 @@ from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.pause_gate import PauseGate
+from opsdk.controller.pausing import HeldBack
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
 from opsdk.recipes.finalizers import is_deleting
@@ -126,6 +128,14 @@ AnyReconciler = (
 """The reconcilers of objects of class T that controllers accept."""
 
 
+class AdaptedReconciler(Protocol):
+    """What a controller calls: `ReconcilerAdapter`, or a test kit's wrapper of it."""
+
+    async def reconcile(self, request: Any, ctx: Context, /) -> Result | HeldBack | None:
+        """Reconcile one object, unless it is paused."""
+        ...
+
+
 class ReconcilerAdapter:
     """Calls a reconciler in the form that it declares, after the finalizers.
 
@@ -134,6 +144,7 @@ class ReconcilerAdapter:
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
         daemons: see `Daemons`.
+        gate: holds back requests of paused objects; None for a controller without pauses.
         threads: run a plain reconciler; default: one thread.
 
     Raises:
@@ -146,6 +157,8 @@ class ReconcilerAdapter:
         kind: Kind[AnyObject] | None = None,
         finalizers: Finalizers | None = None,
         daemons: Daemons | None = None,
+        gate: PauseGate | None = None,
+        *,
         threads: BlockingPool | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
@@ -154,23 +167,30 @@ class ReconcilerAdapter:
         self.daemons = daemons or None
         self._kind = kind
         self._threads = threads or BlockingPool("reconciler", 1)
+        self._gate = gate
         if self.daemons is not None and kind is None:
             raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
+        is_object = self.declaration.form is ReconcilerForm.OBJECT
+        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None
 
     @property
     def needs_cluster(self) -> bool:
         """Whether objects are read before the reconciler is called."""
-        return self.declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers) or self.daemons is not None
+        return self._reads_object
 
-    async def reconcile(self, request: Any, ctx: Context) -> Result | None:
-        """Read the object if it is needed, sync the daemons, run the finalizers, and call the reconciler."""
+    async def reconcile(self, request: Any, ctx: Context) -> Result | HeldBack | None:
+        """Read the object if needed, sync the daemons, run the finalizers, call the reconciler, unless it is paused."""
         declaration = self.declaration
         argument, pending = request, None
-        if declaration.form is ReconcilerForm.OBJECT or self.finalizers or self.daemons is not None:
+        if self._reads_object or (self._gate is not None and self._gate.concerns(request)):
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
+            if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
+                if self.daemons is not None:
+                    await self.daemons.sync(request, None)
+                return held
             if self.daemons is not None and (obj is None or is_deleting(obj)):
                 await self.daemons.sync(request, None)  # they have ended before the finalizers run
             if obj is not None and self.finalizers:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.pausing import HeldBack, format_time
 from opsdk.controller.reconcile import Result
 from opsdk.controller.retries import FailureStreaks, RetryLimit, requested_delay
 from opsdk.queue.core import QueueItem
@@ -31,7 +32,10 @@ class RequeuePolicy:
         self._streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
 
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
-        """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`."""
+        """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`.
+
+        Call `forget` after a request is given up: until then, the next attempt is given up too.
+        """
         return self._queue_retry(queue, queue_item, error, finalizing=False)
 
     def after_finalizer_failure(
@@ -48,7 +52,6 @@ class RequeuePolicy:
         gave_up = self._streaks.failed(item, finalizing=finalizing, wait=wait, now=monotonic())
         if gave_up:
             log_failure(error, wait=None)
-            self._forget(queue, item)
             return ReconcileEnd(Outcome.ERROR, detail=f"{gave_up}: {text_of(error)}", gave_up=gave_up)
         cause = ReconcileCause("retry", detail=shorten_error(error))
         queue.add(item, after=wait, priority=queue_item.priority, cause=cause)
@@ -60,10 +63,11 @@ class RequeuePolicy:
     ) -> ReconcileEnd:
         """Queue nothing: the next event of the object does."""
         log_failure(error, wait=None)
-        self._forget(queue, queue_item.item)
+        self.forget(queue, queue_item.item)
         return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}")
 
-    def _forget(self, queue: WorkQueue[Any], item: Any) -> None:
+    def forget(self, queue: WorkQueue[Any], item: Any) -> None:
+        """Forget the failures of a request that succeeded, or that is given up for good."""
         queue.forget(item)
         self._streaks.forget(item)
 
@@ -74,15 +78,25 @@ class RequeuePolicy:
             priority = result.priority
         if result is not None and result.requeue_seconds > 0:
             delay = f"{result.requeue_seconds:g} s"
-            self._forget(queue, item)
+            self.forget(queue, item)
             cause = ReconcileCause("requeue_after", detail=delay)
             queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
             return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
             return ReconcileEnd(Outcome.REQUEUE)
-        self._forget(queue, item)
+        self.forget(queue, item)
         return ReconcileEnd(Outcome.SUCCESS)
+
+    def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], held: HeldBack) -> ReconcileEnd:
+        """Queue the request for the end of the pause. Without an end, the change of the annotation queues it."""
+        self.forget(queue, queue_item.item)
+        pause = held.pause
+        if pause.until is not None:
+            after = max((pause.until - utc_now()).total_seconds(), 0.0)
+            cause = ReconcileCause("pause", detail=f"ended at {format_time(pause.until)}")
+            queue.add(queue_item.item, after=after, priority=queue_item.priority, cause=cause, timer=True)
+        return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

@@ -9,16 +9,19 @@ import asyncio
 import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.durations import as_seconds
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.sources import EventSource
@@ -26,26 +29,28 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.failures import FunctionFailure, FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 
-__all__ = ["PollSource", "TimerSource"]
+__all__ = ["CronSource", "PollSource", "TimerSource"]
 
 log = SafeLogger(__name__)
+
+# The longest wait of a schedule before it looks at the clock again, and between retries, in seconds.
+_CRON_STEP = 300.0
+_CRON_RETRY = 300.0
+# Seconds for which a standby replica keeps a tick: the former leader lived at earlier ones.
+_KEEP_TICK = 60.0
 
 Requests = Iterable[Hashable]
 RequestsFunction = Callable[[], Requests] | Callable[[], Awaitable[Requests]]
 PollFunction = Callable[[], Awaitable[Mapping[Any, object]]]
 
 
-class _Periodic(EventSource):
-    """Calls `_tick` at once, then every `interval` seconds. A failure is retried with backoff, at most `interval`."""
+class _ClockSource(EventSource):
+    """Calls `_tick` after each `_wait`. A failure is retried with a backoff."""
 
-    def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float) -> None:
-        seconds = as_seconds(interval)
-        if not seconds:
-            raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
+    def __init__(self, name: str, *, timeout: float, retry_cap: float) -> None:
         self.name = name
-        self.interval = seconds
-        self._jitter = jitter
         self._timeout = timeout
+        self._retry_cap = retry_cap
         self._failures = FunctionFailures(name)
         self._tasks = TaskOwner(name, on_error=self._on_crash)
         self._first_success = asyncio.Event()
@@ -55,14 +60,20 @@ class _Periodic(EventSource):
     async def _tick(self, queue: WorkQueue[Any]) -> None:
         """Queue the requests that are due."""
 
+    @abstractmethod
+    async def _wait(self) -> None:
+        """Return when the next tick is due."""
+
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start the timer."""
         self._tasks.start(self._run(queue), name="run")
 
     async def _run(self, queue: WorkQueue[Any]) -> None:
-        """Call the function at each interval. A failure is retried with a backoff."""
-        retries = Backoff(base=min(1.0, self.interval), cap=self.interval, jitter=0.1, reset_after=0).start()
+        """Call the function at each tick. A failure is retried with a backoff."""
+        base = min(1.0, self._retry_cap)
+        retries = Backoff(base=base, cap=self._retry_cap, jitter=0.1, reset_after=0).start()
         task = asyncio.current_task()
+        await self._wait()
         while True:
             before = cancellations(task)
             try:
@@ -76,7 +87,7 @@ class _Periodic(EventSource):
             self._failures.succeeded(self.name, "")
             self._first_success.set()
             retries.reset()
-            await asyncio.sleep(self.interval * (1 + self._jitter * loop_random().random()))
+            await self._wait()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
@@ -103,6 +114,25 @@ class _Periodic(EventSource):
     async def aclose(self) -> None:
         """Stop the timer."""
         await self._tasks.aclose()
+
+
+class _Periodic(_ClockSource):
+    """Calls `_tick` at once, then every `interval` seconds. A failure is retried sooner."""
+
+    def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float) -> None:
+        seconds = as_seconds(interval)
+        if not seconds:
+            raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
+        super().__init__(name, timeout=timeout, retry_cap=seconds)
+        self.interval = seconds
+        self._jitter = jitter
+        self._is_first = True
+
+    async def _wait(self) -> None:
+        if self._is_first:
+            self._is_first = False
+        else:
+            await asyncio.sleep(self.interval * (1 + self._jitter * loop_random().random()))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} every {self.interval:g} s>"
@@ -136,11 +166,105 @@ class TimerSource(_Periodic):
         self._requests = requests if callable(requests) else list(requests)
 
     async def _tick(self, queue: WorkQueue[Any]) -> None:
-        requests: Any = self._requests() if callable(self._requests) else self._requests
-        if isinstance(requests, Awaitable):
-            requests = await requests
-        for request in list(requests):
+        for request in await _current(self._requests):
             queue.add(request, cause=ReconcileCause(self.name))
+
+
+class CronSource(_ClockSource):
+    """Queues requests at the times of a cron schedule. Needs the extra ``cron``.
+
+    The times are those of the schedule in its time zone, whatever the clock of the process is set to meanwhile. As in
+    Debian's cron, a time that summer time skips counts when the clocks have been changed, and a time that comes twice
+    counts once. A time that passes while no replica leads is not made up for, except within the last minute.
+
+    Args:
+        schedule: minute, hour, day of month, month and day of week, such as ``"0 3 * * mon-fri"``.
+        requests: the requests, or a function that returns them; it may be ``async``. A failed call is retried.
+        timezone: a name such as ``"Europe/Berlin"``, or a ``tzinfo``.
+        name: for logs and causes.
+        timeout: seconds for one call of the function.
+
+    Raises:
+        UsageError: schedule or time zone is wrong, or the schedule has no time.
+        ConfigError: the extra is not installed.
+
+    >>> from opsdk.event.request import Request
+    >>> CronSource("0 3 * * *", [Request("default", "report")], timezone="Europe/Berlin", name="nightly")
+    <CronSource nightly at 0 3 * * *, Europe/Berlin>
+    """
+
+    def __init__(
+        self,
+        schedule: str,
+        requests: Requests | RequestsFunction,
+        *,
+        timezone: str | tzinfo = "UTC",
+        name: str = "cron",
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(name, timeout=timeout, retry_cap=_CRON_RETRY)
+        self.schedule = schedule
+        self._zone = _zone(timezone)
+        self._requests = requests if callable(requests) else list(requests)
+        self._last: datetime | None = None
+        self._standby_tick: float | None = None
+        self._next_time(utc_now())  # raises for a wrong schedule
+
+    def _next_time(self, after: datetime) -> datetime:
+        """Return the first time of the schedule after a time."""
+        with RequiredExtra("cron", "a cron schedule"):
+            from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
+        try:
+            return next(CronSim(self.schedule, after.astimezone(self._zone)))
+        except CronSimError as error:
+            raise UsageError(
+                f"{self.schedule!r} is no cron schedule ({error}): write five fields, such as '0 3 * * mon-fri'"
+            ) from error
+        except StopIteration:
+            raise UsageError(f"the cron schedule {self.schedule!r} has no time") from None
+
+    async def start(self, queue: WorkQueue[Any]) -> None:
+        """Start the timer. A standby replica queues nothing, except what is due shortly before it leads."""
+        if queue.standby:
+            queue.on_activate(partial(self._activate, queue))
+        self._first_success.set()  # the first time of the schedule may be months away
+        await super().start(queue)
+
+    def _activate(self, queue: WorkQueue[Any]) -> None:
+        if self._standby_tick is not None and monotonic() - self._standby_tick < _KEEP_TICK:
+            self._tasks.start(self._tick(queue), name="missed tick")
+
+    async def _wait(self) -> None:
+        now = utc_now()
+        self._last = due = self._next_time(max(now, self._last) if self._last is not None else now)
+        # In steps: the clock may be set, or the machine suspended, in which the loop's time stands still.
+        while (remaining := (due - utc_now()).total_seconds()) > 0:  # noqa: ASYNC110 - nothing announces a new time
+            await asyncio.sleep(min(remaining, _CRON_STEP))
+
+    async def _tick(self, queue: WorkQueue[Any]) -> None:
+        if queue.standby:
+            self._standby_tick = monotonic()
+            return
+        for request in await _current(self._requests):
+            queue.add(request, cause=ReconcileCause(self.name, detail=self.schedule))
+
+    def __repr__(self) -> str:
+        return f"<CronSource {self.name} at {self.schedule}, {self._zone}>"
+
+
+async def _current(requests: Requests | RequestsFunction) -> list[Hashable]:
+    """Return requests, or those that a function returns now."""
+    current: Any = requests() if callable(requests) else requests
+    return list(await current if isinstance(current, Awaitable) else current)
+
+
+def _zone(timezone: str | tzinfo) -> tzinfo:
+    if isinstance(timezone, tzinfo):
+        return timezone
+    try:
+        return ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        raise UsageError(f"timezone is {timezone!r}: pass an IANA name, such as 'Europe/Berlin'") from error
 
 
 class PollSource(_Periodic):

@@ -9,7 +9,8 @@ States of an item::
 Invariants, after every call:
     * one worker at a time processes an item; an item added during processing is returned again after `done`;
     * several adds of one item are returned once, with the highest priority and the earliest time among them;
-    * the ready item with the highest priority is returned first, and equal ones in the order they became ready;
+    * the ready item with the highest priority is returned first, and equal ones in the order they became ready, or in
+      the order of `opsdk.queue.fairness`;
     * no item added before `shut_down` is lost, but after it only a draining queue returns items.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqueue.go
@@ -29,6 +30,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from opsdk.base.cause import ReconcileCause, ReconcileCauses
+from opsdk.queue.fairness import FairOrder
 
 K = TypeVar("K", bound=Hashable)
 
@@ -114,6 +116,9 @@ class QueueItem(msgspec.Struct, Generic[K], frozen=True):
 class QueueCore(Generic[K]):
     """The state of a work queue.
 
+    Args:
+        fair_order: orders the ready items; None orders them by priority and time only.
+
     >>> q = QueueCore()
     >>> q.add("a", now=0.0), q.add("b", now=0.0, priority=5), q.add("a", now=0.0)
     (True, True, False)
@@ -121,8 +126,9 @@ class QueueCore(Generic[K]):
     'b'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fair_order: FairOrder[K] | None = None) -> None:
         self.state = QueueState.OPEN
+        self._fair = fair_order
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self.delayed: list[tuple[float, int, K]] = []
@@ -175,7 +181,7 @@ class QueueCore(Generic[K]):
         higher = priority > entry.priority
         if earlier or higher:
             if entry.ready and item not in self._processing:
-                self._change_depth(entry.priority, -1)
+                self._leave_ready(item, entry)
             entry.ready_at = min(entry.ready_at, ready_at)
             entry.priority = max(entry.priority, priority)
             entry.ready = False
@@ -187,7 +193,12 @@ class QueueCore(Generic[K]):
         entry = self._entries.pop(item)
         self.dropped += 1
         if entry.ready:
-            self._change_depth(entry.priority, -1)
+            self._leave_ready(item, entry)
+
+    def _leave_ready(self, item: K, entry: _Entry) -> None:
+        self._change_depth(entry.priority, -1)
+        if self._fair is not None:
+            self._fair.discard(entry.priority, item)
 
     def _compact_heaps(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
@@ -215,9 +226,12 @@ class QueueCore(Generic[K]):
 
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
-        heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
-        if len(self._ready) > _SMALL_HEAP:
-            self._compact_heaps()
+        if self._fair is not None:
+            self._fair.push(entry.priority, item)
+        else:
+            heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
+            if len(self._ready) > _SMALL_HEAP:
+                self._compact_heaps()
         self._change_depth(entry.priority, 1)
 
     def _change_depth(self, priority: int, change: int) -> None:
@@ -243,11 +257,18 @@ class QueueCore(Generic[K]):
             return None
         if self.delayed:
             self.advance(now)
-        while self._ready:
-            _, ticket, item = heapq.heappop(self._ready)
-            entry = self._entries.get(item)
-            if entry is None or entry.ticket != ticket:
-                continue  # outdated
+        while self._fair is not None or self._ready:
+            if self._fair is not None:
+                item = self._fair.pop()
+                if item is None:
+                    return None
+                entry = self._entries[item]
+            else:
+                _, ticket, item = heapq.heappop(self._ready)
+                queued = self._entries.get(item)
+                if queued is None or queued.ticket != ticket:
+                    continue  # outdated
+                entry = queued
             del self._entries[item]
             self._change_depth(entry.priority, -1)
             self._processing[item] = now

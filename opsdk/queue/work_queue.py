@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 from opsdk.aio.clock import monotonic
 from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import QueueCore, QueueItem
+from opsdk.queue.fairness import Fairness
+from opsdk.queue.flows import fair_order
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 from opsdk.telemetry.records import QueueHooks
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -40,6 +42,7 @@ class WorkQueue(Generic[K]):
         rate_limiter: delays of `add_rate_limited`; default: per item from 5 ms to 1000 s.
         hooks: called for each event.
         item_type: class of the items; `EventDispatcher` refuses others.
+        fairness: shares the workers between groups of items; None returns them in the order they became ready.
 
     Attributes:
         hooks: see above; may be set before the first event.
@@ -52,13 +55,16 @@ class WorkQueue(Generic[K]):
         rate_limiter: RateLimiter[K] | None = None,
         hooks: QueueHooks | None = None,
         item_type: type[K] | None = None,
+        fairness: Fairness | None = None,
     ) -> None:
         self.name = name
         self.item_type: type = item_type or object
         self.rate_limiter: RateLimiter[K] = (
             rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         )
-        self.core: QueueCore[K] = QueueCore()
+        self.core: QueueCore[K] = QueueCore(
+            fair_order(name, fairness, self.item_type) if fairness is not None else None
+        )
         self.hooks = hooks
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None

@@ -29,6 +29,7 @@ from opsdk.telemetry.records import (
     DaemonChanged,
     Leadership,
     LoopStalled,
+    PausedObjects,
     Queued,
     QueueHooks,
     QueueView,
@@ -161,6 +162,7 @@ class PrometheusHook(TelemetryHook):
             labels,
             buckets=_RECONCILE_BUCKETS,
         )
+        self._paused = Gauges("opsdk_controller_paused_objects", "Objects that a pause holds back now.", labels)
         self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
 
@@ -292,6 +294,8 @@ class PrometheusHook(TelemetryHook):
                 self._daemon_failures.inc(record.controller, record.daemon, by=record.event == "failed")
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
+            case PausedObjects():
+                self._paused.set(record.count, record.controller)
             case CertificateRead():
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)
@@ -331,12 +335,15 @@ class PrometheusHook(TelemetryHook):
         for metric in (self._errors, self._terminal, self._panics, self._timeouts):
             metric.inc(name, by=0)
         self._seconds.series(name)
+        self._paused.set(0, name)
         self._limit.set(record.limit, name)
         self._queues[name] = record.queue
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
         self._total.series(name, record.result._value_).inc()  # `value` is a property: two calls
+        if record.result is ReconcileOutcome.PAUSED:
+            return  # the time of a pass that did nothing is not that of a reconcile
         self._seconds.series(name).observe(record.seconds)
         if record.result is ReconcileOutcome.ERROR:
             self._errors.inc(name)

@@ -30,6 +30,7 @@ __all__ = [
     "Hooks",
     "Leadership",
     "LoopStalled",
+    "PausedObjects",
     "QueueHooks",
     "QueueView",
     "Queued",
@@ -55,6 +56,8 @@ class ReconcileOutcome(Enum):
     REQUEUE = "requeue"
     REQUEUE_AFTER = "requeue_after"
     ERROR = "error"
+    PAUSED = "paused"
+    """The object is paused, so the reconciler was not called. controller-runtime has no such value."""
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,6 +296,18 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of a controller was paused, or is not paused any more.
+
+    Attributes:
+        controller: the controller's name.
+        count: number of objects whose requests wait for the end of a pause.
+    """
+
+    controller: str
+    count: int
+
+
 class DaemonChanged(msgspec.Struct, frozen=True, kw_only=True):
     """A daemon of an object started, failed or ended, see `opsdk.controller.daemons`.
 
@@ -321,6 +336,7 @@ Record = (
     | WebhookServed
     | CertificateRead
     | Contended
+    | PausedObjects
     | DaemonChanged
 )
 

@@ -26,8 +26,8 @@ def stripped(tree: JsonObject) -> JsonObject:
     return tree
 
 
-def test_precedence() -> None:
-    """A kind's options for a namespace, the kind's, the cache's for a namespace, the cache's: the first that is set."""
+def test_the_first_set_option_of_four_levels_wins() -> None:
+    """The order is: the kind's options for a namespace, the kind's, the cache's for a namespace, the cache's."""
     own = ByObject(label_selector=RED, resync=5.0)
     options = CacheOptions(
         namespaces={"a": NamespaceOptions(label_selector=BLUE, transform=stripped), "b": NamespaceOptions()},
@@ -52,7 +52,7 @@ def test_all_namespaces_stands_for_those_that_are_not_named() -> None:
 
 
 def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
-    """It needs fewer permissions."""
+    """A selector for one namespace becomes a list of that namespace, which needs fewer permissions."""
     [scope] = scopes(CacheOptions(field_selector=FieldSelector.equal({"metadata.namespace": "a"})), MAPPING).values()
     assert (scope.namespace, str(scope.field_selector)) == ("a", "")
 

@@ -94,8 +94,8 @@ def test_seconds_are_no_duration() -> None:
     assert failure("duration(x)", 5) == "no such overload: duration(int)"
 
 
-def test_times_beyond_the_years_of_the_protocol_are_told() -> None:
-    """1 to 9999, in UTC."""
+def test_times_beyond_the_years_of_the_protocol_are_errors() -> None:
+    """A timestamp outside of the years 1 to 9999 in UTC is an error."""
     for text in ("0000-06-01T00:00:00Z", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"):
         assert failure("timestamp(x)", text) == "timestamp overflow"
     assert failure("timestamp(x)", "then") == "type conversion error from 'string' to 'google.protobuf.Timestamp'"
@@ -105,7 +105,7 @@ def test_times_beyond_the_years_of_the_protocol_are_told() -> None:
     st.sampled_from(["_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_>=_", "-_", "!_", "size", "contains", "join"]),
     st.lists(st.sampled_from(list(SAMPLES.values())), min_size=1, max_size=3),
 )
-def test_every_mismatch_is_told(name: str, values: list[object]) -> None:
-    """In one of three forms."""
+def test_every_mismatch_has_a_message(name: str, values: list[object]) -> None:
+    """Each mismatch of types has one of three messages."""
     text = str(mismatch(name, values))
     assert text == "no such overload" or text.startswith(f"no such overload: {name}")

@@ -139,8 +139,8 @@ TREES: st.SearchStrategy[Expr] = st.recursive(
 
 
 @given(TREES)
-def test_what_is_printed_is_read_back(tree: Expr) -> None:
-    """Parsing undoes printing."""
+def test_a_printed_expression_parses_to_itself(tree: Expr) -> None:
+    """Parsing a printed expression returns the same expression."""
     assert parse(spell(tree), {**STANDARD}) == tree
 
 

@@ -187,7 +187,7 @@ async def test_drift_is_repaired_after_a_restart() -> None:
 
 
 async def test_a_removed_value_is_restored() -> None:
-    """A field that another manager removed is missing, whoever owned it."""
+    """A field that another manager removed is applied again."""
     async with counted_client() as counted:
         applier = Applier(counted.client, field_owner="me")
         await applier.apply(config(x="1", y="1"))

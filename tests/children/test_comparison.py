@@ -153,7 +153,7 @@ def test_string_data_is_compared_with_data() -> None:
 
 
 def test_fields_that_an_apply_cannot_change_do_not_differ() -> None:
-    """The status, for example."""
+    """The status of a child does not count as a difference."""
     field_type = custom_type({"type": "object", "properties": {"status": {"type": "string"}}})
     tree = {"apiVersion": "v1", "kind": "K", "metadata": META, "status": "x"}
     ignored = FieldSet.of(("f:status",))

@@ -33,7 +33,7 @@ def test_valid_objects_pass(tree: Any) -> None:
 
 @given(st.sampled_from(SAMPLES), st.sampled_from((7, "text", True, [1], {"a": 1})))
 def test_a_field_that_is_not_declared_is_named(tree: Any, value: Any) -> None:
-    """Whatever its value is."""
+    """An unknown field is named, with any value."""
     with pytest.raises(UsageError, match=f"^{tree['kind']} .*unheardOf: field not declared in schema"):
         check({**tree, "unheardOf": value})
 
@@ -50,6 +50,6 @@ def test_items_are_named_by_their_keys() -> None:
 
 
 def test_an_unknown_type_is_not_checked() -> None:
-    """The server checks it."""
+    """The server checks a child whose type is not known here."""
     tree = {"apiVersion": "demo.example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": {"x": 1}}
     check(tree)

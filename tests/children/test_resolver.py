@@ -43,7 +43,7 @@ class Tree(Object[TreeSpec, None]):
 
 
 def test_built_in_kinds_come_from_the_table() -> None:
-    """In every representation."""
+    """Typed, unstructured and metadata forms of a built-in kind have its table."""
     for representation in (Deployment, Unstructured):
         resolved = TypeResolver().resolve(Deployment.gvk, representation)
         assert resolved is not None

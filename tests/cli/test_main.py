@@ -46,7 +46,7 @@ def test_an_operator_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.C
 
 
 def test_without_the_extra_a_sentence_says_what_to_install() -> None:
-    """No traceback."""
+    """A missing extra is one sentence without a traceback."""
     script = "import sys; sys.modules['typer'] = None; from opsdk.cli.__main__ import main; sys.exit(main(['why']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1

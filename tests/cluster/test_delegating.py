@@ -53,7 +53,7 @@ async def test_kinds_in_disable_cache_for_are_never_cached() -> None:
 
 
 async def test_writes_and_watches_go_to_the_server() -> None:
-    """All of them."""
+    """The delegating client passes every write and every watch to the server."""
     client, cached, direct = made()
     obj = site()
     await client.create(obj)

@@ -104,8 +104,8 @@ def test_custom_kinds(api: Any, namespace: str, definition: Any) -> None:
     assert toy.raw["status"]["replicas"] == 1
 
 
-def test_what_the_server_says_of_itself(api: Any) -> None:
-    """Versions, users and resources."""
+def test_discovery_of_the_server(api: Any) -> None:
+    """kr8s reads versions, users and resources of the server."""
     assert api.version()["gitVersion"].startswith("v1.36")
     assert api.whoami() == "admin"
     assert "pods" in [r["name"] for r in api.api_resources()]

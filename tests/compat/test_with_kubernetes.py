@@ -81,7 +81,7 @@ def test_lists_in_pages_and_raw(api: client.ApiClient, namespace: str) -> None:
 
 
 def test_watches_resume_and_expire(api: client.ApiClient, namespace: str, served: Any) -> None:
-    """A watch goes on where it was; one from before the history gets 410, and lists again."""
+    """A watch resumes at its version; one from before the history gets 410, and lists again."""
     v1 = client.CoreV1Api(api)
     first = v1.create_namespaced_config_map(namespace, {"metadata": {"name": "a"}}).metadata.resource_version
     v1.create_namespaced_config_map(namespace, {"metadata": {"name": "b"}})
@@ -153,7 +153,7 @@ def test_the_dynamic_client(api: client.ApiClient, namespace: str) -> None:
 
 
 def test_lists_of_manifests(api: client.ApiClient, namespace: str) -> None:
-    """``utils.create_from_dict``, and what it says of what exists."""
+    """``utils.create_from_dict`` creates a list of manifests, and reports objects that exist."""
     items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n, "namespace": namespace}} for n in "ab"]
     manifest = {"apiVersion": "v1", "kind": "List", "items": items}
     utils.create_from_dict(api, manifest)
@@ -189,8 +189,8 @@ def test_the_clients_leader_election_works(api: client.ApiClient, kubeconfig: st
     assert stopped.is_set()
 
 
-def test_what_the_server_says_of_itself(api: client.ApiClient) -> None:
-    """Versions, groups and resources; a slash at the end does not matter."""
+def test_discovery_of_the_server(api: client.ApiClient) -> None:
+    """The client reads versions, groups and resources; a slash at the end does not matter."""
     assert client.VersionApi(api).get_code().git_version.startswith("v1.36")
     assert "apps" in [group.name for group in client.ApisApi(api).get_api_versions().groups]
     assert "pods" in [resource.name for resource in client.CoreV1Api(api).get_api_resources().resources]

@@ -67,7 +67,7 @@ async def test_fields_are_applied_and_defended(kubeconfig: str, namespace: str) 
 
 
 async def test_watches_resume_and_expire(kubeconfig: str, namespace: str, served: Any) -> None:
-    """A watch goes on where it was; one from before the history is told 410."""
+    """A watch resumes at its version; one from before the history gets 410."""
     async with connected(kubeconfig) as api:
         v1 = client.CoreV1Api(api)
         first = (await v1.create_namespaced_config_map(namespace, {"metadata": {"name": "a"}})).metadata
@@ -101,7 +101,7 @@ async def test_many_at_once(kubeconfig: str, namespace: str) -> None:
 
 
 async def test_workloads_scale_and_log(kubeconfig: str, namespace: str) -> None:
-    """Deployments with their scale; logs as they come."""
+    """A Deployment is scaled, and the logs of a pod are streamed."""
     async with connected(kubeconfig) as api:
         apps, v1 = client.AppsV1Api(api), client.CoreV1Api(api)
         labels = {"app": "d"}

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from opsdk import Client, Condition, Context, ControllerOptions, Operator, Request, UsageError
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.client.client import SubResourceClient
 from opsdk.client.patch import merge_patch
 from opsdk.controller.retries import FailureStreaks, RetryLimit
-from opsdk.errors import TemporaryError, TerminalError
+from opsdk.errors import ServiceUnavailableError, TemporaryError, TerminalError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 
 
@@ -302,3 +303,53 @@ def test_the_permissions_follow() -> None:
     failing = Failing(retry_limit=RetryLimit(attempts=3), error_condition="Stalled")
     implied = {str(permission) for permission in failing.operator.implied_rules()}
     assert {"patch boxes.tests.opsdk.dev/status", "create events.events.k8s.io"} <= implied
+
+
+async def test_a_report_that_fails_is_repeated() -> None:
+    """While the API server refuses the condition, the given-up request is tried again; then it rests."""
+    failing = Failing(retry_limit=RetryLimit(attempts=2), error_condition="Stalled")
+    failing.error = OSError("no route")
+    refused = 0
+
+    async with running(failing.operator) as client:
+        patch = SubResourceClient.patch
+
+        async def refuse(self: SubResourceClient, obj: Any, *args: Any, **options: Any) -> Any:
+            nonlocal refused
+            if refused < 6 and b"RetryLimitExceeded" in args[0].data(obj):
+                refused += 1
+                raise ServiceUnavailableError("no")
+            return await patch(self, obj, *args, **options)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(SubResourceClient, "patch", refuse)
+            await client.create(box())
+            await asyncio.sleep(600)
+        stalled = await condition(client)
+        assert stalled is not None
+        assert stalled.reason == "RetryLimitExceeded"
+        assert refused == 6
+        assert len([e for e in await client.list(Event, namespace="default") if e.reason == "RetryLimitExceeded"]) == 1
+        attempts = len(failing.times)
+        await asyncio.sleep(3600)
+        assert len(failing.times) == attempts
+
+
+async def test_a_condition_of_a_given_up_object_stays_over_a_restart() -> None:
+    """A new process tries again, and writes nothing while the error is the same."""
+    error = OSError("no route")
+    first = Failing(retry_limit=RetryLimit(attempts=3), error_condition="Stalled")
+    first.error = error
+    async with running(first.operator) as client:
+        await client.create(box())
+        await asyncio.sleep(60)
+        before = (await client.get(Box, "default/a")).metadata.resource_version
+        second = Failing(retry_limit=RetryLimit(attempts=3), error_condition="Stalled")
+        second.error = error
+        config = first.operator.cluster.config
+        task = asyncio.create_task(second.operator.start(config))
+        await asyncio.sleep(60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert len(second.times) == 3
+        assert (await client.get(Box, "default/a")).metadata.resource_version == before

@@ -12,8 +12,8 @@ from opsdk.structured_merge.value import JsonObject
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
-async def test_who_am_i_and_what_can_i_do(stage: Any) -> None:
-    """``auth whoami``, ``auth can-i`` for oneself and for others, ``auth can-i --list``."""
+async def test_auth_whoami_and_can_i(stage: Any) -> None:
+    """``auth whoami`` and ``auth can-i`` answer for the user, for others and as a list."""
     try:
         await stage.server()
         assert "system:masters" in await stage.kubectl("auth", "whoami")

@@ -43,7 +43,7 @@ async def test_tables_of_lists_say_how_to_go_on() -> None:
 
 @pytest.mark.parametrize(("include", "kind"), [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata")])
 async def test_rows_come_with_the_metadata_of_their_objects(include: str, kind: str) -> None:
-    """Unless clients ask otherwise."""
+    """A table has the metadata of each row unless ``includeObject`` asks for something else."""
     async with envtest.Environment() as env:
         await fill(env, "a")
         (row,) = (await table(env, f"{MAPS}?includeObject={include}"))["rows"]

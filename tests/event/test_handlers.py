@@ -37,7 +37,7 @@ async def test_an_object_is_mapped_to_its_own_request() -> None:
 
 @pytest.mark.behaviour(94)
 async def test_owners_before_and_after_an_update_are_requested() -> None:
-    """An update that changes owners leads to both, one that does not leads to its owner once."""
+    """An update that changes the owner requests both owners; any other update requests the owner once."""
     mapper = RestMapper(Discovery(THING, WIDGET))
     handler = EnqueueRequestForOwner(WIDGET)
     await handler.prepare(mapper)

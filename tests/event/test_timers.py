@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from opsdk.aio.clock import utc_now
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.event.request import Request
-from opsdk.event.timers import PollSource, TimerSource
+from opsdk.event.timers import CronSource, PollSource, TimerSource
 from opsdk.queue.work_queue import WorkQueue
+from opsdk.testing.loop import VirtualLoop
 
 A, B, C = (Request("ns", name) for name in "abc")
 
@@ -179,3 +181,117 @@ async def test_a_poll_value_that_cannot_be_compared_is_queued_alone() -> None:
     await asyncio.sleep(10)
     assert taken(queue) == [("a", "update")]
     await source.aclose()
+
+
+# ------------------------------------------------------------------ cron
+async def sleep_until(time: datetime) -> None:
+    """Advance the virtual clock, which begins with 2026."""
+    await asyncio.sleep((time - utc_now()).total_seconds())
+
+
+async def ticks(source: CronSource, days: float) -> list[str]:
+    """Return the times at which a source queues its request, as UTC."""
+    queue: WorkQueue[Any] = WorkQueue("q")
+    await source.start(queue)
+    await source.wait_synced(0.1)
+    times = []
+    try:
+        async with asyncio.timeout(days * 86400):
+            while True:
+                item = await queue.get()
+                times.append(f"{utc_now():%m-%d %H:%M}")
+                queue.done(item.item)
+    except TimeoutError:
+        return times
+    finally:
+        await source.aclose()
+
+
+async def test_a_schedule_queues_at_its_times() -> None:
+    """The times are those of the time zone; nothing is queued at the start."""
+    source = CronSource("30 4 * * mon-fri", [A], timezone="Asia/Kolkata")
+    assert await ticks(source, 5) == ["01-01 23:00", "01-04 23:00", "01-05 23:00"]
+    assert repr(source) == "<CronSource cron at 30 4 * * mon-fri, Asia/Kolkata>"
+
+
+@pytest.mark.parametrize(
+    ("begin", "times"),
+    [
+        (datetime(2026, 3, 27, 12, tzinfo=UTC), ["03-28 01:30", "03-29 01:00", "03-30 00:30"]),
+        (datetime(2026, 10, 23, 12, tzinfo=UTC), ["10-24 00:30", "10-25 00:30", "10-26 01:30"]),
+    ],
+)
+async def test_a_schedule_follows_summer_time(begin: datetime, times: list[str]) -> None:
+    """In Berlin, 2:30 is skipped on a Sunday of March, so 3:00 counts; in October it comes twice, and counts once."""
+    await sleep_until(begin)
+    assert await ticks(CronSource("30 2 * * *", [A], timezone="Europe/Berlin"), 3) == times
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_clock_that_is_set_moves_the_next_time(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is queued when the clock shows the time, at most five minutes late, and once."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    wall, set_by = loop.wall, timedelta(0)
+    monkeypatch.setattr(loop, "wall", lambda: wall() + set_by)
+    source, queue = CronSource("0 12 * * *", [A]), WorkQueue[Any]("q")
+    await source.start(queue)
+    await asyncio.sleep(6 * 3600)
+    set_by = timedelta(hours=hours)
+    await queue.get()
+    assert timedelta(0) <= utc_now() - datetime(2026, 1, 1, 12, tzinfo=UTC) <= timedelta(minutes=5)
+    queue.done(A)
+    set_by -= timedelta(hours=3)  # back before the time, which does not count again on the same day
+    await asyncio.sleep(20 * 3600)
+    assert not len(queue)
+    await source.aclose()
+
+
+async def test_a_standby_keeps_only_a_tick_shortly_before_it_leads() -> None:
+    """The former leader lived at earlier ones, and queued them."""
+    for since, expected in [(30, ["a"]), (300, [])]:
+        queue: WorkQueue[Any] = WorkQueue("q")
+        queue.stand_by()
+        source = CronSource("0 * * * *", [A])
+        await source.start(queue)
+        await asyncio.sleep(3600 - utc_now().minute * 60 - utc_now().second + since)
+        queue.activate()
+        await asyncio.sleep(1)
+        assert [name for name, _ in taken(queue)] == expected
+        await source.aclose()
+
+
+async def test_a_schedule_retries_a_function_that_fails() -> None:
+    """The requests of a time are not lost with an error."""
+    calls = itertools.count()
+
+    async def requests() -> list[Request]:
+        if next(calls) < 3:
+            raise OSError("no route")
+        return [B]
+
+    queue: WorkQueue[Any] = WorkQueue("q")
+    source = CronSource("0 1 * * *", requests)
+    await source.start(queue)
+    item = await queue.get()
+    assert item.item == B
+    assert item.causes[0].detail == "0 1 * * *"
+    assert utc_now() < datetime(2026, 1, 1, 1, 1, tzinfo=UTC)
+    await source.aclose()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"schedule": "61 * * * *"}, r"'61 \* \* \* \*' is no cron schedule \(Bad minute\): write five fields"),
+        ({"schedule": "@daily"}, "is no cron schedule"),
+        ({"schedule": "0 0 31 2 *"}, "is no cron schedule|has no time"),
+        ({"timezone": "Europe/Atlantis"}, "timezone is 'Europe/Atlantis': pass an IANA name"),
+        ({"timezone": "../../etc/passwd"}, "timezone is"),
+        ({"timezone": 3}, "timezone is 3"),
+    ],
+)
+def test_wrong_schedules_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """The error comes where the source is made, and says what to write."""
+    with pytest.raises(UsageError, match=message):
+        CronSource(**{"schedule": "0 0 * * *", "requests": [A], **arguments})

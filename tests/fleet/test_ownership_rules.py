@@ -89,7 +89,7 @@ def test_a_shard_goes_to_the_member_that_reaches_it(seed: int) -> None:
 
 
 def test_a_shard_that_no_member_reaches_stays() -> None:
-    """An unreachable shard stays with its owner, who invites others with growing pauses."""
+    """An unreachable shard stays with its owner, which invites other members with growing pauses."""
     model = calm_model(3, members=4, shards=2)
     owner = owner_of(model, "s1")
     model.cut(1e9, "s1")

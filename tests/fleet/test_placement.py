@@ -72,5 +72,5 @@ def test_a_load_factor_below_one_is_refused() -> None:
 
 
 def test_without_members_nothing_is_placed() -> None:
-    """No members, no placement."""
+    """A placement without members is empty."""
     assert place([], ["x"]) == {}

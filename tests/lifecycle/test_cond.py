@@ -46,7 +46,7 @@ both = pytest.mark.parametrize("make", [typed, untyped])
 
 @both
 async def test_the_three_states(make: Any) -> None:
-    """Norman condition.Cond: exactly one of True, False and Unknown holds; a missing condition is none of them."""
+    """Exactly one of True, False and Unknown holds; for a missing condition none does."""
     obj = make()
     assert (READY.is_true(obj), READY.is_false(obj), READY.is_unknown(obj), READY.status(obj)) == (*[False] * 3, "")
     for change, states in (

@@ -67,8 +67,8 @@ def checks(**named: Any) -> Checks:
 
 
 @pytest.mark.behaviour(132)
-async def test_well() -> None:
-    """200 and ok; without checks there is ping; with ?verbose each check has a line."""
+async def test_passing_checks_are_200() -> None:
+    """The body is ok; without checks there is ping, and ``?verbose`` has a line for each check."""
     assert await answer(checks(), "/healthz") == (200, "ok")
     assert await answer(checks(), "/healthz/ping") == (200, "ok")
     assert await answer(checks(a=good), "/healthz/") == (200, "ok")
@@ -87,8 +87,8 @@ async def test_not_well() -> None:
 
 
 @pytest.mark.behaviour(132)
-async def test_excluding() -> None:
-    """An excluded check is not asked; several may be named; a name that is not there is noted."""
+async def test_excluded_checks_are_not_called() -> None:
+    """Several checks may be excluded; a name without a check is noted."""
     health = checks(a=good, b=bad, c=bad)
     assert await answer(health, "/healthz?exclude=b&exclude=c") == (200, "ok")
     assert await answer(health, "/healthz?exclude=b&exclude=c&exclude=x&verbose") == (
@@ -101,14 +101,14 @@ async def test_excluding() -> None:
 
 
 async def test_only_its_own_paths() -> None:
-    """Other endpoints, unknown checks and deeper paths are none of its business; with checks there is no ping."""
+    """Other paths and unknown checks are 404; with checks of its own the endpoint has no ping."""
     health = checks(a=good)
     for target in ("/readyz", "/healthzz", "/healthz/x", "/healthz/a/b", "/", "/healthz/ping"):
         assert await answer(health, target) is None
 
 
 async def test_a_check_of_the_same_name_is_replaced() -> None:
-    """The last one counts."""
+    """The check that was added last is called."""
     health = checks(a=bad)
     health.add("a", good)
     assert await answer(health, "/healthz") == (200, "ok")
@@ -123,8 +123,8 @@ async def test_a_check_of_the_same_name_is_replaced() -> None:
         ("localhost:65535", ("localhost", 65535)),
     ],
 )
-def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    """Host and port, or a port on every interface."""
+def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]) -> None:
+    """An address without a host is the port on every interface."""
     assert parse_address(text) == expected
 
 
@@ -143,7 +143,7 @@ def test_half_brackets() -> None:
 
 @pytest.mark.behaviour(110)
 def test_zero_and_empty_switch_off() -> None:
-    """As in controller-runtime."""
+    """The addresses "0" and "" switch an endpoint off, as in controller-runtime."""
     assert [is_enabled(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
     assert not servers(Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")))
 

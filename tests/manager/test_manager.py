@@ -207,8 +207,8 @@ async def test_what_is_added_during_the_wait_is_waited_for() -> None:
 
 
 @pytest.mark.behaviour(111)
-async def test_readiness_is_told() -> None:
-    """`wait_ready` returns when every replica's part is ready, whoever leads; `wait_elected` when this one leads."""
+async def test_waiting_for_readiness_and_election() -> None:
+    """`wait_ready` returns when the runnables of every replica are ready, `wait_elected` when this replica leads."""
     ballot = Ballot()
     manager = Manager(election=ballot)
     manager.add(Part("cache", ready=7), phase=Phase.CACHES)
@@ -236,7 +236,7 @@ async def test_without_an_election_everybody_leads() -> None:
 
 
 async def test_one_that_ends_early_is_fine() -> None:
-    """Also if it could have told when it is ready, and never did."""
+    """A runnable that returns before it was ready does not end the manager."""
     log: list[str] = []
     manager = Manager()
     manager.add(Part("short", log, ends_at=1, ready=10**6), phase=Phase.CACHES)
@@ -290,7 +290,7 @@ async def test_one_that_never_will_be_ready_ends_the_manager() -> None:
 
 
 async def test_one_that_is_cancelled_from_outside_is_an_error() -> None:
-    """Nothing ends silently: a runnable whose task is cancelled by somebody else ends the manager."""
+    """A runnable whose task is cancelled by other code ends the manager with an error."""
 
     class Suicidal(Part):
         async def start(self) -> None:
@@ -304,7 +304,7 @@ async def test_one_that_is_cancelled_from_outside_is_an_error() -> None:
 
 @pytest.mark.behaviour(109)
 async def test_a_second_start_is_refused() -> None:
-    """While running and afterwards."""
+    """A manager cannot be started again, neither while it runs nor afterwards."""
     manager = Manager()
     running = asyncio.create_task(manager.start())
     await asyncio.sleep(1)
@@ -368,8 +368,8 @@ async def test_the_grace_is_shared() -> None:
 
 
 @pytest.mark.behaviour(105)
-async def test_a_failure_and_a_timeout_are_both_told() -> None:
-    """The failure is raised, the timeout is a note on it."""
+async def test_a_failure_has_the_timeout_as_a_note() -> None:
+    """The failure of a runnable is raised, with the shutdown timeout as a note."""
     manager = Manager(ManagerOptions(shutdown_timeout=2))
     manager.add(Part("slow", stop=100))
     manager.add(Part("bad", fail=ValueError("mine"), fails_at=1))
@@ -380,7 +380,7 @@ async def test_a_failure_and_a_timeout_are_both_told() -> None:
 
 @pytest.mark.behaviour(106)
 async def test_no_grace_and_endless_grace() -> None:
-    """0 does not wait and blames nobody; None waits as long as it takes; the default is 30 s."""
+    """A shutdown_timeout of 0 does not wait, None waits without a limit, and the default is 30 s."""
     assert ManagerOptions().shutdown_timeout == 30
     manager = Manager(ManagerOptions(shutdown_timeout=0))
     manager.add(Part("slow", stop=1000))
@@ -393,8 +393,8 @@ async def test_no_grace_and_endless_grace() -> None:
     assert log[-1] == "slow stops"
 
 
-async def test_who_ignores_cancellation_is_left_and_named() -> None:
-    """The manager ends all the same, names it, and keeps the lease: somebody here still acts as leader."""
+async def test_a_runnable_that_ignores_cancellation_is_named() -> None:
+    """The manager ends beside a runnable that ignores its cancellation, names it, and keeps the lease."""
     ballot = Ballot()
     ballot.won.set()
     manager = Manager(ManagerOptions(shutdown_timeout=3), election=ballot)
@@ -497,8 +497,8 @@ async def test_cancelling_start_is_a_stop_and_again_ends_its_grace() -> None:
 
 # ------------------------------------------------------------------ election
 @pytest.mark.behaviour(107)
-async def test_who_never_leads_never_starts_what_leads() -> None:
-    """Not even while stopping, and gives back no lease."""
+async def test_a_standby_starts_no_leader_runnable() -> None:
+    """A replica that never leads starts no leader runnable, also while it stops, and releases no lease."""
     log: list[str] = []
     ballot = Ballot(log)
     manager = Manager(election=ballot)
@@ -511,7 +511,7 @@ async def test_who_never_leads_never_starts_what_leads() -> None:
 
 @pytest.mark.behaviour(106)
 async def test_lost_leadership_ends_at_once() -> None:
-    """No grace for leaders, who are told first; `start` raises the loss, and the lease is left alone."""
+    """Leader runnables get no grace; `start` raises the loss, and the lease is not released."""
     log: list[str] = []
     ballot = Ballot(log)
     ballot.won.set()
@@ -540,7 +540,7 @@ async def test_leadership_lost_while_stopping_ends_the_grace() -> None:
 
 @pytest.mark.parametrize("how", ["error", "return", "cancel"])
 async def test_an_election_that_ends_by_itself_ends_the_manager(how: str) -> None:
-    """A bug in an elector, its silent end, its cancellation: nobody may lead without knowing that he does."""
+    """An elector that raises, returns or is cancelled ends the manager."""
     ballot = Ballot()
     ballot.won.set()
     manager = Manager(election=ballot)
@@ -556,8 +556,8 @@ async def test_an_election_that_ends_by_itself_ends_the_manager(how: str) -> Non
     assert now() == pytest.approx(5, abs=2)
 
 
-async def test_who_won_and_lost_in_one_breath_does_not_lead() -> None:
-    """When the election is lost at the moment it is won, nothing that leads starts."""
+async def test_an_election_lost_at_once_starts_nothing() -> None:
+    """A replica that loses the election in the moment of winning starts no leader runnable."""
     log: list[str] = []
     ballot = Ballot(log)
     manager = Manager(election=ballot)
@@ -640,7 +640,7 @@ async def test_parts_are_runnables() -> None:
 
 # ------------------------------------------------------------------ user code that does not cooperate
 async def test_one_that_returns_at_once_does_not_hang_the_start() -> None:
-    """Its `start` ended before anybody could wait for its readiness."""
+    """A runnable whose `start` returns before its readiness is awaited does not hang the start."""
     log: list[str] = []
 
     class Quick(Part):

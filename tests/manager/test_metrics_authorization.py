@@ -62,7 +62,7 @@ async def status(authorization: MetricsAuthorization, **given: Any) -> int:
 
 
 @pytest.mark.behaviour(133, better="a refused token is 401, not 500")
-async def test_answers() -> None:
+async def test_reviews_decide_the_status() -> None:
     """No token and a refused token are 401, a denial is 403 with the user, a failed review is 500."""
     reviewer = Reviewer()
     authorization = MetricsAuthorization(reviewer)

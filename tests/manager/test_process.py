@@ -116,8 +116,8 @@ def test_a_coroutine_that_swallows_its_cancellation() -> None:
     assert program.seconds < 8
 
 
-def test_a_task_that_nobody_owns() -> None:
-    """It is cancelled at the end; one that ignores that is named, and the program ends well nevertheless."""
+def test_a_leftover_task_is_cancelled() -> None:
+    """A leftover task is cancelled at the end; one that ignores that is named, and the exit status is 0."""
     script = """
 async def main():
     asyncio.create_task(deaf(), name="stray")
@@ -191,7 +191,7 @@ run_program(serve(sleeps))
 
 
 def test_a_log_that_is_blocked() -> None:
-    """A thread holds the lock of the log for ever: the process ends without its last words."""
+    """The process ends without its last log lines when a thread holds the lock of the log."""
     script = """
 def holds_the_lock():
     logging.getLogger().handlers[0].acquire()

@@ -227,7 +227,7 @@ async def test_a_name_with_colons_is_checked_as_it_is_read(scope: Scope, namespa
 
 
 async def test_a_namespace_is_visible_to_those_who_may_get_it() -> None:
-    """By its name, or with a role in the namespace itself."""
+    """A namespace is visible with a permission for its name, or with a role in the namespace."""
     resource = GroupVersionResource("", "v1", "namespaces")
     kind = Schema(id="namespace", version=V3, attributes={RESOURCE: resource}, resource_methods=("GET",))
     by_name = ("", Rule(verbs=("get",), groups=("",), resources=("namespaces",), names=("default",)))

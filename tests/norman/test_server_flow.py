@@ -397,8 +397,8 @@ async def shelf(count: int) -> NormanKit:
     return served
 
 
-async def test_filters() -> None:
-    """Only declared filters count; IN takes commas; null and notnull need no value."""
+async def test_declared_filters_select_objects() -> None:
+    """Other filters do not count; IN takes commas; null and notnull need no value."""
     served = await shelf(10)
     for query, count in [
         ("name=b001", 1),
@@ -461,8 +461,8 @@ async def test_a_page_whose_first_object_is_gone() -> None:
 @pytest.mark.parametrize(
     ("text", "limit"), [("", 1000), ("x", 1000), ("-1", 10000), ("20000", 10000), ("7", 7), ("0", 1000)]
 )
-async def test_limits(text: str, limit: int) -> None:
-    """The default is 1,000, the most 10,000, and -1 means the most."""
+async def test_limits_of_a_page(text: str, limit: int) -> None:
+    """A page has 1,000 objects by default and 10,000 at most; -1 means the most."""
     served = await shelf(1)
     assert (await served.get(f"/v3/books?limit={text}")).body["pagination"]["limit"] == limit
 
@@ -577,8 +577,8 @@ async def test_a_sub_context_filters_and_sets_the_owner() -> None:
 
 
 # --------------------------------------------------------------- formats
-async def test_formats() -> None:
-    """JSON for clients, YAML by Accept or ``_format``; a browser gets JSON where no page is set."""
+async def test_formats_of_responses() -> None:
+    """Clients get JSON, or YAML by Accept or ``_format``; a browser gets JSON where no page is set."""
     served = library()
     await served.post("/v3/books", {"name": "a"})
     response = await served.raw("GET", "/v3/books/a", headers={"accept": "application/yaml"})
@@ -859,8 +859,8 @@ async def test_a_body_refers_to_a_limited_number_of_objects() -> None:
 
 
 # ----------------------------------------------------------- authentication
-async def test_requests_of_nobody_are_refused() -> None:
-    """The authenticator names the user; without one each request is 401."""
+async def test_requests_without_a_user_are_refused() -> None:
+    """A request that the authenticator knows no user for is a 401."""
     from opsdk.api.authentication.v1 import UserInfo
 
     async def authenticate(request: Any) -> UserInfo | None:

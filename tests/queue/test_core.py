@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import LOW_PRIORITY, QueueCore, QueueState
+from opsdk.queue.fairness import FairOrder
 
 ITEMS = st.sampled_from("abcde")
 
@@ -70,13 +73,60 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_ready_at() == (min(later) if later else None)
 
 
+FLOWS = {"a": "x", "b": "x", "c": "x", "d": "y", "e": "z"}
+WEIGHTS = {"x": 1.0, "y": 2.0, "z": 0.5}
+
+
+class FairQueueMachine(QueueMachine):
+    """The queue with fairness: every law of the queue, and the share of each flow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]))
+        # Turns of two flows since both have ready items of one priority, by priority and flows.
+        self.turns: dict[tuple[int, str, str], dict[str, int]] = {}
+
+    def _ready_flows(self) -> set[tuple[int, str]]:
+        return {
+            (priority, FLOWS[item])
+            for item, (priority, when) in self.model.items()
+            if when <= self.now and item not in self.working
+        }
+
+    @rule()
+    def take(self) -> None:
+        """An item is served for its flow, in every pair of flows that both have ready items."""
+        before = dict(self.model)
+        super().take()
+        for item in before.keys() - self.model.keys():
+            for (priority, *pair), turns in self.turns.items():
+                if priority == before[item][0] and FLOWS[item] in pair:
+                    turns[FLOWS[item]] += 1
+
+    @invariant()
+    def flows_have_their_shares(self) -> None:
+        """Of two flows with ready items, turns by weight differ by at most one turn of each."""
+        ready = self._ready_flows()
+        pairs = {
+            (priority, one, other)
+            for priority in {priority for priority, _ in ready}
+            for one, other in combinations(sorted(flow for p, flow in ready if p == priority), 2)
+        }
+        self.turns = {pair: self.turns.get(pair, dict.fromkeys(pair[1:], 0)) for pair in pairs}
+        for (_, one, other), turns in self.turns.items():
+            difference = turns[one] / WEIGHTS[one] - turns[other] / WEIGHTS[other]
+            assert abs(difference) <= 1 / WEIGHTS[one] + 1 / WEIGHTS[other] + 1e-9
+
+
+TestFairQueueMachine = FairQueueMachine.TestCase
+TestFairQueueMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.behaviour(66)
 def test_equal_priorities_are_ordered_by_when_items_became_ready() -> None:
-    """First ready, first out."""
+    """Of equal priorities, the item that became ready first is taken first."""
     q: QueueCore[str] = QueueCore()
     q.add("late", now=0, after=2)
     q.add("early", now=0, after=1)

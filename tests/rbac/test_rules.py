@@ -18,6 +18,8 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.context import Context
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.pausing import Pausing
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
@@ -148,6 +150,17 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
     assert not built.rules()
     built.prepare(Config(host="http://localhost:1"))
     assert texts(before) == texts(decorated.rules()) == texts(built.rules())
+
+
+def test_a_condition_of_pauses_needs_its_writes() -> None:
+    """The permission for the status is implied by the option, in both forms."""
+    options = ControllerOptions(pausing=Pausing(condition="Paused"))
+    decorated, built = Operator("x"), Operator("x")
+    decorated.reconciler(Node, options=options)(reconcile)
+    built.setup(lambda operator: operator.controller_for(Node, options=options).reconciler(reconcile).complete())
+    built.prepare(Config(host="http://localhost:1"))
+    assert texts(decorated.rules()) == texts(built.rules())
+    assert "patch nodes/status" in texts(decorated.rules())
 
 
 async def test_sources_of_the_operators_own_cache_count() -> None:

@@ -126,7 +126,7 @@ def test_in_cluster(tmp_path: Path, address: str, host: str) -> None:
 
 
 def test_outside_a_pod_is_none(tmp_path: Path) -> None:
-    """Without the service's address there is no cluster around us."""
+    """Without the variables of the service, the in-cluster configuration is not used."""
     assert in_cluster_config(env={}, root=tmp_path) is None
 
 

@@ -246,7 +246,7 @@ async def test_a_missing_plugin_shows_its_hint() -> None:
 
 @pytest.mark.realtime
 async def test_always_interactive_needs_a_terminal(plugin: PluginMaker) -> None:
-    """A plugin that must ask a human is not run where there is none."""
+    """A credential plugin with interactiveMode Always is refused without a terminal."""
     with pytest.raises(ConfigError, match="terminal"):
         await _source(plugin("say(token='t')", interactive_mode="Always")).headers()
 

@@ -95,7 +95,7 @@ def test_slices_are_the_data(size: int, cut: int) -> None:
 
 
 def test_a_body_that_is_cut_is_an_error() -> None:
-    """At any byte."""
+    """A response that ends at any byte of its body is an error."""
     packed = gzip.compress(b"data" * 100)
     decoder = Gunzip()
     list(decoder.feed(packed[:-1]))

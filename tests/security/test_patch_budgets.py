@@ -55,7 +55,7 @@ def test_copies_do_not_nest_without_end() -> None:
 
 
 def test_copies_within_the_budget_apply() -> None:
-    """Two megabytes of copies."""
+    """A patch whose copies add two megabytes is applied."""
     patched = apply_json_patch({"a": [], "b": "x" * 1000}, [{"op": "copy", "from": "/b", "path": "/a/-"}] * 2000)
     assert len(patched["a"]) == 2000
 

@@ -71,7 +71,7 @@ def test_aliases_do_not_deepen() -> None:
 
 @pytest.mark.parametrize("text", ["&a [*a]", "a: &a {b: *a}", "&a {? *a : b}"])
 def test_a_value_that_contains_itself_is_refused(text: str) -> None:
-    """With goyaml's message."""
+    """An alias inside its own anchor is refused with goyaml's message."""
     with pytest.raises(SyntaxProblemError, match="value contains itself"):
         parse_yaml(text.encode())
 

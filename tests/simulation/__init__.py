@@ -1,1 +1,1 @@
-"""``make sim``: thousands of seeded schedules of three operators."""
+"""``make sim``: thousands of seeded schedules of five operators."""

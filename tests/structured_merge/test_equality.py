@@ -50,6 +50,6 @@ def test_a_copy_is_written_alike(tree: Any) -> None:
     ("a", "b"), [(1, 1.0), (1, True), ({"a": [1]}, {"a": [1.0]}), ({}, {"a": None}), ([0], [False])]
 )
 def test_numbers_of_another_type_are_not_written_alike(a: Any, b: Any) -> None:
-    """However deep they are."""
+    """An int and a float of the same value differ at any depth."""
     assert not strict_equal(a, b)
     assert not strict_equal(b, a)

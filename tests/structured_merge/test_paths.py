@@ -17,7 +17,7 @@ def test_a_field_path_reads_as_the_server_writes_it() -> None:
 
 
 def test_extending_a_path_leaves_it_alone() -> None:
-    """Paths are values."""
+    """A path is a value: extending it returns another one."""
     spec = FieldPath("spec")
     spec.child("a")
     assert str(spec) == "spec"

@@ -190,8 +190,8 @@ def test_null_does_not_empty_an_object() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_as_the_server_tells_it(value: Any, message: str) -> None:
-    """Errors name the path and what was expected."""
+def test_errors_of_types_have_the_words_of_the_server(value: Any, message: str) -> None:
+    """Errors name the path and the expected type, in the server's words."""
     with pytest.raises(PatchError) as caught:
         check_typed(value, WIDGET)
     assert str(caught.value) == message

@@ -1,16 +1,36 @@
-"""Operators with their workloads, for simulations: websites, a family with finalizers, and a pair of replicas."""
+"""Operators with their workloads, for simulations: websites, finalizers, a pair of replicas, pauses of tenants."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+from box_simulation import BOXES
+
 import envtest
-from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
+from opsdk import (
+    Context,
+    MergeFrom,
+    ObjectKey,
+    ObjectMeta,
+    Operator,
+    OperatorOptions,
+    Request,
+    Result,
+    crd_for,
+    deep_copy,
+)
+from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
+from opsdk.client.patch import merge_patch
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.pausing import PAUSED_ANNOTATION, RECONCILE_ANNOTATION, format_time, read_pause
 from opsdk.event.event import AnyEvent
+from opsdk.event.predicates import labels_changed
+from opsdk.queue.fairness import Fairness
 from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer, set_controller_reference
 from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World
 from website.api import Website, WebsiteSpec
@@ -296,4 +316,133 @@ def make_doubtful_operator() -> Operator:
 
 DOUBTFUL = replace(FAMILIES, operator=make_doubtful_operator)
 
-ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS}
+# ---------------------------------------------------------------- pauses, with fairness between namespaces
+TENANTS = ("default", "kube-public", "kube-node-lease")
+PAUSES_FINALIZER = "example.com/copy"
+REACHED: list[str] = []
+"""Objects that were reconciled although the annotation of their own cached state pauses them."""
+
+
+def make_pausing_operator() -> Operator:
+    """Copies each ConfigMap into a Secret of its name; its finalizer deletes the Secret."""
+    options = ControllerOptions(max_concurrent_reconciles=2, fairness=Fairness(weights={"kube-public": 3}))
+    operator = Operator("copier", OperatorOptions(controller=options))
+
+    async def delete_copy(source: ConfigMap, ctx: Context) -> None:
+        await ctx.client.delete(Secret, f"{source.metadata.namespace}/{source.metadata.name}", missing_ok=True)
+
+    @operator.reconciler(
+        ConfigMap, owns=[Secret], finalizers={PAUSES_FINALIZER: delete_copy}, predicates=[labels_changed()]
+    )
+    async def reconcile(source: ConfigMap, ctx: Context) -> None:
+        if read_pause(source.metadata.annotations, now=utc_now()) is not None:
+            REACHED.append(f"{source.metadata.namespace}/{source.metadata.name}")
+        if "n" in source.metadata.labels:
+            copy = Secret(
+                metadata=ObjectMeta(name=source.metadata.name), string_data={"n": source.metadata.labels["n"]}
+            )
+            await ctx.apply(copy)
+
+    return operator
+
+
+def _pauses() -> Any:
+    REACHED.clear()
+    return envtest.Environment()
+
+
+async def list_sources(world: World) -> list[ConfigMap]:
+    """Return the ConfigMaps of the tenants."""
+    return [c for c in await world.client.list(ConfigMap) if "n" in c.metadata.labels]
+
+
+async def write_labelled_source(world: World) -> None:
+    """Create a source of a tenant, or change one."""
+    key = ObjectKey(world.rng.choice(TENANTS), f"source-{world.rng.randrange(3)}")
+    labels = {"n": str(world.rng.randrange(1000))}
+    source = await world.client.get_or_none(ConfigMap, key)
+    if source is None:
+        meta = ObjectMeta(name=key.name, namespace=key.namespace, labels=labels)
+        await world.client.create(ConfigMap(metadata=meta))
+    elif not is_deleting(source):
+        await world.client.patch(source, merge_patch({"metadata": {"labels": labels}}))
+
+
+async def pause_source(world: World) -> None:
+    """Pause a source: without an end, for at most a minute, or by a word that is not understood."""
+    until = format_time(utc_now() + timedelta(seconds=world.rng.randrange(60)))
+    await _annotate(world, {PAUSED_ANNOTATION: world.rng.choice(["true", "yes", until, until])})
+
+
+async def resume_source(world: World) -> None:
+    """End a pause."""
+    await _annotate(world, {PAUSED_ANNOTATION: world.rng.choice([None, "false"])})
+
+
+async def request_a_reconcile(world: World) -> None:
+    """Request a reconcile."""
+    await _annotate(world, {RECONCILE_ANNOTATION: str(world.rng.random())})
+
+
+async def _annotate(world: World, annotations: dict[str, str | None]) -> None:
+    if sources := await list_sources(world):
+        source = world.rng.choice(sources)
+        await world.client.patch(source, merge_patch({"metadata": {"annotations": annotations}}))
+
+
+async def delete_source(world: World) -> None:
+    """Delete a source, which may be paused."""
+    if sources := await list_sources(world):
+        await world.client.delete(world.rng.choice(sources), missing_ok=True)
+
+
+async def unpaused_sources_are_copied(world: World) -> None:
+    """Each source that is not paused has a Secret with its data; none waits for its finalizer."""
+    secrets = {(s.metadata.namespace, s.metadata.name): s.data for s in await world.client.list(Secret)}
+    for source in await list_sources(world):
+        key = source.metadata.namespace, source.metadata.name
+        assert not is_deleting(source), f"{key} waits for its finalizer"
+        pause = read_pause(source.metadata.annotations, now=utc_now())
+        assert pause is None or pause.until is None, f"the pause of {key} has not ended yet"
+        if pause is None:
+            copied = secrets.get(key, {}).get("n", b"")
+            assert copied == source.metadata.labels["n"].encode(), f"{key} is not copied"
+
+
+async def pauses_hold_and_end(world: World) -> None:
+    """After all faults, a paused source is not copied when it changes, and is copied when its pause ends."""
+    assert not REACHED, f"reconciled while paused: {REACHED}"
+    for source in await list_sources(world):
+        key = ObjectKey(source.metadata.namespace, source.metadata.name)
+        await world.client.patch(source, merge_patch({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}}))
+        await asyncio.sleep(30)
+        before = await world.client.get_or_none(Secret, key)
+        await world.client.patch(source, merge_patch({"metadata": {"labels": {"n": "last"}}}))
+        await asyncio.sleep(30)
+        paused = await world.client.get_or_none(Secret, key)
+        assert (paused and paused.data) == (before and before.data), f"{key} was copied while it was paused"
+        await world.client.patch(source, merge_patch({"metadata": {"annotations": {PAUSED_ANNOTATION: None}}}))
+        await asyncio.sleep(30)
+        resumed = await world.client.get_or_none(Secret, key)
+        assert resumed is not None, f"{key} has no copy after its pause"
+        assert resumed.data["n"] == b"last", f"{key} is not copied after its pause"
+
+
+PAUSES = Simulation(
+    operator=make_pausing_operator,
+    environment=_pauses,
+    actions=[
+        write_labelled_source,
+        write_labelled_source,
+        pause_source,
+        resume_source,
+        request_a_reconcile,
+        delete_source,
+    ],
+    check=unpaused_sources_are_copied,
+    invariants=[pauses_hold_and_end],
+    children=[Secret],
+    max_actions=20,
+)
+
+ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS, "boxes": BOXES, "pauses": PAUSES}

@@ -17,6 +17,7 @@ from opsdk.telemetry.records import (
     Hooks,
     Leadership,
     LoopStalled,
+    PausedObjects,
     Queued,
     Reconciled,
     ReconcileOutcome,
@@ -62,6 +63,7 @@ NAMES = {
     "rest_client_request_size_bytes": {"verb", "host"},
     "rest_client_response_size_bytes": {"verb", "host"},
     "rest_client_request_retries_total": {"code", "verb", "host"},
+    "opsdk_controller_paused_objects": {"controller"},
 }
 
 
@@ -100,6 +102,7 @@ def full(hook: PrometheusHook) -> None:
             controller="c", result=ReconcileOutcome.ERROR, seconds=2, terminal=True, panicked=True, timed_out=True
         )
     )
+    hook.record(PausedObjects(controller="c", count=2))
     hook.record(Leadership(name="lease", leading=True))
     hook.record(LoopStalled(seconds=3, where="here"))
     hook.record(LoopStalled(seconds=2, where="there"))
@@ -179,7 +182,7 @@ def test_metrics_follow_the_hooks_records() -> None:
 
 @pytest.mark.behaviour(88)
 def test_every_series_of_a_controller_is_there_from_the_start() -> None:
-    """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
+    """When the workers start, every result has a series at zero, so that rates have a first point."""
     hook = PrometheusHook(CollectorRegistry())
     hook.record(Queued(controller="c", event="added", queue=FakeQueue()))
     hook.record(Workers(controller="c", limit=1, queue=FakeQueue()))

@@ -90,7 +90,7 @@ async def test_a_review_without_a_version_is_v1() -> None:
 
 
 async def test_a_body_just_below_the_limit_is_read() -> None:
-    """The limit is exact."""
+    """A body of exactly the limit is read, and one byte more is refused."""
     body = review(object=site_tree())
     _, answer = await post(serving(allow), "/w", body + b" " * (MAX_REQUEST_SIZE - 1 - len(body)))
     assert answer["response"]["allowed"]

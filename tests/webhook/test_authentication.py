@@ -88,7 +88,7 @@ async def test_errors_stand_in_the_review(body: bytes, content_type: str, messag
 
 @pytest.mark.behaviour(131)
 async def test_a_handler_that_raises_authenticates_nobody() -> None:
-    """The answer has no traceback."""
+    """The review of a handler that raises is not authenticated, and has no traceback."""
     answer = await ask(token_review("crash"))
     assert answer["status"] == {"user": {}, "error": "panic: RuntimeError: the directory is down [recovered]"}
     assert (await ask(token_review("late")))["status"]["error"] == "try again"

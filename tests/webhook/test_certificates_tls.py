@@ -175,7 +175,7 @@ async def test_an_operator_outside_the_cluster_serves_webhooks() -> None:
 
 
 async def test_a_missing_right_ends_the_start_of_an_operator() -> None:
-    """The error names it."""
+    """The error of the start names the missing permission."""
     options = WebhookServerOptions(host="127.0.0.1", port=0, certificates=SelfSigned(service="hooks"))
     operator = Operator("sites", OperatorOptions(webhook=options))
     operator.webhook_for(Site).with_defaulter(set_replicas)

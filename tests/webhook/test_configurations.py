@@ -121,6 +121,6 @@ def test_a_server_is_reached_in_one_way(options: Any) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 31, -1])
 def test_a_timeout_is_what_the_server_accepts(seconds: int) -> None:
-    """1 to 30 seconds."""
+    """A webhook's timeout is 1 to 30 seconds."""
     with pytest.raises(UsageError, match="1 to 30"):
         WebhookRule(timeout_seconds=seconds)

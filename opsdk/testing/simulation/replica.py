@@ -16,7 +16,8 @@ from opsdk.builder.operator import Operator
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
-from opsdk.controller.reconcile import ContextReconciler, Result
+from opsdk.controller.pausing import HeldBack
+from opsdk.controller.reconcile import AdaptedReconciler, Result
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
@@ -52,11 +53,11 @@ class Observer:
 class _ObservedReconciler:
     """Forwards requests, and reports a key that is reconciled twice at the same time."""
 
-    def __init__(self, target: ContextReconciler, replica: Replica, link: Link) -> None:
+    def __init__(self, target: AdaptedReconciler, replica: Replica, link: Link) -> None:
         self._target, self._replica, self._link = target, replica, link
         self._busy: set[Request] = set()
 
-    async def reconcile(self, request: Request, ctx: Context) -> Result | None:
+    async def reconcile(self, request: Request, ctx: Context) -> Result | HeldBack | None:
         observer = self._replica.observer
         if request in self._busy:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")

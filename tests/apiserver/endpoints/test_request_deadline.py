@@ -93,8 +93,8 @@ async def test_what_is_no_duration_is_refused() -> None:
 
 
 @given(st.floats(0, 1e6), st.sampled_from([("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600)]))
-def test_durations(amount: float, unit: tuple[str, float]) -> None:
-    """An amount and a unit, with or without a sign."""
+def test_timeouts_are_written_as_go_durations(amount: float, unit: tuple[str, float]) -> None:
+    """A timeout is an amount with a unit, with or without a sign."""
     text = f"{amount:.3f}{unit[0]}"
     expected = float(f"{amount:.3f}") * unit[1]
     assert read_duration(text) == pytest.approx(expected)

@@ -70,8 +70,8 @@ def typed(found: str, wanted: str) -> str:
         ({**EITHER, "format": "ipv4"}, "a", [typed("a", "ipv4")]),
     ],
 )
-def test_what_is_asked_of_numbers(schema: JsonObject, value: Any, errors: list[str]) -> None:
-    """Bounds must fit the type as values must; integers are compared with what is whole in a bound."""
+def test_bounds_of_numbers(schema: JsonObject, value: Any, errors: list[str]) -> None:
+    """Bounds must fit the type as values must; integers are compared with the whole part of a bound."""
     assert told(schema, value) == errors
 
 

@@ -98,7 +98,7 @@ async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
             await client.post(target_of({"service": {"name": "s", "namespace": "n"}}), {}, timeout=5)
 
 
-async def test_a_server_without_tls_is_told_apart() -> None:
+async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
     """A server that answers the handshake with plain HTTP gets an error of its own."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

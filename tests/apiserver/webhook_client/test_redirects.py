@@ -42,8 +42,8 @@ class Hooks:
 
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("location", ["/end", "https://other.example/end?x=1"])
-async def test_the_same_question_is_asked_elsewhere(status: int, location: str) -> None:
-    """Method and body stay."""
+async def test_a_redirect_repeats_method_and_body(status: int, location: str) -> None:
+    """A 307 or 308 repeats method and body at the new address."""
     hooks = Hooks(start=(status, "location", location))
     assert await hooks.call() == {"ok": "end"}
     host = "other.example" if "other" in location else "hook.example"
@@ -59,7 +59,7 @@ async def test_older_redirects_forget_the_question(status: int) -> None:
 
 
 async def test_loops_end() -> None:
-    """After ten requests."""
+    """The client follows at most ten redirects."""
     hooks = Hooks(start=(307, "location", "/start"))
     with pytest.raises(WebhookCallError, match=r'^Post "/start": stopped after 10 redirects$'):
         await hooks.call()
@@ -75,7 +75,7 @@ async def test_loops_end() -> None:
     ],
 )
 async def test_redirects_to_nowhere_are_reported(location: str, why: str) -> None:
-    """With what was wrong."""
+    """The error of a redirect to an invalid address says what is wrong with it."""
     with pytest.raises(WebhookCallError) as refused:
         await Hooks(start=(307, "location", location)).call()
     assert str(refused.value).startswith(why)

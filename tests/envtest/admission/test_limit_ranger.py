@@ -97,7 +97,7 @@ async def test_claims_have_bounds_too() -> None:
         )
 
 
-async def test_pods_are_told_where_their_amounts_come_from() -> None:
+async def test_the_annotation_names_defaulted_resources() -> None:
     """Init containers get defaults too; the annotation names what was set; a range that is gone sets nothing."""
     async with Environment() as env:
         call = Caller(env)

@@ -57,8 +57,8 @@ async def test_what_a_pod_says_agrees_with_its_class() -> None:
         assert (changed.json["spec"]["priority"], changed.json["spec"]["preemptionPolicy"]) == (1, "Never")
 
 
-async def test_generated_names_are_told_by_their_beginning() -> None:
-    """A refusal of an object without a name shows what its name would begin with."""
+async def test_messages_show_the_generate_name() -> None:
+    """The message about an object without a name shows its generateName."""
     async with Environment() as env:
         body = pod("", priorityClassName="nope")
         body["metadata"] = {"generateName": "gen-"}

@@ -39,8 +39,8 @@ async def test_every_pod_needs_a_service_account() -> None:
         assert "volumes" not in quiet
 
 
-async def test_owners_are_set_by_who_could_delete() -> None:
-    """A change of owners needs the right to delete the object, blocking an owner the right to finalize it."""
+async def test_a_change_of_owners_needs_the_permission_to_delete() -> None:
+    """A change of owners needs the permission to delete the object, and a blocking owner that to finalize the owner."""
     async with Environment(admission_plugins=["OwnerReferencesPermissionEnforcement"]) as env:
         admin, user = Caller(env), env.add_user("alice")
         alice = Caller(env, user.config.token)

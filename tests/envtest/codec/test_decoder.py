@@ -30,8 +30,8 @@ def test_bytes_are_kept_as_they_were_sent(data: bytes, cut: int) -> None:
     ("text", "place"),
     [("ZZ", 0), ("ZZZZZ", 4), ("ZZ=", 3), ("Z=", 1), ("ZZ==Z", 4), ("Z!ZZ", 1), ("ZZ=Z", 2), ("=", 0)],
 )
-def test_bytes_that_are_none_are_refused(text: str, place: int) -> None:
-    """With the place where Go's decoder gives up."""
+def test_invalid_base64_is_refused(text: str, place: int) -> None:
+    """Text that is not base64 is refused with the place that Go's decoder names."""
     reading = DecodeContext()
     READ(text, reading)
     assert str(reading.first_error) == f"illegal base64 data at input byte {place}"

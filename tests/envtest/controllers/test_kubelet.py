@@ -19,7 +19,7 @@ def pod(name: str, **spec: Any) -> JsonObject:
 
 
 def test_schedules_by_labels() -> None:
-    """A pod goes to a node that has the labels it asks for and takes pods; to none if there is none."""
+    """A pod is bound to a ready node with the labels of its nodeSelector; without one it stays pending."""
     here: JsonObject = {"metadata": {"name": "here", "labels": {"disk": "fast"}}}
     shut: JsonObject = {"metadata": {"name": "shut", "labels": {"disk": "fast"}}, "spec": {"unschedulable": True}}
     wish: JsonObject = {"metadata": {"uid": "0" * 32}, "spec": {"nodeSelector": {"disk": "fast"}}}

@@ -145,7 +145,7 @@ def test_an_unmet_readiness_gate_keeps_a_pod_unready() -> None:
 
 
 def test_new_image_restarts_a_container() -> None:
-    """A container whose image changed is started anew; one whose resources changed goes on."""
+    """A container whose image changed is restarted; one whose resources changed is not."""
     obj = moved(pod(), State.READY)
     obj["spec"]["containers"] = [{"name": "c", "image": "x:2"}]
     assert needs_refresh(obj)

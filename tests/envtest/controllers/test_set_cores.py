@@ -198,8 +198,8 @@ def _pod(name: str, **more: Any) -> JsonObject:
         ({"age": 2}, {"age": 1}),
     ],
 )
-def test_who_goes_first(first: JsonObject, second: JsonObject) -> None:
-    """Unscheduled, pending, not ready, cheap, crowded, lately ready, often restarted, young ones go before others."""
+def test_the_order_of_deletions(first: JsonObject, second: JsonObject) -> None:
+    """Pods that are unscheduled, pending, not ready, cheap, crowded or often restarted are deleted first."""
     pods = [_pod("b", **second), _pod("a", **first)]
     for order in (pods, pods[::-1]):
         assert deletion_order(order, pods_by_node={"full": 4, "empty": 1})[0]["metadata"]["name"] == "a"

@@ -55,7 +55,7 @@ async def test_takes_up_what_is_there() -> None:
 
 
 async def test_sees_more_than_a_watch_can_hold() -> None:
-    """A mirror that fell too far behind takes the present state and goes on."""
+    """An informer whose watch overflowed reads the present state and continues."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         env.plane.storage.watch_limit = 3  # type: ignore[attr-defined]

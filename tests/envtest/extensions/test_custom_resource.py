@@ -103,8 +103,8 @@ def refusal(answer: Answer) -> tuple[int, str]:
         ),
     ],
 )
-async def test_bodies_that_are_no_widgets(body: bytes, code: int, message: str) -> None:
-    """A custom object has to say what it is; what it says of itself is checked before anything else."""
+async def test_bodies_of_another_kind_are_refused(body: bytes, code: int, message: str) -> None:
+    """A custom object without apiVersion and kind, or with those of another kind, is refused before anything else."""
     async with serving() as call:
         errors = refusal(await call("POST", WIDGETS, body))
         assert errors[0] == code

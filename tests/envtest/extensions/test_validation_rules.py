@@ -42,8 +42,8 @@ def widget(**spec: Any) -> JsonObject:
     return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
-async def test_rules_hold_for_all_who_write() -> None:
-    """Creating, patching and writing the status go by the rules of the schema."""
+async def test_rules_hold_for_every_write() -> None:
+    """Creates, patches and writes of the status all check the rules of the schema."""
     spec = with_rules("self.min <= self.max", min=INTEGER, max=INTEGER)
     status = with_rules("!has(oldSelf.size) || self.size >= oldSelf.size", size=INTEGER)
     async with Environment() as env:

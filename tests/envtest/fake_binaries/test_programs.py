@@ -240,7 +240,7 @@ def test_errors_are_reported(program: str, words: list[str], wanted: str, assets
 
 
 async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    """Before anything is served."""
+    """The program names an unusable file before it serves anything."""
     (tmp_path / "rubbish").write_text("rubbish")
     for flag, expected in (
         (f"--client-ca-file={tmp_path / 'rubbish'}", "cannot read certificates from"),

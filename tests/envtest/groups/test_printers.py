@@ -362,7 +362,7 @@ ROWS: list[tuple[str, JsonObject, list[Any]]] = [
 
 @pytest.mark.parametrize(("key", "fields", "shown"), ROWS, ids=[row[0] for row in ROWS])
 def test_rows_read_like_those_of_a_real_server(key: str, fields: JsonObject, shown: list[Any]) -> None:
-    """Cell by cell."""
+    """Each cell has the text that a recorded kube-apiserver printed."""
     assert rows_of(key, **fields) == shown
 
 
@@ -443,8 +443,8 @@ def test_revisions_name_their_owner() -> None:
     assert PRINTERS["apps/controllerrevisions"].cells(revision, NOW)[1] == "statefulset.apps/web"
 
 
-def test_default_classes_say_so() -> None:
-    """The name carries it."""
+def test_the_name_of_a_default_class_is_marked() -> None:
+    """The name of a default class ends with "(default)"."""
     notes = {"storageclass.kubernetes.io/is-default-class": "true"}
     tree = {"metadata": {**META, "annotations": notes}, "provisioner": "p"}
     row = PRINTERS["storage.k8s.io/storageclasses"].cells(tree, NOW)

@@ -195,8 +195,8 @@ async def test_waiting_for_a_revision() -> None:
             await env.wait_for(int(stored["metadata"]["resourceVersion"]) + 1, within=1)
 
 
-async def test_who_owns_what() -> None:
-    """Each manager with its fields."""
+async def test_the_owners_of_fields() -> None:
+    """The journal lists the fields of each manager."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", f"{CM}?fieldManager=one", named("a", data={"x": "1"}))

@@ -220,8 +220,8 @@ async def test_binding_needs_the_roles_rules_or_the_verb() -> None:
         ),
     ],
 )
-async def test_an_admin_acts_as_anybody(headers: dict[str, str], wanted: JsonObject) -> None:
-    """The user that the headers name, with the groups that come by themselves."""
+async def test_an_admin_impersonates_users(headers: dict[str, str], wanted: JsonObject) -> None:
+    """Impersonation headers set the user; its system groups are added."""
     async with server() as env:
         sent = {f"impersonate_{key}": value for key, value in headers.items()}
         answer = await Caller(env)("POST", WHOAMI, {}, **sent)

@@ -76,8 +76,8 @@ async def assert_expires_like_the_model(steps: list[tuple[str, int, int]]) -> No
     assert storage.list_now(EVENTS).items
 
 
-async def test_watchers_are_told_and_others_stay() -> None:
-    """An event that is written again starts anew."""
+async def test_watchers_see_expired_events() -> None:
+    """Watchers get a deletion for an expired Event; one that was written again lives for another hour."""
     async with Environment() as env:
         call = Caller(env)
         for name in ("a", "b"):

@@ -22,7 +22,7 @@ class _Recorded(Startable):
 
 
 async def test_start_and_close() -> None:
-    """Entry starts, exit closes."""
+    """The server runs between the entry and the exit of its block."""
     async with _Recorded() as target:
         assert target.calls == ["start"]
     assert target.calls == ["start", "close"]

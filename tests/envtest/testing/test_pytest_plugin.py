@@ -115,8 +115,8 @@ def test_a_failure_shows_requests_and_objects(tmp_path: Path) -> None:
     assert "managedFields" not in out
 
 
-def test_ordinary_functions_are_told(tmp_path: Path) -> None:
-    """A server needs a loop."""
+def test_plain_functions_get_a_hint(tmp_path: Path) -> None:
+    """A plain test function that uses the server fixture fails with a hint: the server needs a loop."""
     out = run(tmp_path, "def test_plain(k8s_env):\n    pass\n")
     assert "test_plain uses the fixtures of envtest, so it has to be an async def" in out
     assert "1 error" in out

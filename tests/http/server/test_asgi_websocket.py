@@ -78,7 +78,7 @@ async def test_messages_go_in_both_directions() -> None:
 
 
 async def test_an_application_closes_the_socket() -> None:
-    """When its function returns."""
+    """The socket is closed when the application's function returns."""
 
     async def run(socket: WebSocket, _: str) -> None:
         await socket.send("bye")
@@ -103,7 +103,7 @@ async def test_a_refusal_is_a_response_where_the_server_can_send_one() -> None:
 
 
 async def test_a_lost_connection_is_named() -> None:
-    """Whatever the server raises."""
+    """A lost connection is a ConnectionLostError, whatever the server raises."""
     released: list[str] = []
     server = Server({"type": "websocket.receive", "text": "a"})
 

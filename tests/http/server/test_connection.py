@@ -429,7 +429,7 @@ async def test_a_request_in_single_bytes_is_parsed() -> None:
 
 
 async def test_an_exception_of_the_application_is_a_500() -> None:
-    """The connection closes."""
+    """The response is a 500, and the connection closes."""
     async with serving() as server:
         answer = await talk(server, b"GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
         assert bare(answer) == (b"HTTP/1.1 500 Internal Server Error", b"Internal Server Error")

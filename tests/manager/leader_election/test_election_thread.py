@@ -217,7 +217,7 @@ async def test_an_error_of_the_maker_is_raised() -> None:
 
 
 async def test_before_the_start() -> None:
-    """Nobody leads, nothing is released, closing does nothing, and it runs once."""
+    """Before the start no lease is held or released; closing does nothing, and the thread starts once."""
     election = Election()
     assert not election.thread.is_leader
     with pytest.raises(LeaderElectionLostError, match="not started"):

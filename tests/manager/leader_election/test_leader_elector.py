@@ -319,7 +319,7 @@ async def test_leadership_is_judged_by_a_time_that_passes_while_the_loop_is_bloc
     tries=st.lists(st.floats(0, 5), max_size=5),
 )
 def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, retry: float, tries: list[float]) -> None:
-    """For all options and all times of tries: whoever observes a renewal when it is sent takes the lease later."""
+    """For all options and times of tries, leadership has ended when an observer of the renewals may take the lease."""
     renew_deadline = lease * deadline
     try:
         options = LeaderElectionOptions(

@@ -170,7 +170,7 @@ def test_a_revision_that_is_not_kept_is_the_least_one() -> None:
 
 
 def test_another_user_does_not_get_the_pages_of_the_first() -> None:
-    """A revision that one user has read is no list of a user with other permissions, who gets the newest list."""
+    """A user with other permissions gets the newest list, not the revision that the first user has read."""
     objects = filled()
     first = objects.page(ObjectQuery(limit=4))
     objects.put(entry("new", "n", 99))
@@ -298,7 +298,7 @@ def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
 
 
 def test_an_object_is_found_by_its_key() -> None:
-    """A key that is not there is None."""
+    """A key without an object is None."""
     objects = filled(1)
     assert objects.get(ObjectKey("n", "o0")) is not None
     assert objects.get(ObjectKey("n", "x")) is None

@@ -109,7 +109,7 @@ async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
 
 
 async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
-    """The client lists again."""
+    """A client that gets the 410 lists again."""
     async with config_maps() as (objects, _, _visible):
         with pytest.raises(NormanError, match="list again") as caught:
             await anext(objects.watch(WatchScope(visible=ALL), revision=1))
@@ -145,7 +145,7 @@ def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None
     assert not scope.contains(entry("a", "m", labels={"l": "x"}))
 
 
-async def test_a_deletion_that_nobody_saw_reaches_watches_that_resume() -> None:
+async def test_a_missed_deletion_reaches_watches_that_resume() -> None:
     """The revision grows with it, so that a watch from the revision before has the event."""
     async with config_maps() as (objects, _, _visible):
         before = objects.objects.revision

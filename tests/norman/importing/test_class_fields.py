@@ -78,8 +78,8 @@ def short(cls: type) -> list[tuple[str, str, object, bool]]:
     return [(each.name, each.attribute, each.default, each.required) for each in fields_of(cls)]
 
 
-def test_dataclasses() -> None:
-    """Names are turned to camelCase; links, class variables and init variables are no fields."""
+def test_fields_of_dataclasses() -> None:
+    """Names become camelCase; links, class variables and init variables are no fields."""
     assert short(Plain) == [
         ("clusterId", "cluster_id", None, True),
         ("size", "size", 3, False),
@@ -89,7 +89,7 @@ def test_dataclasses() -> None:
     assert fields_of(Plain)[-1].description == "A note."
 
 
-def test_structs() -> None:
+def test_fields_of_structs() -> None:
     """Names are those of the encoder; a factory is called; UNSET is no default."""
     assert short(Struct) == [
         ("clusterId", "cluster_id", None, True),

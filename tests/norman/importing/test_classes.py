@@ -171,8 +171,8 @@ class LimitedPydantic(pydantic.BaseModel):
     b: str = pydantic.Field(min_length=2, pattern="^[xy]*$")
 
 
-def test_limits() -> None:
-    """Limits of msgspec, pydantic and FieldOptions are those of the field; the outermost one wins."""
+def test_limits_of_fields() -> None:
+    """Limits of msgspec, pydantic and FieldOptions become those of the field; the outermost one wins."""
     classes, _ = importer()
     fields = classes.import_class(V3, Limited).resource_fields
     assert fields == {

@@ -27,5 +27,5 @@ def test_field_names_are_stable(attribute: str) -> None:
 
 
 def test_nested_ids_have_letters_and_digits_only() -> None:
-    """Other characters separate words."""
+    """Other characters separate the words of a nested id."""
     assert nested_id("site", "x-a.b_c") == "siteXABC"

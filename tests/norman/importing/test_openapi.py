@@ -63,13 +63,13 @@ def field(node: JsonObject, *, required: bool = False) -> Field:
         ({}, "json"),
     ],
 )
-def test_types(node: JsonObject, expected: str) -> None:
+def test_types_of_structural_schemas(node: JsonObject, expected: str) -> None:
     """Every structural schema has a type of norman."""
     assert types(read({"properties": {"f": node}})[0]) == {"f": expected}
 
 
-def test_constraints() -> None:
-    """Limits, options, characters, defaults, null and descriptions are those of the property."""
+def test_constraints_of_properties() -> None:
+    """Limits, options, characters, defaults, null and descriptions of a property become those of the field."""
     assert field({"type": "integer", "minimum": 1, "maximum": 5, "nullable": True}) == Field(
         type="int", min=1, max=5, nullable=True
     )

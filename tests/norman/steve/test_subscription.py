@@ -139,7 +139,7 @@ async def test_a_user_whose_permissions_are_taken_away_gets_a_stop_and_nothing_m
 
 
 async def test_a_user_who_may_read_but_not_watch_is_refused() -> None:
-    """Watch is a permission of its own."""
+    """A subscription needs the permission to watch."""
     async with subscribed(ANN) as (peer, client, _):
         await grant(client, "ann", rule("list"))
         await asyncio.sleep(1)

@@ -24,7 +24,7 @@ async def test_reads_of_an_empty_store_return_nothing() -> None:
 
 
 async def test_writes_to_an_empty_store_are_not_supported() -> None:
-    """405 for each verb."""
+    """Each write of an empty store is a 405."""
     store, context = EmptyStore(), api_context()
     for attempt in (
         store.create(context, BOOK, {}),

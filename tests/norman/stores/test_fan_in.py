@@ -27,7 +27,7 @@ async def test_items_of_each_source_keep_their_order_until_one_ends() -> None:
 
 
 async def test_an_error_of_a_source_reaches_the_reader() -> None:
-    """After the items before it."""
+    """The reader gets the items before the error, then the error."""
     merged = fan_in([counting(0, 1, ValueError("broken")), counting(10, 100)])
     assert [await anext(merged) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="broken"):
@@ -40,7 +40,7 @@ async def test_no_sources_end_at_once() -> None:
 
 
 async def test_a_reader_that_leaves_stops_the_sources() -> None:
-    """No task goes on reading."""
+    """No task of a source is left when its reader has gone."""
     before = asyncio.all_tasks()
     async with aclosing(fan_in([counting(0, 1), counting(10, 100)])) as items:
         assert await anext(items) == 0

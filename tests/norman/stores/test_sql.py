@@ -323,7 +323,7 @@ def limit_pages(store: SqlStore) -> dict[str, int]:
 
 @pytest.mark.realtime
 async def test_two_stores_can_open_a_new_file_at_once(tmp_path: Path) -> None:
-    """Both create their object."""
+    """Two processes that open a new database at once both create their object."""
     for number in range(30):
         (tmp_path / str(number)).mkdir()
         async with stores(tmp_path / str(number), 2) as opened:

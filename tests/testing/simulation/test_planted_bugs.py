@@ -10,12 +10,15 @@ import pytest
 import simulations
 
 from opsdk.apimachinery.meta import ListMeta
+from opsdk.builder import controller_builder
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import Reflector, ReflectorStep
 from opsdk.controller.outcome import ReconcileEnd
+from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import EventType
+from opsdk.event.predicates import all_of
 from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.queue.core import QueueCore
 from opsdk.queue.work_queue import WorkQueue
@@ -142,6 +145,26 @@ def forget_items_added_during_processing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueCore, "done", forgetful)
 
 
+def forget_the_end_of_a_pause(patch: pytest.MonkeyPatch) -> None:
+    """A pause whose time has come starts no reconcile."""
+    end = ReconcileEnd(ReconcileOutcome.PAUSED)
+    patch.setattr(RequeuePolicy, "after_pause", lambda self, queue, item, pause: end)
+
+
+def drop_changes_of_a_pause(patch: pytest.MonkeyPatch) -> None:
+    """The predicates of the author drop the annotation that ends a pause."""
+    patch.setattr(controller_builder, "or_pause_changes", lambda predicates: all_of(*predicates))
+
+
+def reconcile_paused_objects(patch: pytest.MonkeyPatch) -> None:
+    """No pause holds anything back."""
+
+    async def check(self: PauseGate, obj: Any, ctx: Any) -> None:
+        return None
+
+    patch.setattr(PauseGate, "check", check)
+
+
 BUGS: dict[Plant, tuple[str, str]] = {
     skip_a_relist: ("FAMILIES", "converged"),
     resume_after_the_gap: ("FAMILIES", "converged"),
@@ -154,6 +177,9 @@ BUGS: dict[Plant, tuple[str, str]] = {
     swallow_a_predicate_error: ("DOUBTFUL", "converged"),
     lose_delayed_items: ("FAMILIES", "converged"),
     forget_items_added_during_processing: ("FAMILIES", "converged"),
+    forget_the_end_of_a_pause: ("PAUSES", "converged"),
+    drop_changes_of_a_pause: ("PAUSES", "pauses_hold_and_end"),
+    reconcile_paused_objects: ("PAUSES", "pauses_hold_and_end"),
 }
 
 

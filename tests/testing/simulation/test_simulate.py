@@ -1,4 +1,4 @@
-"""Simulations of three operators: nothing is violated, and one seed is one run."""
+"""Simulations of five operators: nothing is violated, and one seed is one run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_twenty_seeds(name: str, block: int) -> None:
 
 @pytest.mark.parametrize("name", simulations.ALL)
 def test_a_seed_repeats_its_run(name: str) -> None:
-    """Byte by byte."""
+    """Two runs of one seed have equal transcripts."""
     first, second = (simulations.ALL[name].run(7) for _ in range(2))
     assert first.transcript == second.transcript
     assert first.transcript != simulations.ALL[name].run(8).transcript

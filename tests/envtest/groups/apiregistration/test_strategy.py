@@ -102,8 +102,8 @@ async def test_api_services_follow_a_restored_snapshot() -> None:
         assert await names(call, "true") == set()
 
 
-async def test_a_definition_leaves_an_entry_of_somebody_else_alone() -> None:
-    """A group version that another server has stays with it, also when the definition goes."""
+async def test_a_definition_leaves_the_entry_of_another_server() -> None:
+    """An APIService of another server stays when a definition of its group version comes or goes."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", APISERVICES, api_service(group="demo.io"))

@@ -34,8 +34,8 @@ def approved(status: str = "True") -> JsonObject:
     return {"status": {"conditions": [{"type": "Approved", "status": status, "reason": "r"}]}}
 
 
-async def test_nobody_asks_for_everything() -> None:
-    """Certificates of masters are refused, for clients of this server only."""
+async def test_client_certificates_of_masters_are_refused() -> None:
+    """A request for a client certificate of system:masters is refused; other signers are not checked."""
     async with Environment() as env:
         call = Caller(env)
         answer = await call("POST", REQUESTS, request("a", "system:masters"))
@@ -46,8 +46,8 @@ async def test_nobody_asks_for_everything() -> None:
         assert (await call("POST", REQUESTS, request("a", "system:masters", "example.com/mine"))).status == 201
 
 
-async def test_only_who_may_approves() -> None:
-    """A permission on all signers of a domain does; the status takes no approvals."""
+async def test_approval_needs_a_permission_on_the_signer() -> None:
+    """Approval needs a permission on the signer or on its domain; the status takes no approvals."""
     async with Environment() as env:
         admin, user = Caller(env), env.add_user("alice")
         alice = Caller(env, user.config.token)
@@ -77,8 +77,8 @@ async def test_only_who_may_approves() -> None:
         assert first["lastTransitionTime"] == first["lastUpdateTime"]
 
 
-async def test_what_is_asked_for_makes_sense() -> None:
-    """Usages, signers and durations."""
+async def test_usages_signers_and_durations_are_validated() -> None:
+    """Usages, signer names and durations are validated."""
     async with Environment() as env:
         call = Caller(env)
         body = request("a", signer="local/mine", usages=["fly", "fly"], expirationSeconds=5)

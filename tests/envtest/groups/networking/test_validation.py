@@ -57,7 +57,7 @@ def test_ingress_classes(path: str, value: Any, found: str) -> None:
 
 
 def test_the_controller_of_a_class_stays() -> None:
-    """All else may change."""
+    """An update may change everything of an IngressClass but its controller."""
     other = changed(CLASS, "spec.controller", "example.com/d")
     assert wrong(CLASSES, other, CLASS) == ['spec.controller: Invalid value: "example.com/d": field is immutable']
     assert wrong(CLASSES, changed(CLASS, "spec.parameters", None), CLASS) == []

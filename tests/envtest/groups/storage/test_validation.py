@@ -157,7 +157,7 @@ def test_volume_attachments_need_a_node_and_are_immutable() -> None:
 
 
 def test_classes_of_attributes_stay() -> None:
-    """Driver and parameters alike."""
+    """Driver and parameters of a VolumeAttributesClass are immutable."""
     tree = {"driverName": "a.b", "parameters": {"a": "b"}}
     errors = wrong("storage.k8s.io/volumeattributesclasses", {"driverName": "c", "parameters": {"a": "c"}}, tree)
     assert errors == [

@@ -128,7 +128,7 @@ async def test_input_ends_when_the_client_says_so() -> None:
 
 
 async def test_text_dialects_carry_the_same() -> None:
-    """A digit and base64."""
+    """The base64 subprotocols carry a digit and base64."""
     async with world() as w, w.open(f"{EXEC}&stdout=1", "base64.channel.k8s.io") as socket:
         assert await socket.recv() == "1"
         message = await socket.recv()
@@ -136,8 +136,8 @@ async def test_text_dialects_carry_the_same() -> None:
         assert (message[0], base64.b64decode(message[1:])) == ("1", b"run it")
 
 
-async def test_nothing_runs_for_those_who_left() -> None:
-    """The container's side is cancelled."""
+async def test_a_disconnected_client_cancels_the_command() -> None:
+    """A client that disconnects cancels the container's side."""
     async with world() as w:
         async with w.open(f"{EXEC}&command=forever&stdout=1", V5) as socket:
             await socket.recv()

@@ -156,7 +156,7 @@ def test_pod_errors_cover_os_user_and_devices(spec: JsonObject, found: list[str]
 
 
 def test_pods_ask_for_what_their_containers_do() -> None:
-    """Together, and no less."""
+    """The resources of a pod are at least the sum of its containers'."""
     tree = changed(POD, "spec.containers.0.resources", {"requests": {"cpu": "2"}})
     text = "must be greater than or equal to aggregate container requests of 2"
     assert wrong("/pods", changed(tree, "spec.resources", {"requests": {"cpu": "1"}})) == [

@@ -182,8 +182,8 @@ OTHER = {"apiGroup": "example.com", "kind": "Backup", "name": "b"}
         ({}, {}),
     ],
 )
-def test_where_the_data_of_a_claim_come_from(spec: JsonObject, kept: JsonObject) -> None:
-    """Stands in two places."""
+def test_the_data_source_of_a_claim(spec: JsonObject, kept: JsonObject) -> None:
+    """A claim has its data source in two fields, which must agree."""
     claim = {"spec": dict(spec)}
     share_source(claim, None)
     assert claim["spec"] == kept

@@ -234,7 +234,7 @@ KEY = "container.apparmor.security.beta.kubernetes.io/c"
 
 
 def test_profiles_do_not_become_annotations() -> None:
-    """Everybody reads the fields."""
+    """Seccomp and AppArmor profiles are not copied to annotations any more."""
     pod = changed(POD, "spec.containers.0.securityContext", {"appArmorProfile": {"type": "RuntimeDefault"}})
     assert not list(sync_profiles(pod))
     assert "annotations" not in pod["metadata"]

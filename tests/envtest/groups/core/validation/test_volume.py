@@ -147,7 +147,7 @@ VOLUMES = [
 
 @pytest.mark.parametrize(("path", "value", "found"), VOLUMES)
 def test_persistent_volumes(path: str, value: Any, found: list[str]) -> None:
-    """Size, use, place."""
+    """A persistent volume needs a capacity, access modes and one source."""
     assert wrong("/persistentvolumes", changed(VOLUME, path, value)) == found
 
 

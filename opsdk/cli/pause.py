@@ -1,0 +1,198 @@
+"""``opsdk pause``, ``opsdk resume`` and ``opsdk reconcile``: set and remove the annotations of objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from opsdk.aio.clock import utc_now
+from opsdk.apimachinery.duration import Duration
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind, metadata_only
+from opsdk.apimachinery.object import PartialObjectMetadata, key_of
+from opsdk.apimachinery.selectors import as_selector
+from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.client.client import as_key
+from opsdk.client.patch import merge_patch
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.pausing import (
+    PAUSE_REASON_ANNOTATION,
+    PAUSED_ANNOTATION,
+    RECONCILE_ANNOTATION,
+    format_time,
+    parse_time,
+)
+from opsdk.errors import NotFoundError, UsageError
+from opsdk.rest.config import Config
+from opsdk.rest.load import load_config
+
+_KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="as kubectl takes it: websites, or sites.example.com")
+]
+_KeyArgument = Annotated[
+    str, typer.Argument(metavar="[NAMESPACE/NAME]", help="one object; NAME for cluster-scoped objects")
+]
+_Selector = Annotated[str, typer.Option("--selector", "-l", help="the objects with these labels, such as tier=web")]
+_All = Annotated[bool, typer.Option("--all", help="all objects of the kind")]
+_Namespace = Annotated[str, typer.Option("--namespace", "-n", help="namespace of the objects; default: all")]
+_Context = Annotated[str, typer.Option(help="kubeconfig context")]
+
+
+class _Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of a command line. Raises `UsageError` unless it is exactly one object, a selector, or all."""
+
+    kind: str
+    key: str
+    selector: str
+    all_objects: bool
+    namespace: str
+
+    def __post_init__(self) -> None:
+        choices = [name for name, value in (("NAME", self.key), ("--selector", self.selector)) if value]
+        choices += ["--all"] if self.all_objects else []
+        if len(choices) > 1:
+            raise UsageError(f"{' and '.join(choices)} are mutually exclusive: pass one of them")
+        if not choices:
+            raise UsageError(f"which {self.kind}? Pass NAMESPACE/NAME, --selector LABELS or --all")
+        if self.key:
+            as_key(self.key, self.namespace)
+        as_selector(self.selector)
+
+    async def objects(self, cluster: Cluster) -> AsyncIterator[PartialObjectMetadata]:
+        """Yield the objects. Raises `NotFoundError` if the only one does not exist."""
+        mapping = await cluster.mapper.kind_for(self.kind)
+        kind: Kind[PartialObjectMetadata] = metadata_only(mapping.gvk)
+        if self.key:
+            key = as_key(self.key, self.namespace)
+            if mapping.namespaced != bool(key.namespace):
+                form = "NAMESPACE/NAME" if mapping.namespaced else "NAME"
+                raise UsageError(f"{mapping.gvk.kind} {self.key}: write {form}")
+            yield await cluster.uncached.get(kind, ObjectKey(key.namespace, key.name))
+            return
+        pages = cluster.uncached.list_pages(kind, namespace=self.namespace, label_selector=self.selector)
+        async for obj in pages:
+            yield obj
+
+
+def pause(
+    kind: _KindArgument,
+    key: _KeyArgument = "",
+    *,
+    selector: _Selector = "",
+    all_objects: _All = False,
+    namespace: _Namespace = "",
+    duration: Annotated[str, typer.Option("--for", metavar="TIME", help="length of the pause, such as 90m")] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="end of the pause, such as 2026-01-02T15:04:05Z")] = "",
+    reason: Annotated[str, typer.Option(help="a sentence for people")] = "",
+    context: _Context = "",
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Pause objects: operators written with opsdk do not reconcile them until the pause ends.
+
+    Without --for or --until, a pause has no end. Objects that are created later are not paused.
+
+    opsdk pause websites default/shop --for 2h --reason 'moves to another zone'
+
+    opsdk pause websites --selector tier=web
+    """
+    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    value = pause_value(duration, until, now=utc_now())
+    words: dict[str, str | None] = {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None}
+    _annotate(target, words, "paused" if value == "true" else f"paused until {value}", context, output)
+
+
+def resume(
+    kind: _KindArgument,
+    key: _KeyArgument = "",
+    *,
+    selector: _Selector = "",
+    all_objects: _All = False,
+    namespace: _Namespace = "",
+    context: _Context = "",
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """End the pause of objects. Those that changed during the pause are reconciled.
+
+    opsdk resume websites default/shop
+
+    opsdk resume websites --all
+    """
+    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    _annotate(target, {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None}, "resumed", context, output)
+
+
+def reconcile(
+    kind: _KindArgument,
+    key: _KeyArgument = "",
+    *,
+    selector: _Selector = "",
+    all_objects: _All = False,
+    namespace: _Namespace = "",
+    context: _Context = "",
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Request a reconcile of objects now. Paused ones are reconciled when their pause ends.
+
+    opsdk reconcile websites default/shop
+
+    opsdk reconcile websites --namespace default --all
+    """
+    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
+    _annotate(target, words, "reconcile requested", context, output)
+
+
+def pause_value(duration: str, until: str, *, now: datetime) -> str:
+    """Return the value of the annotation. Raises `UsageError` for both, a wrong form, and an end in the past.
+
+    >>> pause_value("90m", "", now=datetime(2026, 1, 1, tzinfo=UTC))
+    '2026-01-01T01:30:00Z'
+    """
+    if duration and until:
+        raise UsageError("--for and --until are mutually exclusive: pass one of them")
+    if not duration and not until:
+        return "true"
+    if until:
+        end = parse_time(until)
+        if end is None:
+            raise UsageError(f"--until is {until!r}: write a time with its zone, such as 2026-01-02T15:04:05Z")
+    else:
+        try:
+            end = now + Duration.parse(duration)
+        except (ValueError, OverflowError) as error:
+            raise UsageError(f"--for is {duration!r}: write a duration, such as 30s, 90m or 36h") from error
+    if end <= now:
+        raise UsageError(f"the pause would end at {format_time(end)}, which is not in the future")
+    return format_time(end)
+
+
+def _annotate(
+    target: _Target, words: Mapping[str, str | None], action: str, context: str, output: OutputFormat
+) -> None:
+    """Set the annotations of the objects, and print what was done. None removes an annotation."""
+    config = load_config(context=context or None)
+    changed = asyncio.run(annotate(config, target, words))
+    lines = [f"{name}: {action}" for name in changed] or ["no objects"]
+    print_result(output, [{"object": name, "action": action} for name in changed], lines)
+
+
+async def annotate(config: Config, target: _Target, words: Mapping[str, str | None]) -> list[str]:
+    """Set annotations of objects, and return their names. Objects that have no such annotation need no removal."""
+    removes_only = all(value is None for value in words.values())
+    changed = []
+    async with Cluster(config) as cluster:
+        async for obj in target.objects(cluster):
+            if removes_only and not words.keys() & obj.metadata.annotations.keys():
+                continue
+            name = f"{obj.kind} {key_of(obj)}"
+            try:
+                await cluster.uncached.patch(obj, merge_patch({"metadata": {"annotations": dict(words)}}))
+            except NotFoundError:
+                continue  # deleted meanwhile
+            changed.append(name)
+    return changed

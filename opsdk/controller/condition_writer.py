@@ -1,0 +1,120 @@
+"""Writes one condition of an object's status, if it differs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_tree
+from opsdk.client.patch import merge_patch
+from opsdk.controller.context import Context
+from opsdk.controller.status import status_class
+from opsdk.errors import ConflictError, NotFoundError, UsageError
+from opsdk.recipes.conditions import set_condition
+
+CONDITION_TYPE: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+"""metav1.Condition's type."""
+# Writes of the condition, each from a newer state of the object.
+_TRIES = 4
+
+
+class DesiredCondition(msgspec.Struct, frozen=True):
+    """A condition to write.
+
+    Attributes:
+        status: ``"True"`` or ``"False"``.
+        reason: one CamelCase word.
+        message: a sentence, not empty: the server requires it.
+    """
+
+    status: str
+    reason: str
+    message: str
+
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:  # noqa: ARG002 - for derived classes
+        """Whether a write would change nothing.
+
+        A condition that is False already stays as it is, and an object without one needs none that is False.
+        """
+        if self.status == "False":
+            return existing is None or existing.status == "False"
+        return existing is not None and (existing.status, existing.reason, existing.message) == (
+            self.status,
+            self.reason,
+            self.message,
+        )
+
+
+class ConditionWriter:
+    """Writes a condition that opsdk keeps beside those of the reconciler.
+
+    Args:
+        kind: the reconciled kind.
+        condition: the condition's type.
+    """
+
+    def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
+        self._kind = kind
+        self._condition = condition
+
+    async def write(self, ctx: Context, desired: DesiredCondition, *, obj: Any = None) -> None:
+        """Write the condition unless the object shows it; after a conflict, to a newer state of the object.
+
+        Args:
+            ctx: of the reconcile.
+            desired: the condition.
+            obj: the object, which gets the written state; None reads it from the cache.
+        """
+        for attempt in range(_TRIES):
+            if obj is None:
+                obj = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
+            if obj is None:
+                return
+            # As a tree: items of other controllers keep fields that opsdk's `Condition` does not have.
+            conditions = (to_tree(obj).get("status") or {}).get("conditions") or []
+            place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
+            own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
+            generation = obj.metadata.generation
+            if desired.is_shown_by(own[0] if own else None, generation):
+                return
+            set_condition(
+                own,
+                self._condition,
+                desired.status,
+                desired.reason,
+                desired.message,
+                observed_generation=generation,
+            )
+            conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
+            patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
+            try:
+                await ctx.client.status().patch(obj, merge_patch(patch | {"status": {"conditions": conditions}}))
+            except NotFoundError:
+                return
+            except ConflictError:
+                if attempt + 1 == _TRIES:
+                    raise
+                obj = None
+            else:
+                return
+
+    def __repr__(self) -> str:
+        return f"<ConditionWriter of {self._kind.name}: {self._condition}>"
+
+
+def check_condition(kind: Kind[AnyObject], condition: str, option: str) -> None:
+    """Raise `UsageError` for a condition of a class whose status has no list of conditions. `option` names it."""
+    cls: type[Any] = kind.representation
+    if not condition or not issubclass(cls, TypedObject | PartialObjectMetadata):
+        return
+    status = status_class(cls) if issubclass(cls, TypedObject) else None
+    if status is None or "conditions" not in getattr(status, "__struct_fields__", ()):
+        raise UsageError(
+            f"{option}={condition!r} needs conditions in the status of {kind.name}: add "
+            "`conditions: list[Condition] = field(default_factory=list)`"
+        )
