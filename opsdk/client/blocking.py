@@ -20,7 +20,7 @@ from opsdk.client.client import Client, SubResourceClient
 from opsdk.client.options import ApplyKeywords, DeleteKeywords, WriteKeywords
 from opsdk.client.patch import Patch
 
-__all__ = ["BlockingClient", "BlockingSubResourceClient"]
+__all__ = ["BlockingClient"]
 
 P = ParamSpec("P")
 T = TypeVar("T", bound=AnyObject)
@@ -62,7 +62,7 @@ class BlockingClient(Waiting[Client]):
         @blocking
         def map_to_sites(secret: Secret) -> list[Request]:
             sites = BlockingClient(operator.client).list(Site, namespace=secret.metadata.namespace)
-            return [Request(*key_of(site)) for site in sites]
+            return [Request.of(site) for site in sites]
 
     Besides the errors of `Client`, each method raises ``asyncio.CancelledError`` when the function should end, and
     `UsageError` in async code.
