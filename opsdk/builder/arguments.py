@@ -17,6 +17,7 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObj
 from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.last_reconciled import check_place
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
@@ -204,6 +205,7 @@ def check_controller_options(options: object, kind: object = None) -> None:
     if isinstance(kind, type | Kind):
         check_condition(kind_of(kind), options.error_condition, "error_condition")
         check_condition(kind_of(kind), options.pause_condition, "condition")
+        check_place(kind_of(kind), options.last_reconciled)
 
 
 def members(value: object, keyword: str) -> Collection[Any]:

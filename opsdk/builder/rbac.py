@@ -8,6 +8,7 @@ from itertools import chain
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
+from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
@@ -48,12 +49,16 @@ def operator_rules(
 
 
 def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
-    """Return the rules of what a controller's options write to its objects: failures and pauses."""
+    """Return the rules of what a controller's options write to its objects: failures, pauses, specs."""
     if kind is None:
         return
     if options.error_condition or options.pause_condition:
         yield patches_status(kind)
-    if options.retry_limit is not None or options.finalizer_retry_limit is not None:
+    if options.last_reconciled == ANNOTATION:
+        yield RbacRule("patch", kind)
+    elif options.last_reconciled and not (options.error_condition or options.pause_condition):
+        yield patches_status(kind)
+    if options.retry_limit is not None or options.finalizer_retry_limit is not None or options.last_reconciled:
         yield records_events()
 
 

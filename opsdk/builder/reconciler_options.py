@@ -144,6 +144,8 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_controller_options(own, kind)
         if kind is None and own is not None and own.error_condition:
             raise UsageError("error_condition needs a reconciled kind, whose status has the condition")
+        if kind is None and own is not None and own.last_reconciled:
+            raise UsageError("last_reconciled needs a reconciled kind, whose spec is kept")
 
 
 def declare(

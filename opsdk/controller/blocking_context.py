@@ -18,6 +18,7 @@ from opsdk.base.cause import ReconcileCause
 from opsdk.client.blocking import BlockingClient
 from opsdk.client.recorder.recorder import EventType
 from opsdk.controller.context import Context, HasStatus
+from opsdk.controller.spec_comparison import SpecChange
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
@@ -98,6 +99,19 @@ class BlockingContext(Waiting[Context]):
     def remaining(self) -> float | None:
         """See `Context.remaining`."""
         return self.target.remaining
+
+    @property
+    def last_reconciled(self) -> Any:
+        """See `Context.last_reconciled`."""
+        return self.target.last_reconciled
+
+    def changed(self, path: str = "spec") -> bool:
+        """See `Context.changed`."""
+        return self.target.changed(path)
+
+    def difference(self) -> list[SpecChange]:
+        """See `Context.difference`."""
+        return self.target.difference()
 
     apply = waits_for(Context.apply)
     apply_all = waits_for(Context.apply_all)

@@ -22,6 +22,7 @@ from opsdk.children.drift import Drift
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.spec_comparison import SpecChange, SpecComparison
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
@@ -54,6 +55,7 @@ class Context(msgspec.Struct, kw_only=True):
         deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
         object: the reconciled object, if the reconciler takes it; else None.
         finalizing: the finalizers of an object that is being deleted run.
+        specs: what `last_reconciled`, `changed` and `difference` compare; None without the option ``last_reconciled``.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
     ...     ctx.logger.info("reconciles because of %s", ctx.causes)
@@ -67,6 +69,7 @@ class Context(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     object: Any = None
     finalizing: bool = False
+    specs: SpecComparison | None = None
     _cluster: Cluster | None = None
 
     @property
@@ -95,6 +98,44 @@ class Context(msgspec.Struct, kw_only=True):
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    @property
+    def last_reconciled(self) -> Any:
+        """The spec that this controller last reconciled successfully, in the class of the spec; None at first.
+
+        Also None after a spec of more than 64 KiB. Raises `UsageError` without the option ``last_reconciled``.
+        """
+        return self._comparison().last
+
+    def changed(self, path: str = "spec") -> bool:
+        """Whether a value of the spec differs from the one that was last reconciled successfully; True at first.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     if ctx.changed("spec.size"):
+        ...         ctx.logger.info("the size is new")
+
+        Args:
+            path: attributes and keys of dicts, such as ``spec.size``. A list has no further path.
+
+        Raises:
+            UsageError: the class has no such path, or the option ``last_reconciled`` is missing.
+        """
+        return self._comparison().changed(path)
+
+    def difference(self) -> list[SpecChange]:
+        """Return the values of the spec that differ, with their paths; at first, the whole spec as one change.
+
+        Raises `UsageError` without the option ``last_reconciled``.
+        """
+        return self._comparison().difference()
+
+    def _comparison(self) -> SpecComparison:
+        if self.specs is None:
+            raise UsageError(
+                f"controller {self.controller} does not keep the spec that was last reconciled: "
+                'pass ControllerOptions(last_reconciled="annotation")'
+            )
+        return self.specs
 
     # First, because in the block the status is never None, also where the class allows it.
     @overload

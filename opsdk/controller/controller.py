@@ -28,6 +28,7 @@ from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
@@ -123,16 +124,13 @@ class Controller:
         options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
-        self._daemons = Daemons(
-            daemons,
-            owner=name,
-            make_context=self._daemon_context,
-            read=self._read_object,
-            on_change=self._on_daemon_change,
-        )
+        self._daemons = self._make_daemons(daemons)
         threads = self._threads = BlockingPool(f"controller {name}", options.threads)
         gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
-        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, gate, threads=threads)
+        self._specs = SpecRecorder(kind, options.last_reconciled, name) if kind and options.last_reconciled else None
+        adapter = ReconcilerAdapter(
+            reconciler, kind, functions, self._daemons, gate, threads=threads, specs=self._specs
+        )
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
@@ -434,6 +432,11 @@ class Controller:
         if own is not None:
             own.begin(key)
         attempt = await self._call_reconciler(ctx)
+        if self._specs is not None and attempt.error is None:
+            try:
+                await self._specs.write(ctx)
+            except OpsdkError as error:
+                attempt = ReconcileAttempt.failed(error)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
             if end.gave_up:

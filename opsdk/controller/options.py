@@ -9,6 +9,7 @@ from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.controller.condition_writer import CONDITION_TYPE
+from opsdk.controller.last_reconciled import PLACE
 from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
@@ -60,6 +61,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
             the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
             object's resource version: `Context.status` and ``update`` send it.
+        last_reconciled: where the spec that was last reconciled successfully is kept, for `Context.changed`:
+            ``"annotation"``, or a field of the status such as ``"status.last_spec"``. It is written after a success if
+            the spec has changed. Empty keeps nothing.
         blocking_threads: number of threads for reconcilers and finalizers that are plain functions; 0 for one for each
             worker. With fewer, some workers wait.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
@@ -78,6 +82,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     error_condition: str = ""
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
+    last_reconciled: str = ""
     blocking_threads: int = 0
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
@@ -85,12 +90,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
-        threads: object = self.blocking_threads
-        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
-            raise UsageError(
-                f"{caller_place()}: blocking_threads is {threads!r}: "
-                "pass a number of threads, or 0 for one for each worker"
-            )
+        self._check_words()
         if self.fairness is not None and not isinstance(self.fairness, Fairness):
             raise UsageError(
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
@@ -115,6 +115,20 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             )
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
+
+    def _check_words(self) -> None:
+        place: object = self.last_reconciled
+        if not isinstance(place, str) or (place and not PLACE.fullmatch(place)):
+            raise UsageError(
+                f'{caller_place()}: last_reconciled is {place!r}: write "annotation", '
+                'or a field of the status such as "status.last_spec"'
+            )
+        threads: object = self.blocking_threads
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
+            raise UsageError(
+                f"{caller_place()}: blocking_threads is {threads!r}: "
+                "pass a number of threads, or 0 for one for each worker"
+            )
 
     @property
     def max_seconds(self) -> float:

@@ -24,6 +24,7 @@ from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack
 from opsdk.errors import NotFoundError, UsageError
@@ -146,6 +147,7 @@ class ReconcilerAdapter:
         daemons: see `Daemons`.
         gate: holds back requests of paused objects; None for a controller without pauses.
         threads: run a plain reconciler; default: one thread.
+        specs: keeps the spec that was last reconciled; None for a controller without that option.
 
     Raises:
         UsageError: the declaration cannot work; the message has file and line.
@@ -160,6 +162,7 @@ class ReconcilerAdapter:
         gate: PauseGate | None = None,
         *,
         threads: BlockingPool | None = None,
+        specs: SpecRecorder | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
@@ -168,12 +171,13 @@ class ReconcilerAdapter:
         self._kind = kind
         self._threads = threads or BlockingPool("reconciler", 1)
         self._gate = gate
+        self._specs = specs
         if self.daemons is not None and kind is None:
             raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
         is_object = self.declaration.form is ReconcilerForm.OBJECT
-        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None
+        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None or specs is not None
 
     @property
     def needs_cluster(self) -> bool:
@@ -187,9 +191,7 @@ class ReconcilerAdapter:
         if self._reads_object or (self._gate is not None and self._gate.concerns(request)):
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
-            if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
-                if self.daemons is not None:
-                    await self.daemons.sync(request, None)
+            if (held := await self._begin(obj, ctx)) is not None:
                 return held
             if self.daemons is not None and (obj is None or is_deleting(obj)):
                 await self.daemons.sync(request, None)  # they have ended before the finalizers run
@@ -208,6 +210,16 @@ class ReconcilerAdapter:
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
         return result or pending
+
+    async def _begin(self, obj: Any, ctx: Context) -> HeldBack | None:
+        """Stop the daemons of a paused object, and hold it back; give the context of another one its recorded spec."""
+        if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
+            if self.daemons is not None:
+                await self.daemons.sync(ctx.request, None)
+            return held
+        if self._specs is not None and obj is not None:
+            self._specs.begin(ctx, obj)
+        return None
 
     async def _finalize(self, obj: Any, ctx: Context) -> tuple[Any, Result | None]:
         """Add or run the finalizers, and write the object.
