@@ -162,14 +162,14 @@ def test_a_path_that_does_not_exist_is_refused(path: Any, message: str) -> None:
 # ------------------------------------------------------------------ with a server
 async def test_a_record_is_written_once_and_starts_no_reconcile() -> None:
     """One creation is one reconcile; a change shows what it changed, and a restart writes nothing."""
-    shown: list[Any] = []
+    answers: list[Any] = []
 
     def make() -> Operator:
         operator = Operator("boxes")
 
         @operator.reconciler(Box, options=OPTIONS)
         async def reconcile(obj: Box, ctx: Context) -> None:
-            shown.append((ctx.last_reconciled and ctx.last_reconciled.size, ctx.changed("spec.size"), obj.spec.size))
+            answers.append((ctx.last_reconciled and ctx.last_reconciled.size, ctx.changed("spec.size"), obj.spec.size))
             async with ctx.status(obj) as patch:
                 patch.status.size = obj.spec.size
 
@@ -191,7 +191,7 @@ async def test_a_record_is_written_once_and_starts_no_reconcile() -> None:
         newest = records(operator)[-1]
         assert writes(newest) == []
         assert len(records(operator)) == 3
-    assert shown == [(None, True, 1), (1, True, 5), (5, False, 5)]
+    assert answers == [(None, True, 1), (1, True, 5), (5, False, 5)]
 
 
 @pytest.mark.parametrize("place", ["annotation", "status.last_spec", "status.lastSpec"])
@@ -230,12 +230,12 @@ async def test_each_place_keeps_the_spec(place: str) -> None:
 async def test_a_failure_keeps_the_record() -> None:
     """The retry still sees what has changed since the last success."""
     operator = Operator("boxes")
-    shown: list[bool] = []
+    answers: list[bool] = []
 
     @operator.reconciler(Box, options=OPTIONS)
     async def reconcile(obj: Box, ctx: Context) -> None:
-        shown.append(ctx.changed("spec.size"))
-        if obj.spec.size == 5 and len(shown) < 4:
+        answers.append(ctx.changed("spec.size"))
+        if obj.spec.size == 5 and len(answers) < 4:
             raise ValueError("not yet")
 
     async with running(operator) as client:
@@ -245,36 +245,36 @@ async def test_a_failure_keeps_the_record() -> None:
         await asyncio.sleep(30)
         await client.patch(box(), merge_patch({"metadata": {"labels": {"new": "label"}}}))
         await asyncio.sleep(30)
-    assert shown == [True, True, True, True, False]
+    assert answers == [True, True, True, True, False]
 
 
 async def test_the_record_is_the_spec_that_was_reconciled() -> None:
     """Not the one that the user wrote, or the reconciler changed in memory, meanwhile: that one is the next change."""
     operator = Operator("boxes")
-    shown: list[tuple[int | None, int]] = []
+    answers: list[tuple[int | None, int]] = []
 
     @operator.reconciler(Box, options=OPTIONS)
     async def reconcile(obj: Box, ctx: Context) -> None:
         last = ctx.last_reconciled
-        shown.append((last and last.size, obj.spec.size))
+        answers.append((last and last.size, obj.spec.size))
         obj.spec.size = 100
-        if len(shown) == 1:
+        if len(answers) == 1:
             await ctx.client.patch(box(), merge_patch({"spec": {"size": 2}}))
 
     async with running(operator) as client:
         await client.create(box())
         await asyncio.sleep(30)
-    assert shown == [(None, 1), (1, 2)]
+    assert answers == [(None, 1), (1, 2)]
 
 
 async def test_a_spec_that_is_too_large_is_reported_once() -> None:
     """The record says so, an Event has the size, and later reconciles write nothing."""
     operator = Operator("disks")
-    shown: list[bool] = []
+    answers: list[bool] = []
 
     @operator.reconciler(Disk, options=OPTIONS)
     async def reconcile(obj: Disk, ctx: Context) -> None:
-        shown.append(ctx.changed())
+        answers.append(ctx.changed())
 
     async with running(operator, Disk) as client:
         await client.create(disk(DiskSpec(labels={"x": "1"})))
@@ -288,41 +288,41 @@ async def test_a_spec_that_is_too_large_is_reported_once() -> None:
         (event,) = await client.list(Event)
         assert event.reason == "SpecTooLarge"
         assert (await client.get(Disk, "default/a")).metadata.annotations[annotation_of("disk")] == "too large"
-    assert shown == [True, True, True, True]
+    assert answers == [True, True, True, True]
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", "3"])
 async def test_a_damaged_record_is_replaced(text: str) -> None:
     """It counts as none."""
     operator = Operator("boxes")
-    shown: list[object] = []
+    answers: list[object] = []
 
     @operator.reconciler(Box, options=OPTIONS)
     def reconcile(request: Request, ctx: BlockingContext) -> None:
-        shown.append((ctx.last_reconciled, ctx.changed("spec.size"), len(ctx.difference())))
+        answers.append((ctx.last_reconciled, ctx.changed("spec.size"), len(ctx.difference())))
 
     async with running(operator) as client:
         await client.create(box(annotations={ANNOTATION: text}))
         await asyncio.sleep(30)
         assert (await client.get(Box, "default/a")).metadata.annotations[ANNOTATION] == '{"size":1}'
-    assert shown == [(None, True, 1)]
+    assert answers == [(None, True, 1)]
 
 
 async def test_an_unstructured_spec_is_a_tree() -> None:
     """Its paths have JSON names, which are not checked."""
     operator = Operator("boxes")
-    shown: list[object] = []
+    answers: list[object] = []
 
     @operator.reconciler(unstructured("tests.opsdk.dev/v1", "Box"), options=OPTIONS)
     async def reconcile(request: Request, ctx: Context) -> None:
-        shown.append((ctx.last_reconciled, ctx.changed("spec.size"), ctx.changed("spec.nothing")))
+        answers.append((ctx.last_reconciled, ctx.changed("spec.size"), ctx.changed("spec.nothing")))
 
     async with running(operator) as client:
         await client.create(box())
         await asyncio.sleep(30)
         await client.patch(box(), merge_patch({"spec": {"size": 5}}))
         await asyncio.sleep(30)
-    assert shown == [(None, True, True), ({"size": 1}, True, False)]
+    assert answers == [(None, True, True), ({"size": 1}, True, False)]
 
 
 async def test_a_write_that_always_conflicts_fails_the_reconcile() -> None:
