@@ -21,7 +21,6 @@ from opsdk.controller.context import Context, HasStatus
 from opsdk.controller.spec_comparison import SpecChange
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
-from opsdk.event.handlers import is_async
 
 __all__ = ["BlockingContext", "BlockingStatusPatch"]
 
@@ -178,15 +177,13 @@ class BlockingStatusPatch(StatusPatch[S]):
             self._run(self.__aexit__(None, None, None))
 
 
-async def call_function(
+async def run_in_thread(
     function: Callable[..., Any], argument: Any, ctx: Context, threads: BlockingPool, *, takes_context: bool = True
 ) -> Any:
-    """Await an async function of the user, or run a plain one in a thread, with a `BlockingContext`.
+    """Run a plain function of the user in a thread, with a `BlockingContext`.
 
-    Raises what the function raises, and `UsageError` for a plain function that returns an awaitable.
+    Raises what the function raises, and `UsageError` for one that returns an awaitable.
     """
-    if is_async(function):
-        return await (function(argument, ctx) if takes_context else function(argument))
 
     def call() -> Any:
         return function(argument, BlockingContext(ctx, current_call())) if takes_context else function(argument)

@@ -51,6 +51,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
         function: the function or bound method.
         form: the type of its first parameter.
         takes_context: it has a second parameter.
+        is_async: it runs in the event loop; a plain function runs in a thread.
         request_type: class of its requests.
         place: file and line.
     """
@@ -58,6 +59,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     form: ReconcilerForm
     takes_context: bool
+    is_async: bool
     request_type: type
     place: str
 
@@ -81,7 +83,12 @@ def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> Reconci
     if len(parameters) > 1:
         _check_context_type(parameters[1].name, hints.get(parameters[1].name), is_async(function), f"{name} ({place})")
     return ReconcilerDeclaration(
-        function=function, form=form, takes_context=len(parameters) > 1, request_type=request_type, place=place
+        function=function,
+        form=form,
+        takes_context=len(parameters) > 1,
+        is_async=is_async(function),
+        request_type=request_type,
+        place=place,
     )
 
 

@@ -15,9 +15,10 @@ import msgspec
 from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.object import KubeObject
-from opsdk.controller.blocking_context import call_function
+from opsdk.controller.blocking_context import run_in_thread
 from opsdk.controller.declaration import check_context
 from opsdk.errors import UsageError
+from opsdk.event.handlers import is_async
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
 
 FinalizerFunction = Callable[[Any, Any], Any]
@@ -105,7 +106,9 @@ class Finalizers:
             if not contains_finalizer(obj, name):
                 continue
             try:
-                outcome = await call_function(function, obj, ctx, self._threads)
+                outcome = await (
+                    function(obj, ctx) if is_async(function) else run_in_thread(function, obj, ctx, self._threads)
+                )
             except BaseException as raised:  # noqa: BLE001 - returned to the caller, after the object is written
                 error = contain(raised, task=task, cancelling=before)
                 error.add_note(f"in finalizer {name}")

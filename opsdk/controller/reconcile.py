@@ -19,7 +19,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.base.durations import as_seconds
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
-from opsdk.controller.blocking_context import BlockingContext, call_function
+from opsdk.controller.blocking_context import BlockingContext, run_in_thread
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
@@ -204,9 +204,11 @@ class ReconcilerAdapter:
                 if obj is None or is_deleting(obj):
                     return pending
                 argument = ctx.object = obj
-        result = await call_function(
-            declaration.function, argument, ctx, self._threads, takes_context=declaration.takes_context
-        )
+        function, takes_context = declaration.function, declaration.takes_context
+        if declaration.is_async:
+            result = await (function(argument, ctx) if takes_context else function(argument))
+        else:
+            result = await run_in_thread(function, argument, ctx, self._threads, takes_context=takes_context)
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
         return result or pending

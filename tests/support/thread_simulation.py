@@ -1,9 +1,10 @@
-"""Boxes whose reconciler and finalizer are plain functions in threads, on two replicas, for the simulator."""
+"""Boxes reconciled by plain functions in threads, with the last spec recorded, on two replicas, for the simulator."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 from box_simulation import FINALIZER, NAMESPACE, delete_box, make_box
 from boxes import Box
 
@@ -22,6 +23,7 @@ from opsdk import (
 from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.blocking import BlockingClient
+from opsdk.controller.last_reconciled import annotation_of
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World
@@ -31,6 +33,8 @@ _SLOW = 4
 
 _inside = Counter[tuple[int, str]]()
 """Threads by operator and box."""
+_finished: set[tuple[str, int]] = set()
+"""Uid and size of each reconcile that reached its end, in any replica."""
 _problems: list[str] = []
 
 
@@ -61,6 +65,7 @@ def make_operator() -> Operator:
         blocking_threads=2,
         reconciliation_timeout=6,
         shutdown_timeout=3,
+        last_reconciled="annotation",
     )
 
     @operator.reconciler(
@@ -74,11 +79,17 @@ def make_operator() -> Operator:
         _inside[thread] += 1
         if _inside[thread] > 1:
             _problems.append(f"{obj.metadata.name} is in {_inside[thread]} threads")
+        last = ctx.last_reconciled
+        if last is not None and (obj.metadata.uid, last.size) not in _finished:
+            _problems.append(f"{obj.metadata.name} was never reconciled with the size {last.size}")
+        if ctx.changed("spec.size") is (last is not None and last.size == obj.spec.size):
+            _problems.append(f"{obj.metadata.name} changed from {last} to {obj.spec}")
         try:
             ctx.sleep(10 if obj.spec.size == _SLOW and not ctx.attempt % 2 else 0.1)
             ctx.apply(ConfigMap(metadata=ObjectMeta(name=obj.metadata.name), data={"size": str(obj.spec.size)}))
             with ctx.status(obj) as patch:
                 patch.status.size = obj.spec.size
+            _finished.add((obj.metadata.uid, obj.spec.size))
         finally:
             _inside[thread] -= 1
 
@@ -94,12 +105,15 @@ async def boxes_are_copied(world: World) -> None:
         assert not is_deleting(obj), f"{name} is not let go"
         assert obj.status is not None, f"{name} has no status"
         assert obj.status.size == obj.spec.size, f"{name} has the size {obj.status.size}"
+        record = msgspec.json.decode(obj.metadata.annotations.get(annotation_of("box"), "{}"))
+        assert record == {"size": obj.spec.size}, f"{name} has the record {record}"
         assert maps.get(name) == {"size": str(obj.spec.size)}, f"{name} has the copy {maps.get(name)}"
 
 
 def _environment() -> envtest.Environment:
     _problems.clear()
     _inside.clear()
+    _finished.clear()
     return envtest.Environment(crds=[crd_for(Box)])
 
 
