@@ -15,7 +15,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_tree
+from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_tree, without_nulls
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import merge_patch
@@ -131,7 +131,9 @@ class SpecRecorder:
         """Return the patch that records a spec, or with None that it is too large; None if the object has it."""
         if self._field:
             record = (tree.get("status") or {}).get(self._field)
-            difference = create_merge_patch(record if isinstance(record, dict) else {}, spec or {})
+            # A null in a merge patch removes its key, so a null of the spec would be written again and again.
+            desired = without_nulls(spec or {})
+            difference = create_merge_patch(record if isinstance(record, dict) else {}, desired)
             is_recorded = isinstance(record, dict) and not difference
             return None if is_recorded else {"status": {self._field: difference}}
         annotations = tree["metadata"].get("annotations") or {}

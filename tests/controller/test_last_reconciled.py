@@ -31,6 +31,8 @@ from opsdk import (
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.client.patch import merge_patch
 from opsdk.controller.last_reconciled import SpecRecorder, annotation_of
 from opsdk.controller.spec_comparison import SpecChange, SpecComparison, check_path
@@ -157,6 +159,25 @@ def test_a_path_that_does_not_exist_is_refused(path: Any, message: str) -> None:
     """The message has the closest name."""
     with pytest.raises(UsageError, match=message):
         SpecComparison(Disk, "1", None, {}).changed(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+JSON_OBJECTS = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
+
+
+@given(JSON_OBJECTS, JSON_OBJECTS, st.sampled_from(["annotation", "status.last_spec"]))
+def test_a_record_that_is_written_needs_no_second_write(first: JsonObject, second: JsonObject, place: str) -> None:
+    """Whatever the spec has, nulls too: one merge patch records it, and then there is nothing to write."""
+    recorder = SpecRecorder(kind_of(Disk), place, "disk")
+    obj: Any = {"metadata": {}}
+    for spec in (first, second):
+        if (patch := recorder._patch(obj, spec)) is not None:
+            obj = apply_merge_patch(obj, patch)
+        assert recorder._patch(obj, spec) is None
 
 
 # ------------------------------------------------------------------ with a server
