@@ -25,12 +25,14 @@ from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
 from opsdk.apimachinery.selectors import Selector as Selector
 from opsdk.builder.arguments import OwnsSpec as OwnsSpec
 from opsdk.builder.arguments import WatchSpec as WatchSpec
+from opsdk.builder.arguments import referenced as referenced
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions
+from opsdk.children.ordering import Child as Child
 from opsdk.client.client import Client as Client
 from opsdk.client.patch import MergeFrom as MergeFrom
 from opsdk.client.recorder.recorder import EventRecorder as EventRecorder
@@ -40,6 +42,8 @@ from opsdk.cluster.options import ClusterOptions as ClusterOptions
 from opsdk.controller.blocking_context import BlockingContext as BlockingContext
 from opsdk.controller.context import Context as Context
 from opsdk.controller.controller import Controller as Controller
+from opsdk.controller.external import ExternalResource as ExternalResource
+from opsdk.controller.external import ExternalStatus as ExternalStatus
 from opsdk.controller.options import ControllerOptions as ControllerOptions
 from opsdk.controller.reconcile import Reconciler as Reconciler
 from opsdk.controller.reconcile import Result as Result

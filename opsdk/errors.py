@@ -54,6 +54,8 @@
     ├── TemporaryError            raised by a reconciler: retry after its delay
     └── TerminalError             raised by a reconciler: do not retry
 
+`NotReadyError` is outside of the tree: it is a ``BaseException`` that ends a reconcile without a failure.
+
 ``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
 
 Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
@@ -687,3 +689,11 @@ class TemporaryError(OpsdkError):
             raise UsageError(f"delay is {delay!r}: pass seconds, at least 0, or a timedelta")
         self.seconds = float(seconds)
         """The delay in seconds."""
+
+
+class NotReadyError(BaseException):
+    """Ends a reconcile quietly: a child with ``ready=`` is not ready yet. `Context.apply` raises it; programs do not.
+
+    It is no failure: nothing is counted or retried, and the child's own event starts the next reconcile. It is no
+    ``Exception``, so ``except Exception`` does not catch it. A reconciler that does catch it still counts as waiting.
+    """

@@ -5,6 +5,7 @@
 prints its memory while as many objects come and go.
 ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``page [OBJECTS]`` loads the web page of Norman.
+``secrets [SECRETS]`` prints what an operator holds that references 50 of many Secrets.
 ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``sql [OBJECTS]`` pages through a `SqlStore` on
 SQLite and PostgreSQL. ``stalls`` measures the event loop. ``steve [OBJECTS]`` pages through Pods, in a list and through
 HTTP. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
@@ -25,6 +26,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "certificates": [100],
     "children": [],
     "page": [10_000],
+    "secrets": [33_000],
     "sharding": [4000],
     "stalls": [],
     "sql": [100_000],

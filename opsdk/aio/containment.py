@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from opsdk.errors import PanicError
+from opsdk.errors import NotReadyError, PanicError
 
 
 def leaf_errors(error: BaseException) -> Iterator[BaseException]:
@@ -23,6 +23,18 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
             pending += reversed(current.exceptions)
         else:
             yield current
+
+
+def without_waits(error: BaseException) -> BaseException | None:
+    """Return an error, or a group without its `NotReadyError`s; None if nothing else is in it."""
+    leaves = list(leaf_errors(error))
+    failures = [leaf for leaf in leaves if not isinstance(leaf, NotReadyError)]
+    if not failures:
+        return None
+    if len(failures) == len(leaves):
+        return error
+    # A flat group: `BaseExceptionGroup.split` fails for deep ones.
+    return BaseExceptionGroup("failures beside a child that is not ready", failures)
 
 
 def cancellations(task: asyncio.Task[Any] | None) -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -16,12 +16,14 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
+from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.last_reconciled import check_place
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
 from opsdk.event.predicates import PredicateFunc
+from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
 
@@ -58,7 +60,50 @@ class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
     sync_policy: SyncPolicy | None = None
 
 
-OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec
+class ReferencedSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind whose objects the reconciled objects reference by name. Made by `referenced`.
+
+    Attributes:
+        kind: the referenced kind.
+        by: returns what an object references.
+        predicates: an event of the referenced kind must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+    """
+
+    kind: KindLike[AnyObject]
+    by: ReferenceFunction
+    predicates: Sequence[PredicateFunc] = ()
+    sync_policy: SyncPolicy | None = None
+
+
+def referenced(
+    kind: KindLike[AnyObject],
+    *,
+    by: ReferenceFunction,
+    predicates: Sequence[PredicateFunc] = (),
+    sync_policy: SyncPolicy | None = None,
+) -> ReferencedSpec:
+    """Watch a kind whose objects the reconciled objects reference, for ``watches=[...]``.
+
+    The cache holds the metadata of all of its objects, and whole objects only of those that something references: a
+    read of one with ``ctx.client.get`` asks the server once for each of its states. A change of one reconciles the
+    objects that reference it. Nothing is watched while nothing is referenced.
+
+    Args:
+        kind: the referenced kind, such as ``Secret``.
+        by: returns what an object references: a name in its namespace, ``namespace/name``, an `ObjectKey`, or several.
+        predicates: an event of the referenced kind must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+
+    >>> from opsdk.api.core.v1 import Pod, Secret
+    >>> operator = Operator("example")  # doctest: +SKIP
+    >>> @operator.reconciler(Pod, watches=[referenced(Secret, by=lambda pod: pod.spec.hostname)])  # doctest: +SKIP
+    ... async def reconcile(pod: Pod, ctx: Context) -> None: ...
+    """
+    return ReferencedSpec(kind=kind, by=by, predicates=predicates, sync_policy=sync_policy)
+
+
+OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec | ExternalResource[Any, Any]
 """A member of ``owns``. ``type[Any]``, because mypy infers ``list[StructMeta]`` for ``[ConfigMap, Role]``."""
 
 
@@ -77,8 +122,24 @@ def check_kind(kind: object, call: str) -> None:
     kind_of(kind)
 
 
-def check_owned(owned: object) -> None:
-    """Raise `UsageError` unless `owned` is a kind or an `OwnsSpec`."""
+def split_owns(
+    owns: Iterable[OwnedKind],
+) -> tuple[tuple[Kind[AnyObject], ...], tuple[ExternalResource[Any, Any], ...]]:
+    """Return the kinds and the external resources of ``owns``."""
+    externals = tuple(owned for owned in owns if isinstance(owned, ExternalResource))
+    kinds = [owned for owned in owns if not isinstance(owned, ExternalResource)]
+    return tuple(kind_of(owned.kind if isinstance(owned, OwnsSpec) else owned) for owned in kinds), externals
+
+
+def check_owned(owned: object, owner: object) -> None:
+    """Raise `UsageError` unless `owned` is a kind, an `OwnsSpec` or an external resource of `owner`, a kind."""
+    if isinstance(owned, type) and issubclass(owned, ExternalResource):
+        raise UsageError(f"owns got the class {owned.__name__}: pass an instance, {owned.__name__}(...)")
+    if isinstance(owned, ExternalResource):
+        if not isinstance(owner, type | Kind):
+            raise UsageError(f"{owned!r} needs a reconciled kind, whose status has its id")
+        check_external(owned, kind_of(owner).representation)
+        return
     if isinstance(owned, WatchSpec):
         raise UsageError("owns got a WatchSpec: write watches=[WatchSpec(...)], or owns=[OwnsSpec(kind=...)]")
     if isinstance(owned, OwnsSpec):
@@ -91,6 +152,9 @@ def check_owned(owned: object) -> None:
 
 def check_watch(watch: object) -> None:
     """Raise `UsageError` unless `watch` is a `WatchSpec` with a kind and a handler."""
+    if isinstance(watch, ReferencedSpec):
+        _check_referenced(watch)
+        return
     if isinstance(watch, OwnsSpec):
         raise UsageError("watches got an OwnsSpec: write owns=[OwnsSpec(...)], or watches=[WatchSpec(...)]")
     if not isinstance(watch, WatchSpec):
@@ -114,6 +178,20 @@ def check_watch(watch: object) -> None:
         )
     check_predicates(watch.predicates, "predicates")
     _check_sync_policy(watch.sync_policy, "WatchSpec")
+
+
+def _check_referenced(spec: ReferencedSpec) -> None:
+    check_kind(spec.kind, "referenced(...)")
+    if kind_of(spec.kind).representation is PartialObjectMetadata:
+        raise UsageError("referenced got metadata_only(...): pass the class, since whole objects are read of it")
+    by: object = spec.by
+    if not callable(by) or is_async(by):
+        raise UsageError(
+            f"by of referenced({_kind_name(spec.kind)}, by=...) is {_shown(by)}: "
+            "pass a plain function from an object to the name that it references"
+        )
+    check_predicates(spec.predicates, "predicates")
+    _check_sync_policy(spec.sync_policy, "referenced")
 
 
 def check_predicates(predicates: object, call: str) -> None:
@@ -206,6 +284,7 @@ def check_controller_options(options: object, kind: object = None) -> None:
         check_condition(kind_of(kind), options.error_condition, "error_condition")
         check_condition(kind_of(kind), options.pause_condition, "condition")
         check_place(kind_of(kind), options.last_reconciled)
+        check_condition(kind_of(kind), options.ready_condition, "ready_condition")
 
 
 def members(value: object, keyword: str) -> Collection[Any]:

@@ -5,13 +5,15 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, Self, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, Self, TypeVar, cast
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.arguments import (
     OwnsSpec,
+    ReferencedSpec,
     WatchSpec,
     as_daemon,
     check_controller_options,
@@ -30,16 +32,19 @@ from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
-from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconciler
+from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
+from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
+from opsdk.controller.reverse_deletion import ReverseDeletion, children_finalizer
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
 from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion, on
+from opsdk.event.references import ReferencedSource
 from opsdk.event.sources import EventSource, KindSource, SyncPolicy
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
@@ -90,7 +95,8 @@ class ControllerBuilder(Generic[T]):
         self._kind: Kind[AnyObject] | None = None
         self._predicates: tuple[PredicateFunc, ...] = ()
         self._owns: list[OwnsSpec] = []
-        self._watches: list[WatchSpec] = []
+        self._externals: list[ExternalResource[Any, Any]] = []
+        self._watches: list[WatchSpec | ReferencedSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
@@ -120,35 +126,41 @@ class ControllerBuilder(Generic[T]):
 
     def owns(
         self,
-        kind: KindLike[AnyObject] | OwnsSpec,
+        kind: KindLike[AnyObject] | OwnsSpec | ExternalResource[Any, Any],
         *,
         predicates: Sequence[PredicateFunc] = (),
         match_every_owner: bool = False,
     ) -> Self:
         """Watch a kind whose objects map to their controller.
 
-        With `match_every_owner`, they map to all owners of the reconciled kind.
+        With `match_every_owner`, they map to all owners of the reconciled kind. An external resource is deleted before
+        its owner.
         """
+        if isinstance(kind, ExternalResource):
+            with located(self.place):
+                check_external(kind, self._kind.representation if self._kind is not None else None)
+            self._externals.append(kind)
+            return self
         if not isinstance(kind, OwnsSpec):
             kind = OwnsSpec(kind=kind, predicates=predicates, match_every_owner=match_every_owner)
         with located(self.place):
-            check_owned(kind)
+            check_owned(kind, self._kind)
         self._owns.append(kind)
         return self
 
     def watches(
         self,
-        kind: KindLike[AnyObject] | WatchSpec,
+        kind: KindLike[AnyObject] | WatchSpec | ReferencedSpec,
         handler: MapFunction | EventHandler | None = None,
         *,
         predicates: Sequence[PredicateFunc] = (),
     ) -> Self:
-        """Watch another kind. Pass kind and handler, or a `WatchSpec`."""
-        if handler is not None and not isinstance(kind, WatchSpec):
+        """Watch another kind. Pass kind and handler, a `WatchSpec`, or `referenced(...)`."""
+        if handler is not None and not isinstance(kind, WatchSpec | ReferencedSpec):
             kind = WatchSpec(kind=kind, handler=handler, predicates=predicates)
         with located(self.place):
             check_watch(kind)
-        self._watches.append(cast("WatchSpec", kind))
+        self._watches.append(cast("WatchSpec | ReferencedSpec", kind))
         return self
 
     def watches_source(self, source: EventSource) -> Self:
@@ -216,12 +228,13 @@ class ControllerBuilder(Generic[T]):
     def declared_kinds(self) -> ControllerKinds:
         """Return the kinds and rules that the controller's RBAC derives from. Omits sources of other clusters."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
+        owns = tuple(kind_of(owned.kind) for owned in self._owns)
         return ControllerKinds(
             kind=self._kind,
-            owns=tuple(kind_of(owned.kind) for owned in self._owns),
+            owns=owns,
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
             has_finalizers=bool(self._finalizers),
-            implied=tuple(option_rules(self._kind, self._options or ControllerOptions())),
+            implied=tuple(option_rules(self._kind, self._options or ControllerOptions(), owns, self._externals)),
             rules=self._rules,
         )
 
@@ -232,18 +245,20 @@ class ControllerBuilder(Generic[T]):
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
         options = self._options or ControllerOptions()
         own_changes = OwnChanges() if self._kind is not None and options.ignore_own_status_writes else None
+        finalizers = self._all_finalizers(name, options)
         self.controller = Controller(
             name,
             self._reconciler,
-            sources=[*self._kind_sources(own_changes), *self._sources],
+            sources=[*self._kind_sources(own_changes, finalizers), *self._sources],
             options=options,
             hook=self._hook,
             kind=self._kind,
-            finalizers=self._finalizers,
+            finalizers=finalizers,
             daemons=self._daemons,
             cluster=self._cluster,
             journal=self._journal,
             own_changes=own_changes,
+            externals=self._externals,
         )
         return self.controller
 
@@ -271,20 +286,60 @@ class ControllerBuilder(Generic[T]):
         if self._kind is None and not self._watches and not self._sources:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
-    def _kind_sources(self, own_changes: OwnChanges | None) -> list[EventSource]:
+    def _all_finalizers(self, name: str, options: ControllerOptions) -> Mapping[str, FinalizerFunction]:
+        """Return the declared finalizers, and the one that deletes the children in reverse."""
+        owns = self._owns if options.delete_in_reverse else []
+        if self._kind is None or self._cluster is None or not (owns or self._externals):
+            return self._finalizers
+        assert self._reconciler is not None
+        if self._reconciler.form is ReconcilerForm.REQUEST:
+            raise UsageError(
+                f"deleting children needs a reconciler that takes the object ({self._reconciler.place}): one that "
+                "takes a request runs during the deletion too. "
+                f"Declare its first parameter as {self._kind.representation.__name__}"
+            )
+        cluster = self._cluster.options
+        kinds = [kind_of(owned.kind) for owned in owns]
+        finalizer = children_finalizer(cluster.field_owner or cluster.name, name)
+        return {**self._finalizers, finalizer: ReverseDeletion(kinds, self._externals, list(self._finalizers))}
+
+    def _kind_sources(
+        self, own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]
+    ) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
-            sources.append(self._reconciled_source(self._kind, own_changes))
+            sources.append(self._reconciled_source(self._kind, own_changes, finalizers))
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
         sources += [
-            self._source(watch.kind, as_handler(watch.handler), watch.predicates, watch.sync_policy)
+            self._referenced_source(watch)
+            if isinstance(watch, ReferencedSpec)
+            else self._source(watch.kind, as_handler(watch.handler), watch.predicates, watch.sync_policy)
             for watch in self._watches
         ]
         return sources
 
-    def _reconciled_source(self, kind: Kind[AnyObject], own_changes: OwnChanges | None) -> EventSource:
+    def _referenced_source(self, spec: ReferencedSpec) -> EventSource:
+        if self._cluster is None or self._kind is None:
+            raise UsageError("referenced(...) needs for_(...) and a Cluster, whose client reads the objects")
+        kind, referenced = kind_of(spec.kind), self._cluster.referenced
+        source = ReferencedSource(
+            self._cache,
+            kind,
+            self._kind,
+            spec.by,
+            predicates=(*self._filters, *spec.predicates),
+            sync_policy=spec.sync_policy,
+            forget=partial(referenced.forget, kind),
+            changed=partial(referenced.changed, kind),
+        )
+        referenced.declare(kind, source.table.__contains__)
+        return source
+
+    def _reconciled_source(
+        self, kind: Kind[AnyObject], own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]
+    ) -> EventSource:
         """Return the source of the reconciled kind.
 
         No predicate drops the change of a pause, the beginning of a deletion where there are finalizers, or its end
@@ -293,7 +348,7 @@ class ControllerBuilder(Generic[T]):
         predicates = (*self._filters, *self._predicates)
         if predicates and self._cluster is not None and (self._options or ControllerOptions()).pausing is not None:
             predicates = (or_pause_changes(predicates),)
-        always = [begins_deletion(self._finalizers)] if self._finalizers else []
+        always = [begins_deletion(finalizers)] if finalizers else []
         always += [on(create=False, update=False, generic=False)] if self._daemons else []
         if predicates and always:
             predicates = (any_of(*always, all_of(*predicates)),)

@@ -14,12 +14,13 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
+from opsdk.builder.options import OperatorOptions
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.manager.leader_election.election_thread import ElectionThread
 from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.manager.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_elector import LeaderElector, default_identity
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
@@ -39,6 +40,20 @@ def can_use_thread(config: Config) -> bool:
         return getattr(asyncio.get_running_loop(), "wall", None) is None
     except RuntimeError:
         return True
+
+
+def election_options(options: OperatorOptions, name: str, config: Config) -> LeaderElectionOptions:
+    """Return the options of the election of an operator with this name."""
+    given = options.leader_election_namespace
+    return LeaderElectionOptions(
+        name=options.leader_election_id or name,
+        namespace=given or config.namespace,
+        namespace_source="--leader-election-namespace" if given else config.namespace_source,
+        identity=default_identity(),
+        lease_duration=options.lease_duration,
+        renew_deadline=options.renew_deadline,
+        retry_period=options.retry_period,
+    )
 
 
 class ElectionFactory:

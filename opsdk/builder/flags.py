@@ -9,6 +9,7 @@ Upstream: sigs.k8s.io/kubebuilder/pkg/plugins/golang/v4/scaffolds/internal/templ
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.certificates.options import SelfSigned
 
 _PREFIX = "OPSDK_"
+# An RFC 1123 label.
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,14 @@ def _levels(text: str) -> dict[str, str]:
     return {name: level.upper() for name, _, level in pairs}
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a namespace: separate names by commas")
+    return names
+
+
 def _self_signed(service: str) -> SelfSigned:
     return SelfSigned(service=service)
 
@@ -103,6 +114,12 @@ FLAGS = (
         str,
         "the operator's own namespace: Lease, Secret of webhook certificates; default: that of the pod or the context",
     ),
+    Flag(
+        "watch-namespaces",
+        "cluster.cache.namespaces",
+        _names,
+        "cache these namespaces only, separated by commas; default: all",
+    ),
     Flag("leader-elect", "leader_election", _boolean, "enable leader election"),
     Flag("leader-election-id", "leader_election_id", str, "name of the Lease; default: the operator's name"),
     Flag(
@@ -115,6 +132,12 @@ FLAGS = (
     Flag("renew-deadline", "renew_deadline", float, "seconds a leader retries a renewal before it stops leading"),
     Flag("retry-period", "retry_period", float, "seconds between attempts to acquire or renew the Lease"),
     Flag("rbac-check", "rbac_check", RbacCheck, "on a missing declared permission: error, warn or off"),
+    Flag(
+        "pause-config-map",
+        "pause_config_map",
+        str,
+        "name of the ConfigMap that pauses controllers, in --namespace; default: controllers have no pauses",
+    ),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 

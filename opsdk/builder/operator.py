@@ -23,9 +23,11 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
-from opsdk.builder.arguments import OwnsSpec, check_kind, check_rules, located
+from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
+from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.controller_builder import ControllerBuilder
-from opsdk.builder.election import ElectionFactory, can_use_thread
+from opsdk.builder.controller_pauses import ControllerPauses
+from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.rbac import operator_rules, option_rules
@@ -37,16 +39,14 @@ from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
-from opsdk.controller.daemons import DaemonSpec
+from opsdk.controller.daemons import DaemonSpec, keep_daemons
 from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
-from opsdk.errors import CacheError, OpsdkError, UsageError
+from opsdk.controller.reverse_deletion import children_finalizer
+from opsdk.errors import OpsdkError, UsageError
 from opsdk.event.handlers import is_async
-from opsdk.event.request import Request
 from opsdk.manager.deferred import DeferredRunnable
-from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.manager.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager
 from opsdk.manager.phases import Phase
 from opsdk.manager.process import ExitGuard, run_program
@@ -117,6 +117,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[ControllerKinds] = []
         self._finalizers: set[str] = set()
+        self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -147,8 +148,8 @@ class Operator:
             options: see below.
 
         Keyword Args:
-            owns: kinds, or `OwnsSpec`s, whose objects map to their controller.
-            watches: `WatchSpec`s of other kinds, and how their objects map to requests.
+            owns: kinds, or `OwnsSpec`s, whose objects map to their controller; and external resources.
+            watches: `WatchSpec`s of other kinds, and how their objects map to requests; or `referenced` kinds.
             predicates: an event of `kind` must pass all of them.
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
@@ -172,15 +173,20 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
+        owns, externals = split_owns(options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
+        if declared_kind is not None:
+            controller = options.get("name") or declared_kind.name.lower()
+            self._owners.append((controller, options.get("options"), bool(externals)))
         self._declared.append(
             ControllerKinds(
                 kind=declared_kind,
                 owns=owns,
                 watches=watches,
                 has_finalizers=bool(options.get("finalizers")),
-                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
+                implied=tuple(
+                    option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
+                ),
                 rules=tuple(options.get("rbac", ())),
             )
         )
@@ -229,7 +235,7 @@ class Operator:
                 check_kind(kind, "daemon(...)")
                 spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter)
             controller = name or f"{kind_of(kind).name}-{spec.shown_name}".lower().replace("_", "-")
-            self.reconciler(kind, name=controller, daemons=[spec], options=options)(_keep_daemons)
+            self.reconciler(kind, name=controller, daemons=[spec], options=options)(keep_daemons)
             return function
 
         return declare
@@ -402,8 +408,8 @@ class Operator:
         manager.metrics.add_collector(lambda: self.registry)
         manager.metrics.add_collector(lambda: InformerCollector(self.cluster.cache.health))
         manager.use_client(self._cluster.uncached)
-        manager.add_readyz_check("caches-synced", self._check_caches)
-        manager.add_readyz_check("user-functions", self._check_functions)
+        manager.add_readyz_check("caches-synced", partial(check_caches, cluster.cache))
+        manager.add_readyz_check("user-functions", partial(check_functions, cluster.cache))
         if o.leader_election:
             self._use_election(manager, config)
         manager.debug.add(
@@ -425,8 +431,15 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
+        self._follow_pauses(manager)
         self._review_rules(manager)
+        manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
+
+    def _follow_pauses(self, manager: Manager) -> None:
+        if name := self.options.pause_config_map:
+            controllers = [builder.controller for builder in self._controller_builders if builder.controller]
+            manager.add(ControllerPauses(self.cluster, name, controllers), phase=Phase.CACHES)
 
     def _review_rules(self, manager: Manager) -> None:
         def check() -> RuleCheck:
@@ -539,8 +552,10 @@ class Operator:
         return list(dict.fromkeys(kinds))
 
     def finalizer_names(self) -> frozenset[str]:
-        """Return the names of the finalizers that `reconciler` declared."""
-        return frozenset(self._finalizers)
+        """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
+        default, owner = self.options.controller, self.options.cluster.field_owner or self.name
+        deletes = [name for name, own, externals in self._owners if externals or (own or default).delete_in_reverse]
+        return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
 
     @property
     def has_webhooks(self) -> bool:
@@ -638,17 +653,12 @@ class Operator:
     def _use_election(self, manager: Manager, config: Config) -> None:
         """Give the manager a leader election, in a thread of its own where the client can be used there."""
         o = self.options
-        options = LeaderElectionOptions(
-            name=o.leader_election_id or self.name,
-            namespace=o.leader_election_namespace or config.namespace,
-            namespace_source="--leader-election-namespace" if o.leader_election_namespace else config.namespace_source,
-            identity=default_identity(),
-            lease_duration=o.lease_duration,
-            renew_deadline=o.renew_deadline,
-            retry_period=o.retry_period,
-        )
         factory = ElectionFactory(
-            config, options, scheme=self.scheme, hook=manager.hook, explain=self._stall_description
+            config,
+            election_options(o, self.name, config),
+            scheme=self.scheme,
+            hook=manager.hook,
+            explain=self._stall_description,
         )
         if o.leader_election_thread and can_use_thread(config):
             election = factory.in_thread(o.leader_election_max_stall)
@@ -658,25 +668,12 @@ class Operator:
             elector, self._election = factory.in_loop()
             manager.use_election(elector)
 
-    async def _check_caches(self) -> None:
-        if unready := [str(health) for health in self.cluster.cache.health() if not health.ready]:
-            raise CacheError("; ".join(unready))
-
-    async def _check_functions(self) -> None:
-        failing = [f"{h.name}: {text}" for h in self.cluster.cache.health() for text in h.failing_functions]
-        if failing:
-            raise CacheError("; ".join(failing))
-
     def register(self, *kinds: type[Any]) -> None:
         """Add classes to the operator's scheme."""
         self.scheme.add(*kinds)
 
     def __repr__(self) -> str:
         return f"<Operator {self.name}>"
-
-
-async def _keep_daemons(request: Request) -> None:
-    """Reconcile nothing: the controller of a daemon starts and stops it."""
 
 
 def _build(

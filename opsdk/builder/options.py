@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from opsdk.apimachinery.validation import dns_subdomain
+from opsdk.base.place import caller_place
 from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.options import ControllerOptions
+from opsdk.errors import UsageError
 from opsdk.manager.leader_election.lease_options import LeaseOptions
 from opsdk.manager.options import ManagerOptions
 from opsdk.rbac.check import RbacCheck
@@ -39,6 +42,8 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
         watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
         rbac_check: what happens at the start when a declared RBAC permission is missing. The default only logs it: one
             branch of a reconciler may need it, and it may be granted while the operator runs.
+        pause_config_map: name of a ConfigMap in the operator's namespace that pauses whole controllers, see
+            `opsdk.builder.controller_pauses`; empty for none.
         journal_size: number of reconciles in `Operator.journal`; 0 for none.
         debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
             --export-test``. Values of Secrets are hidden.
@@ -57,5 +62,13 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
     leader_election_max_stall: float | None = 60.0
     watchdog_limit: float = 1.0
     rbac_check: RbacCheck = RbacCheck.WARN
+    pause_config_map: str = ""
     journal_size: int = 1000
     debug_objects: bool = False
+
+    def __post_init__(self) -> None:
+        name: object = self.pause_config_map
+        if not isinstance(name, str) or (name and dns_subdomain(name)):
+            raise UsageError(
+                f"{caller_place()}: pause_config_map is {name!r}: pass the name of a ConfigMap, such as website-pauses"
+            )

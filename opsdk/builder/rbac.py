@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule, patches_status, records_events
+from opsdk.rbac.rules import RbacRule, deletes, patches_status, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -42,24 +44,37 @@ def operator_rules(
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
+    if options.pause_config_map:
+        names = [options.pause_config_map]
+        rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
     if (certificates := options.webhook.certificates) is not None and injected is not None:
         rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def option_rules(kind: Kind[AnyObject] | None, options: ControllerOptions) -> Iterable[RbacRule]:
-    """Return the rules of what a controller's options write to its objects: failures, pauses, specs."""
+def option_rules(
+    kind: Kind[AnyObject] | None,
+    options: ControllerOptions,
+    owns: Sequence[Kind[AnyObject]],
+    externals: Sequence[ExternalResource[Any, Any]],
+) -> Iterable[RbacRule]:
+    """Return the rules of what a controller's options write to its objects, and of the deletion of its children."""
     if kind is None:
         return
-    if options.error_condition or options.pause_condition:
+    conditions = options.error_condition or options.pause_condition or options.ready_condition
+    if conditions or externals:
         yield patches_status(kind)
     if options.last_reconciled == ANNOTATION:
         yield RbacRule("patch", kind)
-    elif options.last_reconciled and not (options.error_condition or options.pause_condition):
+    elif options.last_reconciled and not (conditions or externals):
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None or options.last_reconciled:
         yield records_events()
+    if options.delete_in_reverse or externals:
+        yield RbacRule("patch", kind)
+    if options.delete_in_reverse and owns:
+        yield deletes(*owns)
 
 
 def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:

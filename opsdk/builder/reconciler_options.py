@@ -10,7 +10,8 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
-    OwnsSpec,
+    OwnedKind,
+    ReferencedSpec,
     WatchSpec,
     check_controller_options,
     check_daemons,
@@ -46,8 +47,8 @@ U = TypeVar("U")
 class ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler` and `opsdk.fleet.fleet.Fleet.reconciler`."""
 
-    owns: Sequence[type[Any] | Kind[Any] | OwnsSpec]
-    watches: Sequence[WatchSpec]
+    owns: Sequence[OwnedKind]
+    watches: Sequence[WatchSpec | ReferencedSpec]
     predicates: Sequence[PredicateFunc]
     event_filter: Sequence[PredicateFunc]
     sources: Sequence[EventSource | Callable[[Any], EventSource]]
@@ -129,7 +130,7 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
             raise UsageError("a controller without a kind needs a name: pass name=...")
         check_name(options.get("name", ""))
         for owned in members(options.get("owns", ()), "owns"):
-            check_owned(owned)
+            check_owned(owned, kind)
         for watch in members(options.get("watches", ()), "watches"):
             check_watch(watch)
         check_predicates(options.get("predicates", ()), "predicates")
@@ -142,10 +143,12 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_rules(options.get("rbac", ()), "rbac")
         own = options.get("options")
         check_controller_options(own, kind)
-        if kind is None and own is not None and own.error_condition:
-            raise UsageError("error_condition needs a reconciled kind, whose status has the condition")
-        if kind is None and own is not None and own.last_reconciled:
-            raise UsageError("last_reconciled needs a reconciled kind, whose spec is kept")
+        needs_kind = {"error_condition": "status has the condition", "ready_condition": "status has the condition"}
+        for option, need in (needs_kind | {"last_reconciled": "spec is kept"}).items():
+            if kind is None and own is not None and getattr(own, option):
+                raise UsageError(f"{option} needs a reconciled kind, whose {need}")
+        if own is not None and own.delete_in_reverse and (kind is None or not options.get("owns")):
+            raise UsageError("delete_in_reverse needs a reconciled kind and owns=[...], the kinds of its children")
 
 
 def declare(

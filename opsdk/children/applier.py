@@ -376,9 +376,7 @@ class Applier:
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
         kinds = [kind_of_object(obj) for obj in desired]
-        identities = [(kind.gvk.group_kind, key_of(obj)) for kind, obj in zip(kinds, desired, strict=True)]
-        for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
-            raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
+        identities = _identities(desired)
         results: dict[int, T] = {}
         errors: list[Exception] = []
         remaining = iter(enumerate(desired))
@@ -401,9 +399,14 @@ class Applier:
                     group.create_task(work())
         if errors:
             raise errors[0]
-        for kind in prune or ():
-            await self._prune(kind_of(kind), owner, frozenset(identities))
+        await self.prune(desired, owner=owner, kinds=prune or ())
         return [results[index] for index in range(len(desired))]
+
+    async def prune(self, desired: Sequence[AnyObject], *, owner: KubeObject, kinds: Sequence[AnyKind]) -> None:
+        """Delete the owner's objects of some kinds that are not desired, see `apply_all`."""
+        identities = frozenset(_identities(desired)) if kinds else frozenset()
+        for kind in kinds:
+            await self._prune(kind_of(kind), owner, identities)
 
     async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
         """Delete the owner's children of one kind that are no longer desired."""
@@ -455,6 +458,14 @@ class Applier:
 
 
 # ------------------------------------------------------------------ helpers
+def _identities(desired: Sequence[AnyObject]) -> list[Identity]:
+    """Return kind and key of each object. Raises `UsageError` if two are the same."""
+    identities = [(gvk_of(obj).group_kind, key_of(obj)) for obj in desired]
+    for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
+        raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
+    return identities
+
+
 def _input_digest(desired: AnyObject, owner: KubeObject | None) -> bytes:
     """Return a digest of the caller's arguments: equal digests mean equal desired objects. b"" if unknown.
 

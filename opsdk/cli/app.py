@@ -79,6 +79,10 @@ class _CreateGroup(LazyGroup):
             target="opsdk.cli.scaffold.commands:create_api",
             summary="Add a kind with a reconciler and a test.",
         ),
+        "version": LazyCommand(
+            target="opsdk.cli.scaffold.commands:create_version",
+            summary="Add a version to a kind, with its conversion.",
+        ),
         "webhook": LazyCommand(
             target="opsdk.cli.scaffold.commands:create_webhook",
             summary="Add a defaulting and a validating webhook for a kind.",

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
 from opsdk.aio.clock import utc_now
+from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, metadata_only
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, key_of
 from opsdk.apimachinery.selectors import as_selector
+from opsdk.builder.controller_pauses import REASON_SUFFIX
 from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.project import find_project
 from opsdk.client.client import as_key
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
@@ -31,6 +36,9 @@ from opsdk.errors import NotFoundError, UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 
+_OptionalKind = Annotated[
+    str, typer.Argument(metavar="[KIND]", help="as kubectl takes it: websites, or sites.example.com")
+]
 _KindArgument = Annotated[
     str, typer.Argument(metavar="KIND", help="as kubectl takes it: websites, or sites.example.com")
 ]
@@ -40,6 +48,11 @@ _KeyArgument = Annotated[
 _Selector = Annotated[str, typer.Option("--selector", "-l", help="the objects with these labels, such as tier=web")]
 _All = Annotated[bool, typer.Option("--all", help="all objects of the kind")]
 _Namespace = Annotated[str, typer.Option("--namespace", "-n", help="namespace of the objects; default: all")]
+_Controller = Annotated[str, typer.Option(metavar="NAME", help="a whole controller, instead of objects")]
+_Operator = Annotated[
+    str,
+    typer.Option(metavar="MODULE:OPERATOR", help="the operator of --controller; default: the one in pyproject.toml"),
+]
 _Context = Annotated[str, typer.Option(help="kubeconfig context")]
 
 
@@ -58,7 +71,7 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
         if len(choices) > 1:
             raise UsageError(f"{' and '.join(choices)} are mutually exclusive: pass one of them")
         if not choices:
-            raise UsageError(f"which {self.kind}? Pass NAMESPACE/NAME, --selector LABELS or --all")
+            raise UsageError(f"which {self.kind or 'objects'}? Pass NAMESPACE/NAME, --selector LABELS or --all")
         if self.key:
             as_key(self.key, self.namespace)
         as_selector(self.selector)
@@ -80,7 +93,7 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pause(
-    kind: _KindArgument,
+    kind: _OptionalKind = "",
     key: _KeyArgument = "",
     *,
     selector: _Selector = "",
@@ -89,39 +102,62 @@ def pause(
     duration: Annotated[str, typer.Option("--for", metavar="TIME", help="length of the pause, such as 90m")] = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="end of the pause, such as 2026-01-02T15:04:05Z")] = "",
     reason: Annotated[str, typer.Option(help="a sentence for people")] = "",
+    controller: _Controller = "",
+    operator: _Operator = "",
     context: _Context = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Pause objects: operators written with opsdk do not reconcile them until the pause ends.
+    """Pause objects, or a controller: operators written with opsdk do not reconcile until the pause ends.
 
-    Without --for or --until, a pause has no end. Objects that are created later are not paused.
+    Without --for or --until, a pause has no end. Objects that are created later are not paused. --controller requires
+    OperatorOptions(pause_config_map=...).
 
     opsdk pause websites default/shop --for 2h --reason 'moves to another zone'
 
     opsdk pause websites --selector tier=web
+
+    opsdk pause --controller website --for 30m
     """
-    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     value = pause_value(duration, until, now=utc_now())
-    words: dict[str, str | None] = {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None}
-    _annotate(target, words, "paused" if value == "true" else f"paused until {value}", context, output)
+    action = "paused" if value == "true" else f"paused until {value}"
+    if controller:
+        _check_alone(kind, selector, all_objects=all_objects)
+        config_map = _config_map_of(operator, namespace)
+        words = {controller: value, f"{controller}{REASON_SUFFIX}": reason or None}
+        asyncio.run(set_data(load_config(context=context or None), config_map, words))
+        _print_controller(controller, action, output)
+        return
+    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    _annotate(target, {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None}, action, context, output)
 
 
 def resume(
-    kind: _KindArgument,
+    kind: _OptionalKind = "",
     key: _KeyArgument = "",
     *,
     selector: _Selector = "",
     all_objects: _All = False,
     namespace: _Namespace = "",
+    controller: _Controller = "",
+    operator: _Operator = "",
     context: _Context = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """End the pause of objects. Those that changed during the pause are reconciled.
+    """End the pause of objects, or of a controller. Those that changed during the pause are reconciled.
 
     opsdk resume websites default/shop
 
     opsdk resume websites --all
+
+    opsdk resume --controller website
     """
+    if controller:
+        _check_alone(kind, selector, all_objects=all_objects)
+        config_map = _config_map_of(operator, namespace)
+        words = dict.fromkeys((controller, f"{controller}{REASON_SUFFIX}"))
+        asyncio.run(set_data(load_config(context=context or None), config_map, words))
+        _print_controller(controller, "resumed", output)
+        return
     target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(target, {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None}, "resumed", context, output)
 
@@ -145,6 +181,45 @@ def reconcile(
     target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
     _annotate(target, words, "reconcile requested", context, output)
+
+
+def _check_alone(kind: str, selector: str, *, all_objects: bool) -> None:
+    if kind or selector or all_objects:
+        raise UsageError("--controller and KIND, --selector or --all are mutually exclusive: pass one of them")
+
+
+def _config_map_of(operator: str, namespace: str) -> ObjectKey:
+    """Return the ConfigMap that pauses the controllers of an operator. Raises `UsageError` if it follows none."""
+    # Imported here for start-up time: only --controller loads the operator.
+    from opsdk.cli.loading import load_operator  # noqa: PLC0415
+
+    target = load_operator(operator)
+    name = target.options.pause_config_map
+    if not name:
+        raise UsageError(
+            f"operator {target.name} follows no ConfigMap of pauses: set OperatorOptions(pause_config_map=...)"
+        )
+    project = find_project(Path.cwd())
+    declared = target.options.namespace or (project.namespace if project is not None else "")
+    return ObjectKey(namespace or declared or "default", name)
+
+
+def _print_controller(controller: str, action: str, output: OutputFormat) -> None:
+    subject = f"controller {controller}"
+    print_result(output, [{"object": subject, "action": action}], [f"{subject}: {action}"])
+
+
+async def set_data(config: Config, key: ObjectKey, words: Mapping[str, str | None]) -> None:
+    """Set keys of a ConfigMap, which is created if it is missing. None removes a key."""
+    async with Cluster(config) as cluster:
+        client = cluster.uncached
+        config_map = ConfigMap(metadata=ObjectMeta(name=key.name, namespace=key.namespace))
+        try:
+            await client.patch(config_map, merge_patch({"data": dict(words)}))
+        except NotFoundError:
+            config_map.data = {word: value for word, value in words.items() if value is not None}
+            if config_map.data:
+                await client.create(config_map)
 
 
 def pause_value(duration: str, until: str, *, now: datetime) -> str:

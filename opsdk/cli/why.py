@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.controller.children_tree import format_children, last_attempts
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import ConnectError, DecodeError, NotFoundError, UsageError
@@ -28,6 +29,9 @@ def why(
     *,
     controller: Annotated[str, typer.Option(help="only reconciles of this controller")] = "",
     last: Annotated[int, typer.Option(metavar="N", min=0, help="number of reconciles; 0 for all")] = 5,
+    not_ready: Annotated[
+        bool, typer.Option("--not-ready", help="print the children of the last reconcile, and what it waits for")
+    ] = False,
     output: Output = OutputFormat.TEXT,
     url: Annotated[
         str, typer.Option(envvar="OPSDK_DEBUG_URL", help="URL of the operator's debug pages")
@@ -47,10 +51,34 @@ def why(
 
     opsdk why --controller website
 
+    opsdk why default/site --not-ready
+
     opsdk why default/site --export-test tests/test_replay.py --operator website.operator:make_operator
     """
     if export_test is not None and not operator:
         raise UsageError("--export-test requires --operator, such as website.operator:make_operator")
+    if export_test is not None and not_ready:
+        raise UsageError("--export-test writes a reconcile, and --not-ready prints children: pass one of them")
+    records = _find(url, key, controller)
+    if export_test is not None:
+        # A late import: the test kit loads the operator stack, which is slow.
+        from opsdk.testing.replay import export_test as test_of  # noqa: PLC0415
+
+        export_test.write_text(test_of(records[-1], operator=operator), encoding="utf-8")
+        print(f"wrote {export_test}: run it with pytest -p opsdk.testing.plugin")
+        return
+    if not_ready:
+        # Without a name, only the objects that wait.
+        records = [r for r in last_attempts(records) if key or any(child.is_unready for child in r.children)]
+        lines = [format_children(record) for record in records] or ["no object waits for a child"]
+        print_result(output, [record_to_json(record) for record in records], lines)
+        return
+    records = records[-last:]
+    print_result(output, [record_to_json(record) for record in records], map(str, records))
+
+
+def _find(url: str, key: str, controller: str) -> list[ReconcileRecord]:
+    """Return the reconciles of an object, or of all. Raises `NotFoundError` if there are none."""
     records = _fetch(url)
     namespace, _, name = key.rpartition("/")
     journal = Journal(size=len(records), max_bytes=sys.maxsize)
@@ -62,15 +90,7 @@ def why(
             f"the journal at {url} has no reconcile of {key or 'any object'}"
             + (f" by controller {controller}" if controller else "")
         )
-    if export_test is not None:
-        # A late import: the test kit loads the operator stack, which is slow.
-        from opsdk.testing.replay import export_test as test_of  # noqa: PLC0415
-
-        export_test.write_text(test_of(records[-1], operator=operator), encoding="utf-8")
-        print(f"wrote {export_test}: run it with pytest -p opsdk.testing.plugin")
-        return
-    records = records[-last:]
-    print_result(output, [record_to_json(record) for record in records], map(str, records))
+    return records
 
 
 def _fetch(url: str) -> list[ReconcileRecord]:

@@ -36,6 +36,7 @@ from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
+from opsdk.cluster.referenced_objects import ReferencedObjects
 from opsdk.errors import UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
@@ -69,6 +70,7 @@ class Cluster(Closing):
         cache: the shared informers.
         mapper: maps kinds to resources.
         transport: the HTTP transport.
+        referenced: whole objects of kinds that are cached as metadata, see `opsdk.event.references`.
     """
 
     def __init__(
@@ -97,13 +99,15 @@ class Cluster(Closing):
         direct = RecordRequests(unrecorded)
         self.uncached = Client(self._decorate(direct))
         cached = CachedReader(self.cache)
+        self.referenced = ReferencedObjects(self.cache)
         # The decorators change writes only, so cached reads do not pass through them.
         self.client = Client(
             Delegating(
                 cached,
                 self.uncached.executor,
                 disable_cache_for=self.options.disable_cache_for,
-                bypass=self.cache.holds_only_metadata,
+                bypass=self.referenced.bypasses,
+                referenced=self.referenced,
             )
         )
         self._unrecorded_executor = unrecorded

@@ -17,13 +17,15 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.ports import OperationExecutor, RemovalObserver, observe_removals
+from opsdk.cluster.referenced_objects import ReferencedObjects, is_whole_read
 
 
 class Delegating:
     """Sends reads to the cache and other operations to the server.
 
     A read goes to the server if it sets ``uncached``, a resource version, a subresource or a continue token, if its
-    kind is in `disable_cache_for`, or if `bypass` returns True for its kind.
+    kind is in `disable_cache_for`, or if `bypass` returns True for its kind. `referenced` may answer such a read of one
+    object from memory.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class Delegating:
         *,
         disable_cache_for: Collection[GroupVersionKind] = (),
         bypass: Callable[[Kind[Any]], bool] = lambda _: False,
+        referenced: ReferencedObjects | None = None,
     ) -> None:
         self._bypass = bypass
+        self._referenced = referenced
         self.cached = cached
         self.direct = direct
         self.disable_cache_for = frozenset(disable_cache_for)
@@ -43,7 +47,11 @@ class Delegating:
 
     async def execute(self, operation: Operation) -> Any:
         """Execute the operation."""
-        return await (self.cached if self._is_cached(operation) else self.direct).execute(operation)
+        if self._is_cached(operation):
+            return await self.cached.execute(operation)
+        if self._referenced is not None and is_whole_read(operation):
+            return await self._referenced.get(operation, self.direct)
+        return await self.direct.execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
         if isinstance(operation, Get):

@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from opsdk.aio.blocking import BlockingPool, Waiting, current_call, waits_for
-from opsdk.apimachinery.object import AnyObject, Object, Unstructured
+from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.base.cause import ReconcileCause
+from opsdk.children.drift import Drift
+from opsdk.children.readiness import Ready
 from opsdk.client.blocking import BlockingClient
 from opsdk.client.recorder.recorder import EventType
-from opsdk.controller.context import Context, HasStatus
+from opsdk.controller.context import Context, HasStatus, Owner
+from opsdk.controller.external import ExternalResource, HasId
 from opsdk.controller.spec_comparison import SpecChange
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
@@ -26,6 +29,8 @@ __all__ = ["BlockingContext", "BlockingStatusPatch"]
 
 S = TypeVar("S")
 T = TypeVar("T")
+E = TypeVar("E", bound=HasId)
+D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
 class BlockingContext(Waiting[Context]):
@@ -112,7 +117,38 @@ class BlockingContext(Waiting[Context]):
         """See `Context.difference`."""
         return self.target.difference()
 
-    apply = waits_for(Context.apply)
+    @overload
+    def apply(
+        self,
+        desired: D,
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+        ready: Ready = False,
+        after: Sequence[Any] = (),
+    ) -> D: ...
+    @overload
+    def apply(
+        self,
+        desired: ExternalResource[Any, E],
+        *,
+        ready: Literal[False] | Callable[[E], bool] = False,
+        after: Sequence[Any] = (),
+    ) -> E: ...
+    def apply(
+        self,
+        desired: Any,
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+        ready: Ready = False,
+        after: Sequence[Any] = (),
+    ) -> Any:
+        """See `Context.apply`. The methods of an external resource are async, and run in the event loop."""
+        return self._wait(self.target.apply(desired, owner=owner, force=force, drift=drift, ready=ready, after=after))
+
     apply_all = waits_for(Context.apply_all)
 
     @overload

@@ -7,21 +7,26 @@ Deviates: a value that is passed to the reconciler; Go's context carries only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
+from opsdk.children.ordering import Child, ChildIdentity
+from opsdk.children.readiness import Ready
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.external import ExternalResource, HasId, apply_external
+from opsdk.controller.ordered_apply import OrderedApply
+from opsdk.controller.progress import Progress
 from opsdk.controller.spec_comparison import SpecChange, SpecComparison
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
@@ -29,7 +34,8 @@ from opsdk.event.request import Request
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
-Child = TypeVar("Child", bound=TypedObject | Unstructured)
+E = TypeVar("E", bound=HasId)
+D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
 class HasStatus(Protocol[S_co]):
@@ -39,7 +45,9 @@ class HasStatus(Protocol[S_co]):
     def status(self) -> S_co: ...
 
 
-class _Owner(Enum):
+class Owner(Enum):
+    """The default owner of children."""
+
     RECONCILED = "reconciled object"
 
 
@@ -56,6 +64,7 @@ class Context(msgspec.Struct, kw_only=True):
         object: the reconciled object, if the reconciler takes it; else None.
         finalizing: the finalizers of an object that is being deleted run.
         specs: what `last_reconciled`, `changed` and `difference` compare; None without the option ``last_reconciled``.
+        progress: the children that this reconcile applied.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
     ...     ctx.logger.info("reconciles because of %s", ctx.causes)
@@ -70,7 +79,11 @@ class Context(msgspec.Struct, kw_only=True):
     object: Any = None
     finalizing: bool = False
     specs: SpecComparison | None = None
+    progress: Progress[ChildIdentity] = msgspec.field(default_factory=Progress)
     _cluster: Cluster | None = None
+    _keeps_order: bool = False
+    _externals: Collection[ExternalResource[Any, Any]] = ()
+    _is_watched: Callable[[GroupKind], bool] = lambda _: True  # without a controller, as in a test
 
     @property
     def cluster(self) -> Cluster:
@@ -156,62 +169,119 @@ class Context(msgspec.Struct, kw_only=True):
         """
         return StatusPatch(self.client, obj)
 
+    @overload
     async def apply(
         self,
-        desired: Child,
+        desired: D,
         *,
-        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
         force: bool = True,
         drift: Drift = Drift.REPAIR,
-    ) -> Child:
+        ready: Ready = False,
+        after: Sequence[Any] = (),
+    ) -> D: ...
+    @overload
+    async def apply(
+        self,
+        desired: ExternalResource[Any, E],
+        *,
+        ready: Literal[False] | Callable[[E], bool] = False,
+        after: Sequence[Any] = (),
+    ) -> E: ...
+    async def apply(
+        self,
+        desired: Any,
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+        ready: Ready = False,
+        after: Sequence[Any] = (),
+    ) -> Any:
         """Make an object match `desired`, and return the live object. Nothing is sent if nothing would change.
 
-        See `opsdk.children.applier.Applier.apply`.
+        See `opsdk.children.applier.Applier.apply`, and `opsdk.controller.external` for external resources.
 
         Args:
-            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner.
+            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner. Or an
+                external resource, which is observed, and created or updated; its state is returned.
             owner: made the controller of the object; default: the reconciled object. None for an object without owner,
                 which garbage collection does not delete.
             force: take fields over from other managers.
             drift: LEAVE keeps the value of another manager that changed a field after it was applied.
+            ready: the reconcile ends here until the object is ready: True by the rules of `opsdk.recipes.summary`, or a
+                CEL expression over ``self``, or a function of the live object. The object's next event resumes it, so
+                the kind must be in ``owns`` or ``watches``.
+            after: children that this reconcile applied before, and that this one needs. With ``delete_in_reverse``
+                it is deleted before them.
 
         Raises:
+            NotReadyError: the object is not ready. It ends the reconcile without a failure.
             AlreadyOwnedError: another object is the controller. Nothing is sent.
             ConflictError: other managers own fields with different values, and `force` is False.
             TerminatingError: the live object is being deleted. The retry creates it again when it is gone.
-            UsageError: `desired` cannot be applied, or the owner is missing.
+            UsageError: `desired` cannot be applied, the owner is missing, or `ready` or `after` cannot work.
             ApiError: the server rejected the apply.
         """
+        child = Child(desired, after=after, ready=ready)
+        if isinstance(desired, ExternalResource):
+            return await self._ordered.apply_one(child, self._apply_external)
         parent = self._parent(owner)
         await self._set_namespaces([desired], parent)
-        return await self.cluster.applier(drift, controller=self.controller).apply(desired, owner=parent, force=force)
+        applier = self.cluster.applier(drift, controller=self.controller)
+        return await self._ordered.apply_one(child, lambda obj, _: applier.apply(obj, owner=parent, force=force))
 
     async def apply_all(
         self,
-        desired: Sequence[TypedObject | Unstructured],
+        desired: Sequence[TypedObject | Unstructured | Child | ExternalResource[Any, Any]],
         *,
-        owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
         prune: Sequence[AnyKind] = (),
         force: bool = True,
         drift: Drift = Drift.REPAIR,
     ) -> list[TypedObject | Unstructured]:
         """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
 
+        With a `Child` among them, the order is that of its ``after``, and up to ten that do not depend on each other
+        are applied at the same time. If one fails or is not ready, those that do not come after it are still applied.
+
         See `opsdk.children.applier.Applier.apply_all`. Only objects that the owner controls and that this operator
-        applied are deleted, also after a restart.
+        applied are deleted, also after a restart; with `Child`, when all others are ready.
 
         Raises:
-            UsageError: an object occurs twice, or as `apply`.
+            NotReadyError: a `Child` is not ready. It ends the reconcile without a failure.
+            ExceptionGroup: several of a set with a `Child` failed.
+            UsageError: an object occurs twice, comes after one that is not in the set or that comes after it, or as
+                `apply`.
         """
         parent = self._parent(owner)
         assert parent is not None
-        await self._set_namespaces(desired, parent)
-        return await self.cluster.applier(drift, controller=self.controller).apply_all(
-            desired, owner=parent, prune=prune, force=force
-        )
+        children = [member if isinstance(member, Child) else Child(member) for member in desired]
+        objects = [child.desired for child in children if not isinstance(child.desired, ExternalResource)]
+        await self._set_namespaces(objects, parent)
+        applier = self.cluster.applier(drift, controller=self.controller)
+        if not any(isinstance(member, Child | ExternalResource) for member in desired):
+            return await applier.apply_all(objects, owner=parent, prune=prune, force=force)
 
-    def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
-        if not isinstance(owner, _Owner):
+        async def apply(member: Any, before: Collection[ChildIdentity]) -> Any:
+            if isinstance(member, ExternalResource):
+                return await self._apply_external(member, before)
+            return await applier.apply(member, owner=parent, force=force)
+
+        live = await self._ordered.apply_set(children, apply)
+        await applier.prune(objects, owner=parent, kinds=prune)
+        return live
+
+    @property
+    def _ordered(self) -> OrderedApply:
+        return OrderedApply(self.progress, self._is_watched, keeps_order=self._keeps_order, externals=self._externals)
+
+    async def _apply_external(self, external: ExternalResource[Any, Any], before: Collection[ChildIdentity]) -> Any:
+        self.progress.poll_after(external.poll_seconds)
+        return await apply_external(self.client, external, self.object, after=before)
+
+    def _parent(self, owner: KubeObject | Literal[Owner.RECONCILED] | None) -> KubeObject | None:
+        if not isinstance(owner, Owner):
             return owner
         if self.object is None:
             raise UsageError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -25,15 +25,18 @@ from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
+from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.pause_gate import PauseGate
-from opsdk.controller.pausing import HeldBack
+from opsdk.controller.pausing import HeldBack, Pause
+from opsdk.controller.progress import describe
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -47,8 +50,10 @@ from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import (
+    ControllerPaused,
     DaemonChanged,
     Hooks,
+    HotLoopFound,
     Reconciled,
     ReconcileOutcome,
     ReconcileStarted,
@@ -61,6 +66,8 @@ log = SafeLogger(__name__)
 
 # Seconds after which a running reconcile is mentioned in the log.
 _SLOW_RECONCILE = 60.0
+# Characters of an Event's note.
+_MAX_NOTE = 1024
 # Seconds for a cancelled task to end.
 _CANCEL_GRACE = 5.0
 # The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
@@ -98,6 +105,7 @@ class Controller:
         requeue: decides when a request is reconciled again.
         daemons: what runs beside the reconciler while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
+        externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
     """
 
     def __init__(
@@ -115,6 +123,7 @@ class Controller:
         requeue: RequeuePolicy | None = None,
         daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
+        externals: Collection[ExternalResource[Any, Any]] = (),
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -126,31 +135,32 @@ class Controller:
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._daemons = self._make_daemons(daemons)
         threads = self._threads = BlockingPool(f"controller {name}", options.threads)
+        specs = self._specs = SpecRecorder.of(kind, options.last_reconciled, name)
         gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
-        self._specs = SpecRecorder(kind, options.last_reconciled, name) if kind and options.last_reconciled else None
-        adapter = ReconcilerAdapter(
-            reconciler, kind, functions, self._daemons, gate, threads=threads, specs=self._specs
-        )
+        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, gate, threads=threads, specs=specs)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes = own_changes
+        self._hot_loops = HotLoops(options.hot_loop_limit)
+        self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
-            rate_limiter=copy.deepcopy(self.options.rate_limiter),
+            rate_limiter=copy.deepcopy(options.rate_limiter),
             item_type=adapter.declaration.request_type,
-            fairness=self.options.fairness,
+            fairness=options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
-        self._sources = SourceGroup(name, sources, queue=self.queue, options=self.options, tasks=self._tasks)
+        self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -174,12 +184,12 @@ class Controller:
         return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
 
     def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
-        """Return what shows failures on objects, if the controller has objects and an option asks for it."""
+        """Return what shows outcomes on objects, if the controller has objects and an option asks for it."""
         options = self.options
-        shows_failures = options.error_condition or options.retry_limit or options.finalizer_retry_limit
-        if not shows_failures or kind is None or cluster is None:
+        conditions = options.error_condition or options.ready_condition
+        if kind is None or cluster is None or not (conditions or options.retry_limit or options.finalizer_retry_limit):
             return None
-        return FailureReport(kind, options.error_condition)
+        return FailureReport(kind, options.error_condition, options.ready_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -199,6 +209,25 @@ class Controller:
     async def unwatch(self, source: EventSource) -> None:
         """Remove a source: its events no longer reach the queue. What it queued before is reconciled. Idempotent."""
         await self._sources.remove(source)
+
+    def pause(self, pause: Pause | None) -> None:
+        """Start no reconcile until the end of `pause`, or until ``pause(None)``; those that run may finish.
+
+        Requests wait in the queue: the finalizers of objects that are being deleted wait, too.
+        """
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
+        if pause is not None and pause.until is not None:
+            seconds = max((pause.until - utc_now()).total_seconds(), 0.0)
+            self._pause_timer = asyncio.get_running_loop().call_later(seconds, self.pause, None)
+        if (pause is not None) != self.queue.core.paused:
+            log.info("controller %s is %s", self.name, pause or "not paused any more")
+            self.hook.record(ControllerPaused(controller=self.name, paused=pause is not None))
+        if pause is not None:
+            self.queue.pause()
+        else:
+            self.queue.resume()
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""
@@ -253,9 +282,10 @@ class Controller:
 
     async def _shut_down(self) -> None:
         self.state = ControllerState.STOPPED
-        if self._slow_timer is not None:
-            self._slow_timer.cancel()
-            self._slow_timer = None
+        for timer in (self._slow_timer, self._pause_timer):
+            if timer is not None:
+                timer.cancel()
+        self._slow_timer = self._pause_timer = None
         self.queue.shut_down()
         await self._sources.close()
 
@@ -276,6 +306,7 @@ class Controller:
         self._daemons.activate()
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
         self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
+        self.hook.record(ControllerPaused(controller=self.name, paused=self.queue.core.paused))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._workers = workers
         self._ready.set()
@@ -363,9 +394,17 @@ class Controller:
             if task is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
-                await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
+                if queue_item.item not in self._hot_loops.rows or not self._wait_in_hot_loop(queue_item):
+                    await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
                 self.queue.done(queue_item.item)
+
+    def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
+        """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
+        wait = self._hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
+        for cause in queue_item.causes if wait else ():
+            self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
+        return wait > 0
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
         """Reconcile one request now, beside the workers, and return its record. For tests and interactive use.
@@ -417,6 +456,7 @@ class Controller:
             more_requests=activity.more_requests,
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
+            children=ctx.progress.records(),
         )
         # Later events of a paused object are no news: they would replace other reconciles.
         if self.journal is not None and not end.is_repeated:
@@ -447,9 +487,24 @@ class Controller:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
                 self.queue.add(queue_item.item, cause=cause_of(event))
-        if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
+        if self.options.hot_loop_limit and (activity.requests or queue_item.item in self._hot_loops.rows):
+            await self._check_hot_loop(ctx, queue_item, activity)
+        if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
             await self._queue_next_interval(ctx, queue_item)
         return attempt, end
+
+    async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
+        """Report a request that reconciles itself again and again: once in the log, as a metric, and as an Event."""
+        hot_loop = self._hot_loops.ended(queue_item.item, activity.requests, monotonic())
+        if hot_loop is None:
+            return
+        log.warning("controller %s: %s %s", self.name, ctx.request, hot_loop)
+        self.hook.record(HotLoopFound(controller=self.name, request=str(ctx.request), description=str(hot_loop)))
+        if self.kind is None or self._cluster is None:
+            return
+        obj = ctx.object or await ctx.client.get_or_none(self.kind, ctx.request.key)
+        if obj is not None:
+            ctx.event("HotLoop", str(hot_loop)[:_MAX_NOTE], type="Warning", regarding=obj, action="Reconcile")
 
     def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
@@ -478,6 +533,9 @@ class Controller:
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
+            _is_watched=self._sources.is_watched,
+            _keeps_order=self.options.delete_in_reverse,
+            _externals=self._externals,
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
@@ -501,14 +559,16 @@ class Controller:
             return ReconcileAttempt.failed(
                 error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
             )
-        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired())
+        waits_for = describe(unready) if (unready := ctx.progress.unready()) else ""
+        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired(), waits_for=waits_for)
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
         if isinstance(attempt.result, HeldBack):
             return self._requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
-            return self._requeue.after_success(self.queue, queue_item, attempt.result)
+            end = self._requeue.after_success(self.queue, queue_item, attempt.result)
+            return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
         if attempt.terminal:
             return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
         if attempt.finalizing:

@@ -107,6 +107,10 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
         return self.name or getattr(self.function, "__name__", repr(self.function))
 
 
+async def keep_daemons(request: Request) -> None:
+    """Reconcile nothing: a controller that only has daemons starts and stops them."""
+
+
 class DaemonEvent(Enum):
     """What happened to a daemon."""
 

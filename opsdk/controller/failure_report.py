@@ -14,6 +14,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileEnd
+from opsdk.controller.ready_report import ReadyReport
 from opsdk.errors import ApiError, OpsdkError
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -52,23 +53,27 @@ class FailureReport:
 
     Args:
         kind: the reconciled kind.
-        condition: the condition's type; empty for none.
+        condition: the type of the condition for errors; empty for none.
+        ready_condition: the type of the condition for children; empty for none.
 
     Raises:
         UsageError: the kind's status has no conditions.
     """
 
-    def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
+    def __init__(self, kind: Kind[AnyObject], condition: str, ready_condition: str = "") -> None:
         self._kind = kind
         self._condition = condition
         self._writer = ConditionWriter(kind, condition)
+        self._ready_report = ReadyReport(kind, ready_condition) if ready_condition else None
         check_condition(kind, condition, "error_condition")
 
     async def report_success(self, ctx: Context) -> None:
-        """Set the condition to False if it is True. Raises the error of a write that failed."""
+        """Write that nothing failed, and whether the children are ready. Raises the error of a write that failed."""
         if self._condition:
             desired = DesiredCondition("False", "Succeeded", "the last reconcile succeeded")
             await self._writer.write(ctx, desired)
+        if self._ready_report is not None:
+            await self._ready_report.report_success(ctx)
 
     async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> bool:
         """Set the condition to True, and record an Event if the request is given up.
@@ -82,6 +87,8 @@ class FailureReport:
         try:
             if self._condition:
                 await self._writer.write(ctx, desired)
+            if self._ready_report is not None:
+                await self._ready_report.report_failure(ctx, desired)
             if end.gave_up:
                 await self._record_event(ctx, desired.message)
         except OpsdkError as failure:

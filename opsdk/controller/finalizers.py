@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 from opsdk.aio.blocking import BlockingPool
-from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.containment import cancellations, contain, without_waits
 from opsdk.apimachinery.object import KubeObject
 from opsdk.controller.blocking_context import run_in_thread
 from opsdk.controller.declaration import check_context
@@ -29,13 +30,21 @@ A function that returns a `Result` is not done: its finalizer stays, and the req
 """
 
 
+class _Waiting(Enum):
+    WAITING = "a child is not ready"
+
+
+WAITING = _Waiting.WAITING
+"""The result of a function that waits for a child: it raised `NotReadyError`."""
+
+
 class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of `Finalizers.finalize`.
 
     Attributes:
         updated: it changed the object's finalizers: write the object, also if there are errors.
         errors: the exceptions of functions; their finalizers stay.
-        pending: the results of functions that are not done; their finalizers stay.
+        pending: the results of functions that are not done, or `WAITING`; their finalizers stay.
     """
 
     updated: bool = False
@@ -110,7 +119,10 @@ class Finalizers:
                     function(obj, ctx) if is_async(function) else run_in_thread(function, obj, ctx, self._threads)
                 )
             except BaseException as raised:  # noqa: BLE001 - returned to the caller, after the object is written
-                error = contain(raised, task=task, cancelling=before)
+                if (failure := without_waits(raised)) is None:
+                    pending.append(WAITING)
+                    continue
+                error = contain(failure, task=task, cancelling=before)
                 error.add_note(f"in finalizer {name}")
                 errors.append(error)
             else:

@@ -13,6 +13,7 @@ import msgspec
 
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import ObjectRead, RequestSent
+from opsdk.controller.progress import ChildRecord
 from opsdk.errors import UsageError
 
 
@@ -34,8 +35,9 @@ class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
         requests: the requests that it sent to the server.
         more_reads: number of reads that were not kept.
         more_requests: number of requests that were not kept.
-        result: ``success``, ``requeue``, ``requeue_after`` or ``error``.
-        detail: the delay of the next run, or the error.
+        result: ``success``, ``requeue``, ``requeue_after``, ``waiting`` or ``error``.
+        detail: the delay of the next run, the children that are not ready, or the error.
+        children: the children in the order in which they were applied, at most 64.
     """
 
     controller: str
@@ -54,6 +56,7 @@ class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
     more_requests: int = 0
     result: str = ""
     detail: str = ""
+    children: tuple[ChildRecord, ...] = ()
 
     def __str__(self) -> str:
         key = f"{self.namespace}/{self.name}" if self.namespace else self.name

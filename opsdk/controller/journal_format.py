@@ -10,6 +10,7 @@ import msgspec
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import ObjectRead, RequestSent
 from opsdk.controller.journal import ReconcileRecord
+from opsdk.controller.progress import ChildRecord
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
 
@@ -58,9 +59,14 @@ def record_from_json(tree: JsonObject) -> ReconcileRecord:
         values["causes"] = tuple(ReconcileCause(**cause) for cause in values["causes"])
         values["requests"] = tuple(RequestSent(**request) for request in values["requests"])
         values["reads"] = tuple(map(_object_read, values["reads"]))
+        values["children"] = tuple(map(_child, values.get("children", ())))  # absent before 0.2
         return ReconcileRecord(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(f"the JSON is not a reconcile record: {error!r}") from error
+
+
+def _child(tree: JsonObject) -> ChildRecord:
+    return ChildRecord(**{**tree, "after": tuple(tree["after"])})
 
 
 def _object_read(tree: JsonObject) -> ObjectRead:

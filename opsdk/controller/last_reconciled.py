@@ -71,17 +71,22 @@ class SpecRecorder:
         self._annotation = annotation_of(controller) if place == ANNOTATION else ""
         self._field = "" if place == ANNOTATION else _status_field(self._cls, place.partition(".")[2])
 
+    @staticmethod
+    def of(kind: Kind[AnyObject] | None, place: str, controller: str) -> SpecRecorder | None:
+        """Return the recorder of a controller; None without a kind, or without a place."""
+        return SpecRecorder(kind, place, controller) if kind is not None and place else None
+
     def begin(self, ctx: Context, obj: AnyObject) -> None:
         """Give the context the record and the present spec of an object."""
         tree = to_tree(obj)
         ctx.specs = SpecComparison(self._cls, obj.metadata.uid, self._record(tree), tree.get("spec") or {})
 
     async def write(self, ctx: Context) -> None:
-        """Write the spec of a successful reconcile, unless the object has it.
+        """Write the spec of a successful reconcile, unless the object has it, or a child is not ready yet.
 
         Raises the error of a write that failed.
         """
-        if (specs := ctx.specs) is None:
+        if (specs := ctx.specs) is None or ctx.progress.unready():
             return
         size = len(msgspec.json.encode(specs.present))
         for attempt in range(_TRIES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import combinations
 from typing import Any
 
 from opsdk.base.durations import as_seconds
@@ -56,6 +57,11 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
             reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
             changes. Empty for no condition.
+        delete_in_reverse: children are deleted before their owner, each when those that come after it are gone. The
+            owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
+        ready_condition: a condition of the object's status that says whether every child with ``ready=`` is ready,
+            such as ``Ready``. It is False with the reason ``Waiting`` while a child is not. A reconcile that fails sets
+            it to False, unless it is True for the same generation. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is spread at random.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
@@ -70,6 +76,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
+        hot_loop_limit: reconciles of an object in a row that only own writes cause, faster than one a second, before it
+            is named and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the journal.
     """
 
     max_concurrent_reconciles: int = 1
@@ -80,17 +88,25 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     retry_limit: RetryLimit | None = None
     finalizer_retry_limit: RetryLimit | None = None
     error_condition: str = ""
+    ready_condition: str = ""
+    delete_in_reverse: bool = False
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
     last_reconciled: str = ""
     blocking_threads: int = 0
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
+    hot_loop_limit: int = 100
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
         self._check_words()
+        limit: object = self.hot_loop_limit
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise UsageError(
+                f"{caller_place()}: hot_loop_limit is {limit!r}: pass a number of reconciles, or 0 for none"
+            )
         if self.fairness is not None and not isinstance(self.fairness, Fairness):
             raise UsageError(
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
@@ -101,18 +117,17 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
                 "write pausing=Pausing(...), or pausing=None to ignore pauses"
             )
+        self._check_retries()
+        self._check_conditions()
+        reverse: object = self.delete_in_reverse
+        if not isinstance(reverse, bool):
+            raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
+
+    def _check_retries(self) -> None:
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
                 raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
-        condition: object = self.error_condition
-        if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
-            raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')
-        if condition and condition == self.pause_condition:
-            raise UsageError(
-                f"{caller_place()}: error_condition and the condition of pausing are both {condition!r}: "
-                "name two conditions"
-            )
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 
@@ -129,6 +144,21 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 f"{caller_place()}: blocking_threads is {threads!r}: "
                 "pass a number of threads, or 0 for one for each worker"
             )
+
+    def _check_conditions(self) -> None:
+        """Raise `UsageError` for an invalid condition, and for two conditions of one type."""
+        for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
+            condition: object = getattr(self, name)
+            if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
+                raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
+        conditions = {
+            "error_condition": self.error_condition,
+            "ready_condition": self.ready_condition,
+            "the condition of pausing": self.pause_condition,
+        }
+        for (option, one), (other, two) in combinations(conditions.items(), 2):
+            if one and one == two:
+                raise UsageError(f"{caller_place()}: {option} and {other} are both {one!r}: name two conditions")
 
     @property
     def max_seconds(self) -> float:

@@ -25,6 +25,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
         terminal: the error is not retried.
         panicked: the error is no ``Exception``.
         finalizing: a finalizer of the object raised the error.
+        waits_for: the children that are not ready; empty for none.
     """
 
     result: Result | HeldBack | None = None
@@ -33,6 +34,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
     terminal: bool = False
     panicked: bool = False
     finalizing: bool = False
+    waits_for: str = ""
 
     @staticmethod
     def failed(error: BaseException, *, timed_out: bool = False, finalizing: bool = False) -> ReconcileAttempt:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from opsdk.aio.blocking import BlockingPool
+from opsdk.aio.containment import without_waits
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
@@ -23,7 +24,7 @@ from opsdk.controller.blocking_context import BlockingContext, run_in_thread
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
-from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.finalizers import WAITING, Finalizers
 from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack
@@ -202,16 +203,17 @@ class ReconcilerAdapter:
                 await self.daemons.sync(request, obj)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
-                    return pending
+                    return _with_poll(pending, ctx)
                 argument = ctx.object = obj
         function, takes_context = declaration.function, declaration.takes_context
         if declaration.is_async:
-            result = await (function(argument, ctx) if takes_context else function(argument))
+            result = await _until_wait(function(argument, ctx) if takes_context else function(argument))
         else:
-            result = await run_in_thread(function, argument, ctx, self._threads, takes_context=takes_context)
+            in_thread = run_in_thread(function, argument, ctx, self._threads, takes_context=takes_context)
+            result = await _until_wait(in_thread)
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
-        return result or pending
+        return _with_poll(result or pending, ctx)
 
     async def _begin(self, obj: Any, ctx: Context) -> HeldBack | None:
         """Stop the daemons of a paused object, and hold it back; give the context of another one its recorded spec."""
@@ -242,16 +244,40 @@ class ReconcilerAdapter:
                 gvk, key = self._kind.gvk, ObjectKey(*ctx.request.key)
                 record_own_change(OwnChange(gvk.group, gvk.kind, key, before, obj.metadata.resource_version))
         finalized.raise_errors()
-        for result in finalized.pending:
+        pending = [Result() if result is WAITING else result for result in finalized.pending]
+        for result in pending:
             if not isinstance(result, Result):
                 raise UsageError(f"a finalizer of {self!r} returned {result!r}: return None, or a Result to wait")
         # A result without a time waits for the next event, so it comes last.
-        soonest = min(
-            finalized.pending, key=lambda r: r.requeue_seconds or (0 if r.requeue else math.inf), default=None
-        )
+        soonest = min(pending, key=lambda r: r.requeue_seconds or (0 if r.requeue else math.inf), default=None)
         ctx.finalizing = False
         return obj, soonest
 
     def __repr__(self) -> str:
         function = self.declaration.function
         return f"<ReconcilerAdapter {getattr(function, '__qualname__', function)}>"
+
+
+async def _until_wait(reconcile: Awaitable[Any]) -> Any:
+    """Return the result of a reconciler; None if it ended with a `NotReadyError`: `Context.progress` has the child."""
+    try:
+        return await reconcile
+    except BaseException as error:
+        failure = without_waits(error)
+        if failure is error:
+            raise
+        if failure is not None:
+            raise failure from None
+        return None
+
+
+def _with_poll(result: Result | None, ctx: Context) -> Result | None:
+    """Return a result that also observes the external resources again."""
+    poll = ctx.progress.poll_seconds
+    if not poll:
+        return result
+    if result is None:
+        return Result(requeue_after=poll)
+    if result.requeue or 0 < result.requeue_seconds <= poll:
+        return result
+    return Result(requeue_after=poll, priority=result.priority)

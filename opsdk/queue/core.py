@@ -141,6 +141,8 @@ class QueueCore(Generic[K]):
         """Queued items. A new item above the limit replaces the oldest one."""
         self.dropped = 0
         """Items that were replaced because of `limit`."""
+        self.paused = False
+        """No item is returned while this is set. Added items are combined as usual."""
 
     # -------------------------------------------------------------- adding
     def add(
@@ -252,8 +254,8 @@ class QueueCore(Generic[K]):
                 self._make_ready(item, entry)
 
     def take(self, now: float) -> QueueItem[K] | None:
-        """Return the next item for a worker, or None if none is ready."""
-        if self.state is QueueState.CLOSED:
+        """Return the next item for a worker, or None if none is ready, or the queue is paused."""
+        if self.state is QueueState.CLOSED or self.paused:
             return None
         if self.delayed:
             self.advance(now)
@@ -304,7 +306,7 @@ class QueueCore(Generic[K]):
     def has_ready(self, now: float) -> bool:
         """Whether `take` returns an item."""
         self.advance(now)
-        return bool(self._depth) and self.state is not QueueState.CLOSED
+        return bool(self._depth) and self.state is not QueueState.CLOSED and not self.paused
 
     def __len__(self) -> int:
         """Return the number of ready items."""
@@ -324,9 +326,13 @@ class QueueCore(Generic[K]):
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
-        """Accept no more items. With `drain`, return those that are ready or wait for `done`. Idempotent."""
+        """Accept no more items. With `drain`, return those that are ready or wait for `done`. Idempotent.
+
+        A paused queue returns none of them, so it closes at once.
+        """
         if self.state is QueueState.CLOSED:
             return
+        drain = drain and not self.paused
         self.state = QueueState.DRAINING if drain else QueueState.CLOSED
         self.delayed.clear()
         for item, entry in list(self._entries.items()):

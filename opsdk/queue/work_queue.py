@@ -104,6 +104,16 @@ class WorkQueue(Generic[K]):
         """Call `callback` once, when the standby ends. It must not raise."""
         self._on_activate.append(callback)
 
+    # -------------------------------------------------------------- pausing
+    def pause(self) -> None:
+        """Return no item until `resume`. Items may be added; workers finish those that they have. Idempotent."""
+        self.core.paused = True
+
+    def resume(self) -> None:
+        """Return items again. Idempotent."""
+        self.core.paused = False
+        self._wake(monotonic())
+
     # -------------------------------------------------------------- adding
     def add(
         self,

@@ -97,15 +97,23 @@ def tree_summary(tree: JsonObject) -> Summary:
     >>> str(tree_summary({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}}))
     'current'
     """
-    status = _map(tree.get("status"))
+    before = tree_summary_before_rules(tree)
+    if before is not None:
+        return before
+    rule = _RULES.get(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]).group_kind, _by_conditions)
+    generation = tree["metadata"].get("generation") or 0
+    return rule(_ObjectParts(_map(tree.get("spec")), _map(tree.get("status")), generation))
+
+
+def tree_summary_before_rules(tree: JsonObject) -> Summary | None:
+    """Return the state of a tree that is being deleted, or whose newest spec is not observed; else None."""
     terminating = _terminating(tree)
     if terminating is not None:
         return terminating
-    generation, observed = tree["metadata"].get("generation") or 0, status.get("observedGeneration")
+    generation, observed = tree["metadata"].get("generation") or 0, _map(tree.get("status")).get("observedGeneration")
     if isinstance(observed, int) and observed < generation:
         return _progress(f"generation {generation} is not observed yet, only {observed}")
-    rule = _RULES.get(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]).group_kind, _by_conditions)
-    return rule(_ObjectParts(_map(tree.get("spec")), status, generation))
+    return None
 
 
 def _terminating(tree: JsonObject) -> Summary | None:

@@ -26,7 +26,9 @@ from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
     CertificateRead,
     Contended,
+    ControllerPaused,
     DaemonChanged,
+    HotLoopFound,
     Leadership,
     LoopStalled,
     PausedObjects,
@@ -162,6 +164,10 @@ class PrometheusHook(TelemetryHook):
             labels,
             buckets=_RECONCILE_BUCKETS,
         )
+        self._hot_loops = Counters(
+            "opsdk_controller_hot_loops", "Requests that reconciled themselves again and again.", labels
+        )
+        self._controller_paused = Gauges("opsdk_controller_paused", "1 while the controller is paused, else 0.", labels)
         self._paused = Gauges("opsdk_controller_paused_objects", "Objects that a pause holds back now.", labels)
         self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
@@ -289,16 +295,25 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.inc(record.name)
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
-            case DaemonChanged():
-                self._daemons.set(record.running, record.controller, record.daemon)
-                self._daemon_failures.inc(record.controller, record.daemon, by=record.event == "failed")
+            case DaemonChanged() | PausedObjects() | ControllerPaused() | HotLoopFound():
+                self._record_controller(record)
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
-            case PausedObjects():
-                self._paused.set(record.count, record.controller)
             case CertificateRead():
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)
+
+    def _record_controller(self, record: DaemonChanged | PausedObjects | ControllerPaused | HotLoopFound) -> None:
+        match record:
+            case DaemonChanged():
+                self._daemons.set(record.running, record.controller, record.daemon)
+                self._daemon_failures.inc(record.controller, record.daemon, by=record.event == "failed")
+            case PausedObjects():
+                self._paused.set(record.count, record.controller)
+            case ControllerPaused():
+                self._controller_paused.set(record.paused, record.controller)
+            case HotLoopFound():
+                self._hot_loops.inc(record.controller)
 
     def _record_webhook(self, record: WebhookLoad | WebhookServed) -> None:
         name = record.webhook
@@ -336,6 +351,7 @@ class PrometheusHook(TelemetryHook):
             metric.inc(name, by=0)
         self._seconds.series(name)
         self._paused.set(0, name)
+        self._hot_loops.inc(name, by=0)
         self._limit.set(record.limit, name)
         self._queues[name] = record.queue
 

@@ -26,8 +26,10 @@ from opsdk.telemetry.safe_logger import SafeLogger
 __all__ = [
     "CertificateRead",
     "Contended",
+    "ControllerPaused",
     "DaemonChanged",
     "Hooks",
+    "HotLoopFound",
     "Leadership",
     "LoopStalled",
     "PausedObjects",
@@ -50,12 +52,14 @@ log = SafeLogger(__name__)
 
 
 class ReconcileOutcome(Enum):
-    """Result of a reconcile. The values are controller-runtime's label values."""
+    """Result of a reconcile. The values are controller-runtime's label values, and ``waiting``."""
 
     SUCCESS = "success"
     REQUEUE = "requeue"
     REQUEUE_AFTER = "requeue_after"
     ERROR = "error"
+    WAITING = "waiting"
+    """A child is not ready."""
     PAUSED = "paused"
     """The object is paused, so the reconciler was not called. controller-runtime has no such value."""
 
@@ -296,6 +300,32 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A request reconciled itself again and again, and is slowed now, see `opsdk.controller.hot_loops`.
+
+    Attributes:
+        controller: the controller's name.
+        request: the request.
+        description: how often and how fast, the last write and the event that it caused.
+    """
+
+    controller: str
+    request: str
+    description: str
+
+
+class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller was paused as a whole, or is not paused any more.
+
+    Attributes:
+        controller: the controller's name.
+        paused: it starts no reconcile.
+    """
+
+    controller: str
+    paused: bool
+
+
 class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a controller was paused, or is not paused any more.
 
@@ -337,6 +367,8 @@ Record = (
     | CertificateRead
     | Contended
     | PausedObjects
+    | ControllerPaused
+    | HotLoopFound
     | DaemonChanged
 )
 

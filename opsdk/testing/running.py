@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from opsdk.builder.manifests import operator_definitions
 from opsdk.builder.operator import Operator
@@ -14,7 +14,9 @@ from opsdk.errors import NoMatchError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
+from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 from opsdk.testing.definitions import install_definitions
+from opsdk.testing.loop import HotLoopError
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 from opsdk.webhook.options import WebhookServerOptions
 
@@ -46,6 +48,7 @@ async def running(
     definitions: bool = True,
     ready_within: float = 60.0,
     stop_within: float = 60.0,
+    hot_loops: bool = False,
 ) -> AsyncIterator[Operator]:
     """Run an operator while the block runs. The block begins when the readiness checks pass: the caches are synced.
 
@@ -64,39 +67,60 @@ async def running(
             server does not serve them yet.
         ready_within: seconds until the operator must be ready.
         stop_within: seconds until the operator must have ended after the block.
+        hot_loops: allow requests that reconcile themselves again and again, see `opsdk.controller.hot_loops`.
 
     Raises:
         OperatorTimeoutError: one of the two times has passed.
+        HotLoopError: a request reconciled itself again and again. The block is cancelled.
     """
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
     await _install(operator, config, definitions=definitions)
-    work = asyncio.get_running_loop().create_task(operator.start(config), name=f"operator {operator.name}")
-    interrupted = False
-
-    def interrupt(ended: asyncio.Task[None]) -> None:
-        nonlocal interrupted
-        if not ended.cancelled() and ended.exception() is not None:
-            interrupted = True
-            block.cancel()
-
-    work.add_done_callback(interrupt)
+    interrupter = _Interrupter(block)
+    started = operator.start(config, hooks=[] if hot_loops else [interrupter])
+    work = asyncio.get_running_loop().create_task(started, name=f"operator {operator.name}")
+    work.add_done_callback(interrupter.on_end)
     try:
         await _wait_ready(operator, work, ready_within)
         yield operator
     except asyncio.CancelledError:
-        if not interrupted or block.uncancel() > 0:
+        if not interrupter.interrupted or block.uncancel() > 0:
             raise
     except BaseException as error:
         if work.done() and not work.cancelled() and (failure := work.exception()) is not None:
             error.add_note(f"{operator!r} had failed: {failure!r}")
         raise
     finally:
-        work.remove_done_callback(interrupt)
+        work.remove_done_callback(interrupter.on_end)
         await _stop(operator, work, stop_within)
-    # Only a failed operator cancels the block without leaving it by an exception.
+    # Only a failed operator or a hot loop cancels the block without leaving it by an exception.
+    if interrupter.hot_loop is not None:
+        raise HotLoopError(interrupter.hot_loop)
     work.result()
+
+
+class _Interrupter(TelemetryHook):
+    """Cancels the block of a test when the operator fails, or a request reconciles itself again and again."""
+
+    def __init__(self, block: asyncio.Task[Any]) -> None:
+        self._block = block
+        self.interrupted = False
+        self.hot_loop: str | None = None
+
+    def on_end(self, ended: asyncio.Task[None]) -> None:
+        if not ended.cancelled() and ended.exception() is not None:
+            self._interrupt()
+
+    def record(self, record: Record) -> None:
+        if isinstance(record, HotLoopFound):
+            self.hot_loop = f"hot loop: controller {record.controller}: {record.request} {record.description}"
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            self._block.cancel()
 
 
 async def _install(operator: Operator, config: Config, *, definitions: bool) -> None:

@@ -16,6 +16,7 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
+from opsdk.builder.cache_report import check_caches
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
@@ -108,7 +109,7 @@ async def test_metrics_and_health() -> None:
             'opsdk_informer_objects{informer="sites.demo.opsdk.dev"} 1.0',
         ):
             assert line in page
-        await operator._check_caches()
+        await check_caches(operator.cluster.cache)
         operator.manager.stop()
         await running
 

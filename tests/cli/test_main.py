@@ -17,7 +17,8 @@ from opsdk.errors import UsageError
 GROUPS = ["", "generate", "create"]
 COMMANDS = [
     "generate crd", "generate models", "generate rbac", "generate webhooks", "generate manifests", "generate all",
-    "create api", "create webhook", "init", "run", "dev", "apiserver", "package", "doctor", "cleanup", "why",
+    "create api", "create version", "create webhook", "init", "run", "dev", "apiserver", "package", "doctor", "cleanup",
+    "why",
 ]  # fmt: skip
 
 

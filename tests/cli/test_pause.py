@@ -114,9 +114,47 @@ async def test_objects_and_kinds_that_do_not_exist(
             assert text in capsys.readouterr().err
 
 
+PROGRAM = """
+from opsdk import Operator, OperatorOptions
+
+operator = Operator("maps", OperatorOptions(pause_config_map="maps-pauses"))
+bare = Operator("bare")
+"""
+
+
+async def test_a_whole_controller_is_paused_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ConfigMap is created with the first pause, and loses the keys of the controller with its resumption."""
+    program = tmp_path / "maps.py"
+    program.write_text(PROGRAM)
+    async with operator_at_work(tmp_path, monkeypatch) as (client, _):
+        words = ("--controller", "website", "--operator", f"{program}:operator")
+        assert await opsdk("resume", *words) == 0
+        assert await client.get_or_none(ConfigMap, "default/maps-pauses") is None
+        assert await opsdk("pause", *words, "--until", "2099-01-02T00:00:00Z", "--reason", "moves") == 0
+        pauses = await client.get(ConfigMap, "default/maps-pauses")
+        assert pauses.data == {"website": "2099-01-02T00:00:00Z", "website.reason": "moves"}
+        assert await opsdk("pause", *words) == 0
+        assert (await client.get(ConfigMap, "default/maps-pauses")).data == {"website": "true"}
+        assert await opsdk("resume", *words) == 0
+        assert (await client.get(ConfigMap, "default/maps-pauses")).data == {}
+        assert capsys.readouterr().out.splitlines() == [
+            "controller website: resumed",
+            "controller website: paused until 2099-01-02T00:00:00Z",
+            "controller website: paused",
+            "controller website: resumed",
+        ]
+        assert await opsdk("pause", "--controller", "website", "--operator", f"{program}:bare") == 1
+        assert "set OperatorOptions(pause_config_map=...)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["pause"], "which objects? Pass NAMESPACE/NAME"),
+        (["pause", "sites", "--controller", "website"], "--controller and KIND, --selector or --all are mutually"),
+        (["resume", "--controller", "website", "--all"], "--controller and KIND, --selector or --all are mutually"),
         (["pause", "sites"], "which sites? Pass NAMESPACE/NAME, --selector LABELS or --all"),
         (["resume", "sites", "a/b", "--all"], "NAME and --all are mutually exclusive"),
         (["reconcile", "sites", "-l", "x=y", "--all"], "--selector and --all are mutually exclusive"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import importlib
 import os
 import subprocess
 import sys
@@ -12,10 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import envtest
+from opsdk import ObjectMeta
 from opsdk.cli.__main__ import main
 from opsdk.cli.project import find_project
 from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
 from opsdk.errors import UsageError
+from opsdk.testing.running import running
 
 API = ["create", "api", "--group", "demo.example.com", "--version", "v1", "--kind", "Widget"]
 
@@ -44,6 +49,7 @@ def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["create", "api", "--group", "demo.example.com", "--kind", "HTTPGadget", "--cluster-scoped"]) == 0
     for kind in ("Widget", "HTTPGadget"):
         assert main(["create", "webhook", "--kind", kind]) == 0
+        assert main(["create", "version", "--kind", kind, "--version", "v1beta1"]) == 0
     environment = {**os.environ, "PYTHONPATH": str(project)}
     for words in (["pytest", "-q"], ["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]):
         command = [sys.executable, "-m", *words]
@@ -73,7 +79,7 @@ def test_nothing_is_overwritten(
     [
         (
             ["demo.example.com", "v2"],
-            ['GroupVersionKind("demo.example.com", "v2", "Widget")', "with_converter", "Webhooks"],
+            ["opsdk create version --kind Widget --version v2", "with_converter", "Webhooks"],
         ),
         (["other.example.com", "v1"], ["Widget of the group demo.example.com", "in another module"]),
     ],
@@ -90,6 +96,45 @@ def test_a_second_version_of_a_kind_gets_advice(
     assert main(["create", "api", "--group", api[0], "--version", api[1], "--kind", "Widget"]) == 1
     error = capsys.readouterr().err
     assert [word for word in words if word not in error] == []
+
+
+def test_a_version_is_added_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kind and its version must exist as described; a second converter goes into the file of the first."""
+    new_project(tmp_path, monkeypatch)
+    version = ["create", "version", "--kind"]
+    for words, message in [
+        ([*version, "Gadget", "--version", "v1beta1"], "run opsdk create api --kind Gadget first"),
+        ([*version, "Widget", "--version", "v1"], "Widget has the version v1 already"),
+        ([*version, "Widget", "--version", "beta"], "'beta' is not a valid version"),
+    ]:
+        assert main(words) == 1
+        assert message in capsys.readouterr().err
+    assert main([*version, "Widget", "--version", "v1beta1"]) == 0
+    assert "widget_v1beta1.add_to(operator)" in Path("demo/operator.py").read_text()
+    capsys.readouterr()
+    assert main([*version, "Widget", "--version", "v2"]) == 1
+    assert "widget_v1beta1.py has a converter for Widget already" in capsys.readouterr().err
+
+
+async def test_a_version_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that is written in the new version is read in the first one."""
+    new_project(tmp_path, monkeypatch)
+    assert main(["create", "version", "--kind", "Widget", "--version", "v1beta1"]) == 0
+    monkeypatch.syspath_prepend(str(tmp_path / "demo"))
+    try:
+        operator = importlib.import_module("demo.operator").make_operator()
+        spoke = importlib.import_module("demo.widget_v1beta1")
+        hub = importlib.import_module("demo.widget")
+        async with envtest.Environment() as env, running(operator, env):
+            client, meta = operator.cluster.uncached, ObjectMeta(name="a", namespace="default")
+            await client.create(spoke.WidgetV1Beta1(metadata=meta, spec=spoke.WidgetV1Beta1Spec(text="old")))
+            await asyncio.sleep(5)
+            assert (await client.get(hub.Widget, "default/a")).spec.text == "old"
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "demo"]:
+            del sys.modules[name]
 
 
 def test_a_project_links_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

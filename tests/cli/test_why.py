@@ -91,3 +91,43 @@ async def test_what_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str
     assert "write http://host:port" in capsys.readouterr().err
     assert await why("a", "--last", "-1") == 2
     assert "'--last'" in capsys.readouterr().err
+
+
+async def test_the_children_that_an_object_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tree of the last reconcile: each child in order, with its state; without a name, the objects that wait."""
+    children = [
+        {"name": "ConfigMap default/db", "state": "waiting", "message": "is_up returned False", "after": []},
+        {"name": "ConfigMap default/web", "state": "pending", "message": "", "after": ["ConfigMap default/db"]},
+    ]
+    record = {
+        "controller": "app",
+        "kind": "demo.dev/v1, Kind=App",
+        "namespace": "default",
+        "name": "a",
+        "reconcile_id": "1",
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "seconds": 0.1,
+        "causes": [],
+        "reads": [],
+        "requests": [],
+    }
+    ready = record | {"name": "b", "result": "success"}
+    records = [record | {"result": "success"}, record | {"result": "waiting", "children": children}, ready]
+    async with Server(always(answer(200, json.dumps(records).encode()))) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        assert await why("--not-ready", "--url", url) == 0
+        tree = capsys.readouterr().out
+        assert tree.splitlines() == [
+            "App default/a: waiting (controller app at 2026-01-01T00:00:00+00:00)",
+            "├─ ConfigMap default/db: waiting: is_up returned False",
+            "└─ ConfigMap default/web: pending: comes after ConfigMap default/db",
+        ]
+        assert await why("--not-ready", "--controller", "app", "--url", url) == 0
+        assert capsys.readouterr().out == f"{tree}"
+        assert await why("default/b", "--not-ready", "--url", url) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["└─ no children were applied"]
+        assert await why("--not-ready", "--url", url, "--output", "json") == 0
+        (record,) = json.loads(capsys.readouterr().out)
+        assert record["children"] == children
+    assert await why("--not-ready", "--export-test", "x.py", "--operator", "a:b") == 1
+    assert "pass one of them" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from boxes import Box, box, records, running
 
-from opsdk import Context, Operator, UsageError
+from opsdk import Context, Operator, Request, UsageError
 from opsdk.aio.blocking import blocking
+from opsdk.aio.watchdog import Watchdog
 from opsdk.client.patch import merge_patch
-from opsdk.controller.daemons import DaemonSpec
+from opsdk.controller.daemons import Daemons, DaemonSpec
 from opsdk.errors import TemporaryError, TerminalError
 
 
@@ -295,3 +297,31 @@ def test_wrong_daemons_are_refused(wrong: Callable[[], object], message: str) ->
     """The error has the place of the declaration, and says what to write."""
     with pytest.raises(UsageError, match=message):
         wrong()
+
+
+@pytest.mark.realtime
+async def test_the_watchdog_names_a_daemon_that_never_yields(caplog: pytest.LogCaptureFixture) -> None:
+    """The stall's report has the daemon and its object."""
+
+    async def greedy(obj: Any, ctx: Any) -> None:
+        time.sleep(0.6)  # noqa: ASYNC251 - the mistake that the watchdog reports
+        raise TerminalError("done")
+
+    async def read(request: Request) -> None: ...
+
+    obj = box(uid="1")
+    daemons = Daemons(
+        [DaemonSpec(function=greedy)],
+        owner="boxes",
+        make_context=lambda request, _obj, _failures: Context(request=request),
+        read=read,
+        on_change=lambda _: None,
+    )
+    async with Watchdog(limit=0.1):
+        await asyncio.sleep(0.05)
+        await daemons.sync(Request("default", "a"), obj)
+        await asyncio.sleep(1)
+        await daemons.aclose()
+    reports = [record.getMessage() for record in caplog.records if "has been blocked for" in record.getMessage()]
+    assert len(reports) == 1
+    assert "controller boxes/daemon greedy default/a" in reports[0]

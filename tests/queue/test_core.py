@@ -40,11 +40,20 @@ class QueueMachine(RuleBasedStateMachine):
         """Time passes."""
         self.now += seconds
 
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        """A pause begins or ends."""
+        self.queue.paused = paused
+
     @rule()
     def take(self) -> None:
-        """What is handed out is due, not at work, and of the highest priority among those."""
+        """What is handed out is due, not at work, and of the highest priority among those; nothing during a pause."""
         due = {i: p for i, (p, when) in self.model.items() if when <= self.now and i not in self.working}
+        assert self.queue.has_ready(self.now) == (bool(due) and not self.queue.paused)
         taken = self.queue.take(self.now)
+        if self.queue.paused:
+            assert taken is None
+            return
         if not due:
             assert taken is None
             return
@@ -240,3 +249,13 @@ def test_a_limit_replaces_the_oldest_items() -> None:
         q.add(number, now=0.0)
         assert len(list(q.queued())) <= 10
     assert (sorted(q.queued()), q.dropped, len(q)) == (list(range(20, 30)), 20, 10)
+
+
+def test_a_paused_queue_that_is_drained_closes() -> None:
+    """It returns nothing, so draining it would never end."""
+    q: QueueCore[str] = QueueCore()
+    q.add("a", now=0.0)
+    q.paused = True
+    q.shut_down(drain=True)
+    assert q.ended
+    assert q.take(0.0) is None

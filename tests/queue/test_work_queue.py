@@ -253,3 +253,31 @@ async def test_a_due_item_sets_one_timer_while_every_worker_is_busy(monkeypatch:
     await asyncio.sleep(60)
     assert (calls, len(queue)) == (1, 1)
     assert (await queue.get()).item == "a"
+
+
+async def test_a_paused_queue_wakes_its_workers_when_it_is_resumed() -> None:
+    """Items that were added during the pause are combined; each waiting worker gets one at the end of the pause."""
+    q: WorkQueue[str] = WorkQueue()
+    q.pause()
+    waiting = [asyncio.create_task(q.get()) for _ in range(3)]
+    for item in "aab":
+        q.add(item)
+    q.add("later", after=5)
+    await asyncio.sleep(60)
+    assert not any(task.done() for task in waiting)
+    q.resume()
+    items = [(await task).item for task in waiting]
+    assert sorted(items) == ["a", "b", "later"]
+
+
+async def test_a_pause_takes_no_item_from_a_worker() -> None:
+    """A worker may finish its item during the pause; an item that it added meanwhile waits."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a")
+    taken = await q.get()
+    q.pause()
+    q.add("a")
+    q.done(taken.item)
+    assert q.get_nowait() is None
+    q.resume()
+    assert (await q.get()).item == "a"

@@ -28,7 +28,7 @@ from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.client.patch import merge_patch
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.pausing import PAUSED_ANNOTATION, RECONCILE_ANNOTATION, format_time, read_pause
+from opsdk.controller.pausing import PAUSED_ANNOTATION, RECONCILE_ANNOTATION, Pause, format_time, read_pause
 from opsdk.event.event import AnyEvent
 from opsdk.event.predicates import labels_changed
 from opsdk.queue.fairness import Fairness
@@ -320,6 +320,7 @@ DOUBTFUL = replace(FAMILIES, operator=make_doubtful_operator)
 # ---------------------------------------------------------------- pauses, with fairness between namespaces
 TENANTS = ("default", "kube-public", "kube-node-lease")
 PAUSES_FINALIZER = "example.com/copy"
+PAUSES_CONFIG_MAP = "copier-pauses"
 REACHED: list[str] = []
 """Objects that were reconciled although the annotation of their own cached state pauses them."""
 
@@ -327,7 +328,7 @@ REACHED: list[str] = []
 def make_pausing_operator() -> Operator:
     """Copies each ConfigMap into a Secret of its name; its finalizer deletes the Secret."""
     options = ControllerOptions(max_concurrent_reconciles=2, fairness=Fairness(weights={"kube-public": 3}))
-    operator = Operator("copier", OperatorOptions(controller=options))
+    operator = Operator("copier", OperatorOptions(controller=options, pause_config_map=PAUSES_CONFIG_MAP))
 
     async def delete_copy(source: ConfigMap, ctx: Context) -> None:
         await ctx.client.delete(Secret, f"{source.metadata.namespace}/{source.metadata.name}", missing_ok=True)
@@ -391,6 +392,29 @@ async def _annotate(world: World, annotations: dict[str, str | None]) -> None:
         await world.client.patch(source, merge_patch({"metadata": {"annotations": annotations}}))
 
 
+async def pause_controller(world: World) -> None:
+    """Pause the controller: without an end, or for at most a minute."""
+    until = format_time(utc_now() + timedelta(seconds=world.rng.randrange(60)))
+    data = {"configmap": world.rng.choice(["true", until, until])}
+    meta = ObjectMeta(name=PAUSES_CONFIG_MAP, namespace=NAMESPACE)
+    if await world.client.get_or_none(ConfigMap, PAUSES_CONFIG_MAP, namespace=NAMESPACE) is None:
+        await world.client.create(ConfigMap(metadata=meta, data=data))
+    else:
+        await world.client.patch(ConfigMap(metadata=meta), merge_patch({"data": data}))
+
+
+async def resume_controller(world: World) -> None:
+    """End the pause of the controller."""
+    meta = ObjectMeta(name=PAUSES_CONFIG_MAP, namespace=NAMESPACE)
+    await world.client.delete(ConfigMap(metadata=meta), missing_ok=True)
+
+
+async def controller_pause(world: World) -> Pause | None:
+    """Return the pause of the controller that is in force."""
+    config_map = await world.client.get_or_none(ConfigMap, PAUSES_CONFIG_MAP, namespace=NAMESPACE)
+    return read_pause({PAUSED_ANNOTATION: config_map.data["configmap"]}, now=utc_now()) if config_map else None
+
+
 async def delete_source(world: World) -> None:
     """Delete a source, which may be paused."""
     if sources := await list_sources(world):
@@ -399,6 +423,9 @@ async def delete_source(world: World) -> None:
 
 async def unpaused_sources_are_copied(world: World) -> None:
     """Each source that is not paused has a Secret with its data; none waits for its finalizer."""
+    if (pause := await controller_pause(world)) is not None:
+        assert pause.until is None, "the pause of the controller has not ended yet"
+        return
     secrets = {(s.metadata.namespace, s.metadata.name): s.data for s in await world.client.list(Secret)}
     for source in await list_sources(world):
         key = source.metadata.namespace, source.metadata.name
@@ -413,6 +440,9 @@ async def unpaused_sources_are_copied(world: World) -> None:
 async def pauses_hold_and_end(world: World) -> None:
     """After all faults, a paused source is not copied when it changes, and is copied when its pause ends."""
     assert not REACHED, f"reconciled while paused: {REACHED}"
+    await resume_controller(world)
+    await asyncio.sleep(700)  # a watch without packets is found out by its timeout
+    await unpaused_sources_are_copied(world)
     for source in await list_sources(world):
         key = ObjectKey(source.metadata.namespace, source.metadata.name)
         await world.client.patch(source, merge_patch({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}}))
@@ -439,6 +469,8 @@ PAUSES = Simulation(
         resume_source,
         request_a_reconcile,
         delete_source,
+        pause_controller,
+        resume_controller,
     ],
     check=unpaused_sources_are_copied,
     invariants=[pauses_hold_and_end],

@@ -14,7 +14,9 @@ from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
     CertificateRead,
     Contended,
+    ControllerPaused,
     Hooks,
+    HotLoopFound,
     Leadership,
     LoopStalled,
     PausedObjects,
@@ -64,6 +66,8 @@ NAMES = {
     "rest_client_response_size_bytes": {"verb", "host"},
     "rest_client_request_retries_total": {"code", "verb", "host"},
     "opsdk_controller_paused_objects": {"controller"},
+    "opsdk_controller_paused": {"controller"},
+    "opsdk_controller_hot_loops_total": {"controller"},
 }
 
 
@@ -103,6 +107,8 @@ def full(hook: PrometheusHook) -> None:
         )
     )
     hook.record(PausedObjects(controller="c", count=2))
+    hook.record(ControllerPaused(controller="c", paused=True))
+    hook.record(HotLoopFound(controller="c", request="default/a", description="again and again"))
     hook.record(Leadership(name="lease", leading=True))
     hook.record(LoopStalled(seconds=3, where="here"))
     hook.record(LoopStalled(seconds=2, where="there"))

@@ -14,9 +14,11 @@ from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.files import (
     add_module,
     check_group_version,
+    declared_version,
     existing_api_advice,
     module_of,
     package_of,
+    spoke_class,
 )
 from opsdk.errors import UsageError
 
@@ -92,6 +94,48 @@ def create_api(
     _add(project, module, files, output)
 
 
+def create_version(
+    *,
+    kind: Annotated[str, typer.Option(help="kind of an API of this project")],
+    version: Annotated[str, typer.Option(help="the new API version, such as v1beta1")],
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Add a version to a kind, with its conversion and a test of the round trip.
+
+    opsdk create version --kind Widget --version v1beta1
+    """
+    project, module = current_project(), module_of(kind)
+    source = _api_source(project, kind)
+    group, hub_version = declared_version(source, kind)
+    check_group_version(group, version)
+    if version == hub_version:
+        raise UsageError(f"{kind} has the version {version} already")
+    others = sorted(path.name for path in (project.folder / project.package).glob(f"{module}_v*.py"))
+    if others:
+        raise UsageError(
+            f"{others[0]} has a converter for {kind} already: add the class for {version} there, and to its CONVERTER "
+            "a second Spoke"
+        )
+    values = {
+        "package": project.package,
+        "group": group,
+        "version": version,
+        "hub_version": hub_version,
+        "kind": kind,
+        "spoke": spoke_class(kind, version),
+        "variable": module,
+        "scope": "\n    namespaced = False" if _is_cluster_scoped(source) else "",
+        "meta": _meta_arguments(source),
+    }
+    files = {
+        f"{project.package}/{module}_{version}.py": templates.VERSION.substitute(values),
+        f"tests/test_{module}_{version}.py": templates.VERSION_TEST.substitute(values),
+    }
+    _add(project, f"{module}_{version}", files, output)
+    if output is OutputFormat.TEXT:
+        print(f"next: declare the fields of {version}, run pytest, then opsdk generate all")
+
+
 def create_webhook(
     *,
     kind: Annotated[str, typer.Option(help="kind of an API of this project")],
@@ -102,17 +146,12 @@ def create_webhook(
     opsdk create webhook --kind Widget
     """
     project, module = current_project(), module_of(kind)
-    api = project.folder / project.package / f"{module}.py"
-    if not api.is_file():
-        raise UsageError(f"{api} does not exist: run opsdk create api --kind {kind} first")
     values = {
         "package": project.package,
         "name": project.name,
         "kind": kind,
         "variable": module,
-        "meta": 'name="a"'
-        if "namespaced = False" in api.read_text(encoding="utf-8")
-        else 'name="a", namespace="default"',
+        "meta": _meta_arguments(_api_source(project, kind)),
     }
     _add(
         project,
@@ -123,6 +162,23 @@ def create_webhook(
         },
         output,
     )
+
+
+def _api_source(project: Project, kind: str) -> str:
+    """Return the source of a kind's module. Raises `UsageError` if there is none."""
+    api = project.folder / project.package / f"{module_of(kind)}.py"
+    if not api.is_file():
+        raise UsageError(f"{api} does not exist: run opsdk create api --kind {kind} first")
+    return api.read_text(encoding="utf-8")
+
+
+def _is_cluster_scoped(source: str) -> bool:
+    return "namespaced = False" in source
+
+
+def _meta_arguments(source: str) -> str:
+    """Return the arguments of an `ObjectMeta` in a generated test."""
+    return 'name="a"' if _is_cluster_scoped(source) else 'name="a", namespace="default"'
 
 
 def _add(project: Project, module: str, files: Mapping[str, str], output: OutputFormat) -> None:

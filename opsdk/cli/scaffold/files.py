@@ -7,6 +7,7 @@ import re
 
 from opsdk.errors import UsageError
 
+_DECLARED = re.compile(r'GroupVersionKind\(\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"')
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -46,20 +47,40 @@ def existing_api_advice(source: str, *, group: str, version: str, kind: str) -> 
     >>> print(existing_api_advice(source, group="demo.example.com", version="v1", kind="Widget"))
     it declares demo.example.com/v1 Widget: change that class
     """
-    declared = re.findall(r'GroupVersionKind\(\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"', source)
+    declared = _DECLARED.findall(source)
     versions = [v for g, v, k in declared if (g, k) == (group, kind)]
     if version in versions:
         return f"it declares {group}/{version} {kind}: change that class"
     if versions:
         return (
-            f"it declares {group}/{versions[0]} {kind}. For {version}, add to it a second class with "
-            f'`gvk = GroupVersionKind("{group}", "{version}", "{kind}")`, and a converter: '
-            f"`operator.webhook_for({kind}).with_converter(...)`. Then run opsdk generate all. "
-            "The page Webhooks of the documentation describes it under Conversion"
+            f"it declares {group}/{versions[0]} {kind}. Run opsdk create version --kind {kind} --version {version}: it "
+            f'adds a class with `gvk = GroupVersionKind("{group}", "{version}", "{kind}")` and a converter, '
+            "`with_converter(...)`. The page Webhooks of the documentation describes it under Conversion"
         )
     if other := [g for g, _, k in declared if k == kind]:
         return f"it declares {kind} of the group {other[0]}: declare {kind} of {group} by hand, in another module"
     return ""
+
+
+def declared_version(source: str, kind: str) -> tuple[str, str]:
+    """Return group and version of a kind that a module declares. Raises `UsageError` if it declares none.
+
+    >>> declared_version('gvk = GroupVersionKind("demo.example.com", "v1", "Widget")', "Widget")
+    ('demo.example.com', 'v1')
+    """
+    for group, version, name in _DECLARED.findall(source):
+        if name == kind:
+            return group, version
+    raise UsageError(f'no class has gvk = GroupVersionKind("...", "...", "{kind}") with texts: declare it like this')
+
+
+def spoke_class(kind: str, version: str) -> str:
+    """Return the name of the class of another version.
+
+    >>> spoke_class("Widget", "v1beta1")
+    'WidgetV1Beta1'
+    """
+    return kind + "".join(part.capitalize() for part in re.findall(r"[a-z]+[0-9]+", version))
 
 
 def add_module(source: str, package: str, module: str) -> str:

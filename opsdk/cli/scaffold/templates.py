@@ -143,6 +143,66 @@ async def test_a_${variable}_becomes_ready(k8s_env: Environment, k8s_client: Cli
         await eventually(is_ready)
 ''')
 
+VERSION = Template('''"""$kind in $version, and its conversion. Objects are stored in $hub_version, the hub."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict
+from opsdk import GroupVersionKind, Object, Operator, deep_copy
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke
+
+from $package.$variable import $kind, ${kind}Spec, ${kind}Status
+
+
+class ${spoke}Spec(${kind}Spec, kw_only=True):
+    """The desired state in $version. Declare its own fields, and remove the base class, where it differs."""
+
+
+class $spoke(Object[${spoke}Spec, ${kind}Status]):
+    """One $kind in $version."""
+
+    gvk = GroupVersionKind("$group", "$version", "$kind")$scope
+
+
+def to_hub($variable: $spoke) -> $kind:
+    """Return the object in $hub_version. What $hub_version cannot hold belongs in an annotation."""
+    spec = ${kind}Spec(**asdict($variable.spec))
+    return $kind(metadata=deep_copy($variable.metadata), spec=spec, status=$variable.status)
+
+
+def from_hub($variable: $kind) -> $spoke:
+    """Return the object in $version. What $version cannot hold belongs in an annotation."""
+    spec = ${spoke}Spec(**asdict($variable.spec))
+    return $spoke(metadata=deep_copy($variable.metadata), spec=spec, status=$variable.status)
+
+
+CONVERTER = HubSpokeConverter($kind, Spoke($spoke, to_hub=to_hub, from_hub=from_hub))
+
+
+def add_to(operator: Operator) -> None:
+    """Serve the conversion webhook."""
+    operator.webhook_for($kind).with_converter(CONVERTER)
+''')
+
+VERSION_TEST = Template('''"""Objects of $kind keep their fields on the way to $version and back."""
+
+from opsdk import ObjectMeta
+from opsdk.webhook.conversion import check_round_trip
+
+from $package.$variable import $kind, ${kind}Spec
+from $package.${variable}_$version import CONVERTER, $spoke, ${spoke}Spec
+
+
+def test_nothing_is_lost_from_$hub_version() -> None:
+    meta = ObjectMeta($meta)
+    check_round_trip(CONVERTER, $kind(metadata=meta, spec=${kind}Spec(text="changed")))
+
+
+def test_nothing_is_lost_from_$version() -> None:
+    meta = ObjectMeta($meta)
+    check_round_trip(CONVERTER, $spoke(metadata=meta, spec=${spoke}Spec(text="changed")))
+''')
+
 WEBHOOK = Template('''"""The webhooks of $kind. The functions need no server: tests call them."""
 
 from __future__ import annotations

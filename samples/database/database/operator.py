@@ -8,15 +8,14 @@ from msgspec.structs import replace
 
 from database.api import FINALIZER, Database
 from database.service import DatabaseService, Instance, Order, RejectedError, ServiceError
-from opsdk import Context, Operator, OperatorOptions, PartialObjectMetadata, Request, Result, WatchSpec, metadata_only
+from opsdk import Context, Operator, OperatorOptions, Request, Result, referenced
 from opsdk.api.core.v1 import Secret
 from opsdk.event.timers import PollSource
-from opsdk.rbac.rules import RbacRule, patches_status, records_events
+from opsdk.rbac.rules import patches_status, records_events
 
 POLL_INTERVAL, PROGRESS_INTERVAL, RESYNC_INTERVAL = 30.0, 5.0, 600.0
 """Seconds between two looks at all instances, which show what the service changes by itself; at an instance that the
 service is working on; and at an instance that is available, because a poll misses what comes and goes between two."""
-SECRET_NAME = "spec.credentials.name"  # noqa: S105 - the name of an index
 
 
 @dataclass
@@ -27,9 +26,8 @@ class DatabaseReconciler:
 
     async def reconcile(self, database: Database, ctx: Context) -> Result:
         """Create or change the instance if it differs, and report its state."""
-        # The cache has only the metadata of Secrets, so that no password stays in memory.
         name, namespace = database.spec.credentials.name, database.metadata.namespace
-        secret = await ctx.client.get_or_none(Secret, name, namespace=namespace, uncached=True)
+        secret = await ctx.client.get_or_none(Secret, name, namespace=namespace)
         if secret is None or not {"username", "password"} <= secret.data.keys():
             text = f"the Secret {name} with the keys username and password does not exist"
             return await self.report(database, ctx, "False", "CredentialsMissing", text)
@@ -87,20 +85,11 @@ def make_operator(service: DatabaseService, options: OperatorOptions | None = No
     """Return the operator with its reconciler."""
     operator, reconciler = Operator("database-operator", options), DatabaseReconciler(service)
 
-    @operator.setup
-    def add_index(operator: Operator) -> None:
-        operator.cluster.cache.index_field(Database, SECRET_NAME, lambda database: [database.spec.credentials.name])
-
-    async def databases_of(secret: PartialObjectMetadata) -> list[Request]:
-        """Return the Databases that refer to a Secret."""
-        meta = secret.metadata
-        users = await operator.client.list(Database, namespace=meta.namespace, field_selector={SECRET_NAME: meta.name})
-        return [Request.of(database) for database in users]
-
-    watch = WatchSpec(kind=metadata_only(Secret), handler=databases_of)
+    # The cache has the metadata of all Secrets, and the passwords of those that a Database refers to.
+    secrets = referenced(Secret, by=lambda database: database.spec.credentials.name)
     poll = PollSource(reconciler.poll, POLL_INTERVAL, name="service")
     finalizers = {FINALIZER: reconciler.delete_instance}
-    rbac = [RbacRule("get", Secret), patches_status(Database), records_events()]
-    declare = operator.reconciler(Database, watches=[watch], sources=[poll], finalizers=finalizers, rbac=rbac)
+    rbac = [patches_status(Database), records_events()]
+    declare = operator.reconciler(Database, watches=[secrets], sources=[poll], finalizers=finalizers, rbac=rbac)
     declare(reconciler.reconcile)
     return operator

@@ -1,0 +1,111 @@
+"""Pauses whole controllers, as a ConfigMap in the operator's namespace says.
+
+============================  ===================================================================
+``website: "true"``           the controller ``website`` starts no reconcile
+``website: TIME``             until this time, such as ``2026-01-02T15:04:05Z`` (RFC 3339)
+``website.reason``            a sentence for people
+============================  ===================================================================
+
+A ConfigMap survives restarts, and every replica reads it before its controllers start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from opsdk.aio.clock import utc_now
+from opsdk.aio.waiting import wait_ended
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.selectors import FieldSelector
+from opsdk.cache.options import ByObject, CacheOptions
+from opsdk.cache.store import Delta
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION, read_pause
+from opsdk.errors import OpsdkError
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+REASON_SUFFIX = ".reason"
+# Seconds for the first read. Without it the controllers start, and are paused when the ConfigMap can be read.
+_SYNC_TIMEOUT = 10.0
+_CLOSE_SECONDS = 5.0
+
+
+class ControllerPauses:
+    """Follows the ConfigMap, and pauses and resumes the controllers. A Runnable of every replica.
+
+    Args:
+        cluster: has the ConfigMap, in the namespace of its configuration.
+        name: of the ConfigMap, which need not exist.
+        controllers: the operator's controllers.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, controllers: Sequence[Controller]) -> None:
+        self._cluster = cluster
+        self._namespace, self._name = cluster.config.namespace, name
+        self._controllers = {controller.name: controller for controller in controllers}
+        self._ready = asyncio.Event()
+
+    def needs_leader_election(self) -> bool:
+        """Return False: a replica that becomes the leader must know the pauses."""
+        return False
+
+    async def wait_ready(self) -> None:
+        """Return when the ConfigMap was read, or cannot be read now."""
+        await self._ready.wait()
+
+    async def start(self) -> None:
+        """Follow the ConfigMap until cancelled."""
+        by_object = ByObject(
+            namespaces=[self._namespace], field_selector=FieldSelector.parse(f"metadata.name={self._name}")
+        )
+        cache = self._cluster.new_cache(CacheOptions(by_kind={ConfigMap.gvk: by_object}))
+        running = asyncio.get_running_loop().create_task(cache.start(), name=f"{self!r}/cache")
+        try:
+            informer = await cache.informer_for(ConfigMap)
+            informer.add_handler(self._on_delta)
+            try:
+                await informer.wait_synced(_SYNC_TIMEOUT)
+            except OpsdkError as error:
+                log.error("%r cannot be read, so no controller is paused now: %s", self, error)  # noqa: TRY400 - it says what is missing
+            self._ready.set()
+            await running
+        finally:
+            running.cancel()
+            await wait_ended([running], _CLOSE_SECONDS)
+            await cache.aclose()
+
+    def _on_delta(self, delta: Delta) -> None:
+        # A finalizer may keep it: perhaps that of a controller which the ConfigMap pauses.
+        if delta.new is None or delta.new.deleting:
+            self._apply(None, {})
+            return
+        config_map = decode(delta.new.data, kind_of(ConfigMap))
+        self._apply(config_map, config_map.data)
+
+    def _apply(self, config_map: ConfigMap | None, data: Mapping[str, str]) -> None:
+        for name, controller in self._controllers.items():
+            words = {PAUSED_ANNOTATION: data[name]} if name in data else {}
+            words[PAUSE_REASON_ANNOTATION] = data.get(f"{name}{REASON_SUFFIX}", "")
+            pause = read_pause(words, now=utc_now())
+            if pause is not None and pause.problem:
+                problem = pause.problem.replace(f"the annotation {PAUSED_ANNOTATION}", f"the value of {name}")
+                self._warn(config_map, f"{problem}. The controller stays paused.")
+            controller.pause(pause)
+        unknown = sorted({key.removesuffix(REASON_SUFFIX) for key in data} - self._controllers.keys())
+        if unknown:
+            names = ", ".join(sorted(self._controllers))
+            self._warn(config_map, f"no controller is named {', '.join(unknown)}: this operator has {names}.")
+
+    def _warn(self, config_map: ConfigMap | None, note: str) -> None:
+        log.warning("%r: %s", self, note)
+        if config_map is not None:
+            self._cluster.recorder.event(config_map, "Warning", "InvalidPause", note, action="Pause")
+
+    def __repr__(self) -> str:
+        return f"<ControllerPauses of ConfigMap {self._namespace}/{self._name}>"

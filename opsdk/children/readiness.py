@@ -1,0 +1,98 @@
+"""Judges whether a child is ready: by the rules of kstatus, a CEL expression, or a function. Pure.
+
+Upstream: sigs.k8s.io/cli-utils/pkg/kstatus; kro has ``readyWhen`` for this, Java Operator SDK ``readyPostcondition``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from opsdk.apimachinery.object import TypedObject, Unstructured, origin_of, to_tree
+from opsdk.errors import OpsdkError, UsageError
+from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_summary_before_rules
+
+Ready: TypeAlias = bool | str | Callable[[Any], bool]
+"""When a child is ready. True: by the rules of `opsdk.recipes.summary`, those of kstatus. A text: a CEL expression over
+``self``, the live object. A function: it gets the live object. False: its state does not matter.
+
+A child that is being deleted, or whose controller has not observed its newest spec, is never ready.
+"""
+
+_CURRENT: Final = Summary(SummaryState.CURRENT)
+# Characters of an expression in a message.
+_MAX_EXPRESSION = 120
+
+
+def check_ready(ready: Ready, name: str) -> None:
+    """Raise `UsageError` for a `Ready` that cannot work. `name` is that of the child."""
+    value: object = ready
+    if isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        # A late import: CEL takes 20 ms, and few operators have an expression.
+        from opsdk.children.expression import compile_ready  # noqa: PLC0415
+
+        try:
+            compile_ready(value)
+        except OpsdkError as error:
+            raise UsageError(
+                f"ready of {name} is no CEL expression with a bool: {error}\n"
+                "write one such as \"self.status.phase == 'Running'\""
+            ) from error
+        return
+    if not callable(value) or isinstance(value, type):
+        raise UsageError(
+            f"ready of {name} is {value!r}: write True, a CEL expression, or a function of the live object"
+        )
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
+        raise UsageError(
+            f"the ready function of {name} is async: declare it with a plain def, and await before the apply"
+        )
+
+
+def judge_ready(obj: Any, ready: Ready) -> Summary:
+    """Return the state of a live object, or of an external resource: CURRENT if it is ready.
+
+    Raises what a function raises.
+    """
+    if ready is False:
+        return _CURRENT
+    if not isinstance(obj, TypedObject | Unstructured):
+        assert callable(ready)
+        return _by_function(obj, ready)
+    tree = origin_of(obj) or to_tree(obj)
+    if ready is True:
+        return tree_summary(tree)
+    before = tree_summary_before_rules(tree)
+    if before is not None:
+        return before
+    return _by_expression(tree, ready) if isinstance(ready, str) else _by_function(obj, ready)
+
+
+def _by_function(obj: Any, ready: Callable[[Any], bool]) -> Summary:
+    value = ready(obj)
+    name = getattr(ready, "__name__", repr(ready))
+    if not isinstance(value, bool):
+        raise UsageError(f"the ready function {name} returned {value!r}: return True or False")
+    return _CURRENT if value else Summary(SummaryState.IN_PROGRESS, f"{name} returned False")
+
+
+def _by_expression(tree: Any, expression: str) -> Summary:
+    """Return the state by a CEL expression. One that has no value, such as for a missing field, is not true."""
+    # A late import, as above.
+    from opsdk.children.expression import compile_ready  # noqa: PLC0415
+
+    outcome = compile_ready(expression).run({"self": tree})
+    if outcome.error is not None:
+        return Summary(SummaryState.IN_PROGRESS, f"{_shown(expression)}: {outcome.error}")
+    if outcome.value is True:
+        return _CURRENT
+    value = "false" if outcome.value is False else f"not a bool: {outcome.value!r}"
+    return Summary(SummaryState.IN_PROGRESS, f"{_shown(expression)} is {value}")
+
+
+def _shown(expression: str) -> str:
+    text = " ".join(expression.split())
+    return text if len(text) <= _MAX_EXPRESSION else f"{text[: _MAX_EXPRESSION - 3]}..."

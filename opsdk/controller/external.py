@@ -1,0 +1,202 @@
+"""External resources: what an object owns outside of Kubernetes, such as a bucket or a DNS record.
+
+A reconciler applies one as it applies children: ``await ctx.apply(bucket)``. Its id is in the status of the object, and
+a finalizer deletes it before the object goes.
+
+Upstream: none; Crossplane's ExternalClient and Java Operator SDK's external dependent resources have this purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from opsdk.apimachinery.gvk import GroupKind, ObjectKey
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject, Unstructured
+from opsdk.base.durations import as_seconds
+from opsdk.children.ordering import ChildIdentity
+from opsdk.client.client import Client
+from opsdk.controller.status import StatusPatch, status_class
+from opsdk.errors import UsageError
+from opsdk.event.handlers import is_async
+
+T = TypeVar("T", bound=TypedObject | Unstructured)
+
+
+class HasId(Protocol):
+    """The state of an external resource."""
+
+    @property
+    def id(self) -> str:
+        """The id that the service gave it."""
+        ...
+
+
+S = TypeVar("S", bound=HasId)
+
+
+class ExternalStatus(Model):
+    """The field of the status that has the id of an external resource. opsdk writes it.
+
+    Attributes:
+        id: the id that the service gave it.
+        after: the children that come before it.
+    """
+
+    id: str = ""
+    after: str = ""
+
+
+class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an external resource before it is observed.
+
+    Attributes:
+        id: its id; empty if it was not created, or if the process ended before the id was written.
+        token: the same for each attempt to create it, and for no other resource: give it to the service as a name, a
+            tag or an idempotency key, and look for it if there is no id.
+    """
+
+    id: str
+    token: str
+
+
+class ExternalResource(Generic[T, S]):
+    """Something outside of Kubernetes that an object owns. Derive from it, and pass an instance in ``owns``.
+
+    ``ctx.apply`` observes it, creates it if it is not there, writes its id to the status at once, and updates it. All
+    methods must be idempotent: a process may end at each await. An exception is that of the reconcile.
+
+    Attributes:
+        name: a field of the object's status, an `ExternalStatus`; also the name in messages.
+        poll: seconds, or a timedelta, between two observations. No event tells of changes outside of Kubernetes.
+
+    >>> class Bucket(ExternalResource[Any, Any]):
+    ...     name = "bucket"
+    ...     async def observe(self, obj, ref): ...
+    ...     async def create(self, obj, ref): ...
+    ...     async def delete(self, obj, ref): ...
+    >>> Bucket()
+    <Bucket bucket>
+    """
+
+    name: str = ""
+    poll: float | timedelta = 60.0
+
+    async def observe(self, obj: T, ref: ExternalRef) -> S | None:
+        """Return its state, or None if it is not there. Without ``ref.id``, look for ``ref.token``."""
+        raise NotImplementedError
+
+    async def create(self, obj: T, ref: ExternalRef) -> S:
+        """Create it with ``ref.token``, and return its state."""
+        raise NotImplementedError
+
+    async def update(self, obj: T, ref: ExternalRef, observed: S) -> S | None:  # noqa: ARG002 - of the method to declare
+        """Change what differs from the spec, and return the new state; None if nothing differs. Default: None."""
+        return None
+
+    async def delete(self, obj: T, ref: ExternalRef) -> None:
+        """Begin its deletion. It is called again until `observe` returns None."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> ChildIdentity:
+        """Its place among the children."""
+        return ChildIdentity(GroupKind("", self.name), ObjectKey("", ""))
+
+    @property
+    def poll_seconds(self) -> float:
+        """`poll` in seconds."""
+        return as_seconds(self.poll) or 0.0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+def check_external(external: ExternalResource[Any, Any], owner: type[Any] | None) -> None:
+    """Raise `UsageError` for an external resource that cannot work.
+
+    Args:
+        external: the resource.
+        owner: the class of the objects that own it; None for one that is not known.
+    """
+    kind, name = type(external).__name__, external.name
+    field_name: object = name
+    if not isinstance(field_name, str) or not field_name.isidentifier():
+        raise UsageError(f'the name of {kind} is {field_name!r}: name a field of the status, such as name = "bucket"')
+    if not as_seconds(external.poll):
+        raise UsageError(f"poll of {kind} is {external.poll!r}: pass more than 0 seconds, or a timedelta")
+    for method in ("observe", "create", "update", "delete"):
+        function = getattr(type(external), method)
+        if method != "update" and function is getattr(ExternalResource, method):
+            raise UsageError(f"{kind} has no {method}: declare `async def {method}(self, obj, ref)`")
+        if not is_async(function):
+            raise UsageError(f"{method} of {kind} is not async: declare it with `async def`")
+    if owner is None or not issubclass(owner, TypedObject):
+        return
+    status = status_class(owner)
+    fields = {field.name: field.type for field in msgspec.structs.fields(status)} if status is not None else {}
+    if fields.get(name) is not ExternalStatus:
+        raise UsageError(
+            f"{kind} keeps its id in the status of {owner.__name__}: add "
+            f"`{name}: ExternalStatus = field(default_factory=ExternalStatus)`"
+        )
+
+
+def ref_of(external: ExternalResource[Any, Any], obj: Any) -> ExternalRef:
+    """Return what the status of an object says of its external resource."""
+    return ExternalRef(id=_status_of(external, obj).id, token=f"{obj.metadata.uid}-{external.name}")
+
+
+def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
+    """Return the references of the children before it; None if it is not known, since the id was not written."""
+    status = _status_of(external, obj)
+    return status.after if status.id else None
+
+
+async def apply_external(
+    client: Client, external: ExternalResource[Any, S], obj: Any, *, after: Collection[ChildIdentity]
+) -> S:
+    """Observe a resource, create it if it is not there, and update it. Return its state.
+
+    The id is written right after the creation. If the process ends before that, the next call finds the resource by its
+    token.
+
+    Args:
+        client: writes the status.
+        external: the resource.
+        obj: its owner.
+        after: the children that come before it.
+    """
+    ref = ref_of(external, obj)
+    observed = await external.observe(obj, ref)
+    if observed is None:
+        observed = await external.create(obj, ExternalRef(id="", token=ref.token))
+    await _keep(client, external, obj, observed.id, after)
+    updated = await external.update(obj, ref_of(external, obj), observed)
+    return observed if updated is None else updated
+
+
+async def _keep(
+    client: Client, external: ExternalResource[Any, Any], obj: Any, id_: str, after: Collection[ChildIdentity]
+) -> None:
+    """Write id and order to the status, unless they are there."""
+    status = ExternalStatus(id=id_, after=", ".join(sorted(other.reference for other in after)))
+    if status == _status_of(external, obj):
+        return
+    async with StatusPatch[Any](client, obj) as patch:
+        if isinstance(obj, Unstructured):
+            patch.status[external.name] = {"id": status.id, "after": status.after}
+        else:
+            setattr(patch.status, external.name, status)
+
+
+def _status_of(external: ExternalResource[Any, Any], obj: Any) -> ExternalStatus:
+    if isinstance(obj, Unstructured):
+        tree = obj.get("status", external.name) or {}
+        return ExternalStatus(id=tree.get("id", ""), after=tree.get("after", ""))
+    status: ExternalStatus | None = getattr(obj.status, external.name, None) if obj.status is not None else None
+    return status or ExternalStatus()

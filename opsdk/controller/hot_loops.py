@@ -1,0 +1,122 @@
+"""Finds requests that reconcile themselves again and again. Pure: the caller passes the time.
+
+A pass is own if each of its causes is the event of an own write: one that this process sent as a whole, or one of the
+pass before it. 100 own passes in a row, and more than one in a second since then, are a hot loop: each pass writes, and
+each write is the cause of the next pass. Polls, retries and events of others are foreign causes, which end the row; so
+does a pass that writes nothing.
+
+A hot loop is reported once, and its passes wait 1 s, 2 s, 4 s, up to a minute. A foreign cause starts a pass at once.
+
+Upstream: none; Crossplane's circuit breaker counts the events of watches, whatever caused them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import RequestSent
+
+# Own passes in a second that are no hot loop, besides the first ones.
+_RATE = 1.0
+_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
+# Seconds after its last pass for which a row is kept: longer than the longest delay.
+_KEEP = 3 * _MAX_DELAY
+_MAX_ROWS = 10_000
+
+
+class HotLoopReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A hot loop that was found.
+
+    Attributes:
+        passes: number of own passes in a row.
+        seconds: since the first of them.
+        delay: seconds that the next pass waits.
+        chain: the last write, and the event that it caused.
+    """
+
+    passes: int
+    seconds: float
+    delay: float
+    chain: str
+
+    def __str__(self) -> str:
+        return (
+            f"reconciled itself {self.passes} times in {self.seconds:.3g} s without a foreign cause: {self.chain}. "
+            f"The next reconcile waits {self.delay:g} s, later ones longer"
+        )
+
+
+class _Row(msgspec.Struct):
+    """Own passes in a row."""
+
+    began_at: float
+    last_at: float
+    writes: Sequence[RequestSent]
+    passes: int = 0
+    chain: str = ""
+    delay: float = 0.0
+    next_at: float = 0.0
+
+
+class HotLoops:
+    """The rows of own passes of one controller.
+
+    Args:
+        limit: own passes in a row that are no hot loop.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.rows: dict[Hashable, _Row] = {}
+        """Requests whose last pass wrote something, those of the newest passes last."""
+
+    def begins(self, request: Hashable, causes: Sequence[ReconcileCause], now: float) -> float:
+        """Return the seconds that a pass must wait; 0 if it begins now. Call it for requests in `rows`."""
+        row = self.rows[request]
+        links = [_link(cause, row.writes) for cause in causes]
+        if not links or not all(links):
+            del self.rows[request]
+            return 0.0
+        if now < row.next_at:
+            return row.next_at - now
+        row.passes += 1
+        row.chain = links[-1]
+        return 0.0
+
+    def ended(self, request: Hashable, requests: Sequence[RequestSent], now: float) -> HotLoopReport | None:
+        """Record what a pass sent, and return the hot loop if one was found that is not reported yet."""
+        row = self.rows.pop(request, None)
+        writes = [sent for sent in requests if sent.resource_version and sent.verb not in ("get", "list")]
+        if not writes:
+            return None
+        if row is None:
+            row = _Row(began_at=now, last_at=now, writes=writes)
+        row.last_at, row.writes = now, writes
+        self.rows[request] = row
+        self._drop_old(now)
+        if row.passes <= self._limit + (now - row.began_at) * _RATE and not row.delay:
+            return None
+        is_new = not row.delay
+        row.delay = min(2 * row.delay, _MAX_DELAY) if row.delay else _FIRST_DELAY
+        row.next_at = now + row.delay
+        if not is_new:
+            return None
+        return HotLoopReport(passes=row.passes, seconds=now - row.began_at, delay=row.delay, chain=row.chain)
+
+    def _drop_old(self, now: float) -> None:
+        while self.rows:
+            request, row = next(iter(self.rows.items()))
+            if now - row.last_at < _KEEP and len(self.rows) <= _MAX_ROWS:
+                return
+            del self.rows[request]
+
+
+def _link(cause: ReconcileCause, writes: Sequence[RequestSent]) -> str:
+    """Return the write and the event that it caused; empty for a foreign cause."""
+    for sent in writes:
+        if cause.resource_version == sent.resource_version and cause.key == sent.key:
+            return f"{sent}, then {cause}"
+    return str(cause) if cause.own else ""

@@ -1,0 +1,97 @@
+"""The report of what an operator caches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import envtest
+from opsdk import ByObject, CacheOptions, ClusterOptions, ObjectMeta, Operator, OperatorOptions, Selector, metadata_only
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.builder.flags import parse_flags
+from opsdk.testing.running import running
+
+
+async def report(operator: Operator, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the messages about the cache of an operator that reconciles some ConfigMaps."""
+    with caplog.at_level(logging.INFO, logger="opsdk.builder.cache_report"):
+        async with envtest.Environment() as env, running(operator, env):
+            await asyncio.sleep(10)
+    return [record.getMessage() for record in caplog.records if record.name == "opsdk.builder.cache_report"]
+
+
+def make_operator(kind: type[object], options: CacheOptions) -> Operator:
+    """Return an operator that caches a kind."""
+    operator = Operator("copier", OperatorOptions(cluster=ClusterOptions(cache=options)))
+
+    @operator.reconciler(ConfigMap, owns=[kind])
+    async def reconcile(config: ConfigMap) -> None: ...
+
+    return operator
+
+
+async def test_the_table_has_scope_and_size_of_each_informer(caplog: pytest.LogCaptureFixture) -> None:
+    """One line for each informer: resource, namespace and selectors, objects, bytes, form."""
+    by_kind = {ConfigMap: ByObject(namespaces=["default"], label_selector=Selector.parse("app=shop"))}
+    (table,) = await report(make_operator(metadata_only(Secret), CacheOptions(by_kind=by_kind)), caplog)  # type: ignore[arg-type]
+    head, _, *rows = table.splitlines()
+    assert head.startswith("the cache holds:")
+    assert [row.split()[0] for row in rows] == ["configmaps", "secrets"]
+    assert "default" in rows[0]
+    assert "app=shop" in rows[0]
+    assert rows[0].endswith("objects")
+    assert rows[1].endswith("metadata")
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        (CacheOptions(), True),
+        (CacheOptions(namespaces=["default"]), False),
+        (CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse("app=shop"))}), False),
+    ],
+)
+async def test_all_secrets_of_the_cluster_are_a_warning(
+    options: CacheOptions, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whole Secrets of all namespaces without a selector take memory, and are passwords in memory."""
+    messages = await report(make_operator(Secret, options), caplog)
+    assert any("all Secrets of the cluster" in message for message in messages) is warns
+
+
+async def test_a_flag_restricts_the_cache_and_the_rules() -> None:
+    """With --watch-namespaces the rules are Roles of these namespaces; an invalid name is refused."""
+    operator = make_operator(Secret, CacheOptions())
+    arguments, _ = operator_options(operator, "--watch-namespaces", "shop, billing")
+    assert arguments.cluster.cache.namespaces == ("shop", "billing")
+    operator.options = arguments
+    namespaces = {permission.namespace for permission in operator.rules() if permission.resource == "secrets"}
+    assert namespaces == {"shop", "billing"}
+    with pytest.raises(SystemExit):
+        operator_options(operator, "--watch-namespaces", "Shop")
+
+
+def operator_options(operator: Operator, *arguments: str) -> tuple[OperatorOptions, object]:
+    """Parse flags."""
+    return parse_flags(operator.name, operator.options, arguments, {})
+
+
+async def test_objects_outside_of_the_namespaces_are_not_seen() -> None:
+    """The informers list the named namespaces only."""
+    names: list[str] = []
+    operator = Operator("copier")
+    operator.options, _ = operator_options(operator, "--watch-namespaces", "default")
+
+    @operator.reconciler(ConfigMap)
+    async def reconcile(config: ConfigMap) -> None:
+        names.append(f"{config.metadata.namespace}/{config.metadata.name}")
+
+    async with envtest.Environment() as env, running(operator, env):
+        for namespace in ("default", "kube-public"):
+            meta = ObjectMeta(name="mine", namespace=namespace)
+            await operator.cluster.uncached.create(ConfigMap(metadata=meta))
+        await asyncio.sleep(5)
+    assert "default/mine" in names
+    assert not any(name.startswith("kube-public") for name in names)

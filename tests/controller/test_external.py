@@ -1,0 +1,420 @@
+"""External resources: created once, updated, polled, and deleted in their place of the order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from boxes import environment, records, writes
+from msgspec import field
+
+from opsdk import (
+    Child,
+    Client,
+    Cluster,
+    Condition,
+    Context,
+    ControllerOptions,
+    ExternalResource,
+    ExternalStatus,
+    GroupVersionKind,
+    Model,
+    Object,
+    ObjectMeta,
+    Operator,
+    Request,
+    UsageError,
+    crd_for,
+)
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.client.patch import merge_patch
+from opsdk.controller.external import ExternalRef
+from opsdk.recipes import get_condition
+
+
+class ShopSpec(Model):
+    """A shop's size."""
+
+    size: int = 1
+
+
+class ShopStatus(Model):
+    """A shop's state, with the ids of its resources."""
+
+    bucket: ExternalStatus = field(default_factory=ExternalStatus)
+    domain: ExternalStatus = field(default_factory=ExternalStatus)
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Shop(Object[ShopSpec, ShopStatus]):
+    """A kind with external resources."""
+
+    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Shop")
+
+
+def shop() -> Shop:
+    """Return a shop."""
+    return Shop(metadata=ObjectMeta(name="a", namespace="default"), spec=ShopSpec())
+
+
+class Item(msgspec.Struct):
+    """A resource of the service."""
+
+    id: str
+    token: str
+    size: int = 0
+    up_at: float = 0.0
+    gone_at: float = 0.0
+
+    @property
+    def up(self) -> bool:
+        """Whether it works."""
+        return asyncio.get_running_loop().time() >= self.up_at
+
+
+class Service:
+    """A service that knows nothing of Kubernetes. Its resources take some seconds to come and to go."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, Item] = {}
+        self.created = 0
+        self.calls: list[str] = []
+        self.step: Callable[[str], Awaitable[None]] = self._step
+
+    async def _step(self, call: str) -> None:
+        self.calls.append(call)
+
+    def find(self, ref: ExternalRef) -> Item | None:
+        """Return a resource by its id or token, unless it is gone."""
+        now = asyncio.get_running_loop().time()
+        self.items = {key: item for key, item in self.items.items() if not item.gone_at or item.gone_at > now}
+        if ref.id:
+            return self.items.get(ref.id)
+        return next((item for item in self.items.values() if item.token == ref.token), None)
+
+
+class External(ExternalResource[Shop, Item]):
+    """A resource of the service."""
+
+    poll = timedelta(seconds=10)
+
+    def __init__(self, service: Service, name: str) -> None:
+        self.service = service
+        self.name = name
+
+    async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None:
+        await self.service.step(f"observe {self.name}")
+        return self.service.find(ref)
+
+    async def create(self, obj: Shop, ref: ExternalRef) -> Item:
+        await self.service.step(f"create {self.name}")
+        self.service.created += 1
+        now = asyncio.get_running_loop().time()
+        item = Item(f"{self.name}-{self.service.created}", ref.token, obj.spec.size, up_at=now + 15)
+        self.service.items[item.id] = item
+        await self.service.step(f"created {self.name}")
+        return item
+
+    async def update(self, obj: Shop, ref: ExternalRef, observed: Item) -> Item | None:
+        if observed.size == obj.spec.size:
+            return None
+        await self.service.step(f"update {self.name}")
+        observed.size = obj.spec.size
+        return observed
+
+    async def delete(self, obj: Shop, ref: ExternalRef) -> None:
+        await self.service.step(f"delete {self.name}")
+        if (item := self.service.find(ref)) is not None and not item.gone_at:
+            item.gone_at = asyncio.get_running_loop().time() + 5
+        await self.service.step(f"deleted {self.name}")
+
+
+def is_up(item: Item) -> bool:
+    """Return whether a resource works."""
+    return item.up
+
+
+OPTIONS = ControllerOptions(delete_in_reverse=True, ready_condition="Ready")
+
+
+def make_operator(service: Service) -> Operator:
+    """An operator with a ConfigMap, a bucket after it, a domain after the bucket, and another ConfigMap at the end."""
+    operator = Operator("shops")
+    bucket, domain = External(service, "bucket"), External(service, "domain")
+
+    @operator.reconciler(Shop, owns=[ConfigMap, bucket, domain], options=OPTIONS)
+    async def reconcile(obj: Shop, ctx: Context) -> None:
+        first = await ctx.apply(ConfigMap(metadata=ObjectMeta(name="first")))
+        item = await ctx.apply(bucket, ready=is_up, after=[first])
+        last = ConfigMap(metadata=ObjectMeta(name="last"), data={"bucket": item.id})
+        await ctx.apply_all([Child(domain, ready=is_up, after=[bucket]), Child(last, after=[domain])])
+
+    return operator
+
+
+class World:
+    """A server and the operator, which can be killed and started again."""
+
+    def __init__(self, env: Any, client: Client, service: Service) -> None:
+        self.env, self.client, self.service = env, client, service
+        self.operator = make_operator(service)
+        self.task = asyncio.create_task(self.operator.start(env.config))
+
+    async def kill(self) -> None:
+        """End the operator without a graceful stop, and start another one."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.operator = make_operator(self.service)
+        self.task = asyncio.create_task(self.operator.start(self.env.config))
+
+    async def stop(self) -> None:
+        """End the operator."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def run(play: Callable[[World], Awaitable[None]]) -> None:
+    """Play with an operator against a server."""
+    async with environment.Environment(crds=[crd_for(Shop)]) as env, Cluster(env.config) as outside:
+        world = World(env, outside.uncached, Service())
+        try:
+            await asyncio.sleep(1)
+            await play(world)
+        finally:
+            await world.stop()
+
+
+async def test_a_resource_is_created_updated_and_deleted() -> None:
+    """The whole life: in the order, with its id in the status, and no request to the server at the fixpoint."""
+
+    async def play(world: World) -> None:
+        client, service = world.client, world.service
+        await client.create(shop())
+        await asyncio.sleep(5)
+        obj = await client.get(Shop, "default/a")
+        assert obj.status is not None
+        assert obj.status.bucket == ExternalStatus(id="bucket-1", after="ConfigMap default/first")
+        ready = get_condition(obj.status.conditions, "Ready")
+        assert ready is not None
+        assert (ready.reason, ready.message) == ("Waiting", "bucket: is_up returned False")
+        assert records(world.operator)[-1].result == "waiting"
+        await asyncio.sleep(60)
+        obj = await client.get(Shop, "default/a")
+        assert obj.status is not None
+        assert obj.status.domain == ExternalStatus(id="domain-2", after="ConfigMap default/first, bucket")
+        ready = get_condition(obj.status.conditions, "Ready")
+        assert ready is not None
+        assert ready.status == "True"
+        service.calls.clear()
+        await asyncio.sleep(100)
+        assert service.calls == ["observe bucket", "observe domain"] * 10
+        assert not writes(records(world.operator)[-1])
+        await client.patch(shop(), merge_patch({"spec": {"size": 5}}))
+        await asyncio.sleep(1)
+        assert {item.size for item in service.items.values()} == {5}
+        service.calls.clear()
+        await client.delete(shop())
+        await asyncio.sleep(60)
+        assert await client.get_or_none(Shop, "default/a") is None
+        assert not service.items
+        deletions = dict.fromkeys(call for call in service.calls if call.startswith("delete "))
+        assert list(deletions) == ["delete domain", "delete bucket"]
+        assert await client.get_or_none(ConfigMap, "default/first") is None
+
+    await run(play)
+
+
+async def test_a_resource_that_vanishes_is_created_again() -> None:
+    """The poll finds it gone; its new id replaces the old one."""
+
+    async def play(world: World) -> None:
+        await world.client.create(shop())
+        await asyncio.sleep(60)
+        world.service.items.pop("bucket-1")
+        await asyncio.sleep(60)
+        obj = await world.client.get(Shop, "default/a")
+        assert obj.status is not None
+        assert obj.status.bucket.id == "bucket-3"
+        assert (await world.client.get(ConfigMap, "default/last")).data == {"bucket": "bucket-3"}
+
+    await run(play)
+
+
+class Killer:
+    """Kills the operator at one await: the nth call of the service, or the nth request to the server.
+
+    An odd number kills after the request was served and before its response arrives.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.count = 0
+        self.killed = False
+        self.world: World | None = None
+
+    async def step(self, call: str) -> None:
+        """Count an await, and do not return from the one that is the last."""
+        assert self.world is not None
+        self.world.service.calls.append(call)
+        self.count += 1
+        if self.count == self.at and not self.killed:
+            self.killed = True
+            asyncio.get_running_loop().call_soon(lambda: kills.append(asyncio.ensure_future(self.world.kill())))  # type: ignore[union-attr]
+            await asyncio.get_running_loop().create_future()
+
+
+kills: list[Any] = []
+
+
+class KillingApp:
+    """The server's application, which counts the writes of the operator."""
+
+    def __init__(self, app: Any, killer: Killer) -> None:
+        self._app, self._killer = app, killer
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        counted = scope["type"] == "http" and scope["method"] != "GET" and not self._killer.killed
+        if counted:
+            await self._killer.step(f"before {scope['method']} {scope['path']}")
+        if not counted:
+            await self._app(scope, receive, send)
+            return
+
+        async def send_after(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                await self._killer.step(f"after {scope['method']} {scope['path']}")
+            await send(message)
+
+        await self._app(scope, receive, send_after)
+
+
+@pytest.mark.parametrize("at", range(1, 60))
+async def test_a_kill_at_each_await_is_mended_by_the_next_reconcile(at: int) -> None:
+    """Wherever the process ends, each resource exists once in the end, and nothing is left after the deletion."""
+    killer = Killer(at)
+    async with environment.Environment(crds=[crd_for(Shop)]) as env, Cluster(env.config) as outside:
+        service = Service()
+        service.step = killer.step
+
+        class Served:
+            config = msgspec.structs.replace(env.config, app=KillingApp(env.config.app, killer))
+
+        killer.world = world = World(Served, outside.uncached, service)
+        try:
+            await asyncio.sleep(1)
+            await world.client.create(shop())
+            await asyncio.sleep(120)
+            obj = await world.client.get(Shop, "default/a")
+            assert obj.status is not None
+            ids = {obj.status.bucket.id, obj.status.domain.id}
+            assert set(service.items) == ids
+            assert service.created == 2
+            assert (await world.client.get(ConfigMap, "default/last")).data == {"bucket": obj.status.bucket.id}
+            await world.client.delete(shop())
+            await asyncio.sleep(120)
+            assert not service.items
+            assert await world.client.get_or_none(Shop, "default/a") is None
+            assert not [
+                c for c in await world.client.list(ConfigMap, namespace="default") if c.metadata.owner_references
+            ]
+        finally:
+            await world.stop()
+    assert killer.killed or at > killer.count
+
+
+# ------------------------------------------------------------------ wrong declarations
+class Nameless(External):
+    """A resource whose name is no field."""
+
+    def __init__(self) -> None:
+        super().__init__(Service(), "")
+
+
+class Partial(ExternalResource[Shop, Item]):
+    """A resource without `create`."""
+
+    name = "bucket"
+
+    async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None: ...
+
+
+class Plain(External):
+    """A resource with a plain method."""
+
+    def delete(self, obj: Shop, ref: ExternalRef) -> None: ...  # type: ignore[override]
+
+
+class Never(External):
+    """A resource with a wrong poll."""
+
+    poll = 0  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("owned", "message"),
+    [
+        (External, r"owns got the class External: pass an instance, External\(...\)"),
+        (Nameless(), "the name of Nameless is '': name a field of the status"),
+        (Partial(), r"Partial has no create: declare `async def create\(self, obj, ref\)`"),
+        (Plain(Service(), "bucket"), "delete of Plain is not async: declare it with `async def`"),
+        (Never(Service(), "bucket"), "poll of Never is 0: pass more than 0 seconds, or a timedelta"),
+        (External(Service(), "queue"), "External keeps its id in the status of Shop: add `queue: ExternalStatus = "),
+        (External(Service(), "conditions"), "keeps its id in the status of Shop: add `conditions: ExternalStatus"),
+    ],
+)
+def test_a_wrong_resource_is_refused(owned: Any, message: str) -> None:
+    """Each declaration that cannot work says what to write, with file and line."""
+    with pytest.raises(UsageError, match=rf"test_external.py:\d+: .*{message}"):
+
+        @Operator("shops").reconciler(Shop, owns=[owned])
+        async def reconcile(obj: Shop) -> None: ...
+
+
+def test_a_resource_needs_an_owner() -> None:
+    """Without a kind there is no status for the id, and a reconciler of requests would run during the deletion."""
+    bucket = External(Service(), "bucket")
+    with pytest.raises(UsageError, match=r"test_external.py:\d+: .*needs a reconciled kind, whose status has its id"):
+
+        @Operator("shops").reconciler(name="kindless", owns=[bucket])
+        async def reconcile(request: Request) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("ready", "declared", "message"),
+    [
+        (False, False, r"<External bucket> is not declared, so nothing would delete it: add the same instance to owns"),
+        (True, True, "ready of <External bucket> is True: write a function of the state that observe returns"),
+        ("self.up", True, "ready of <External bucket> is 'self.up': write a function"),
+    ],
+)
+async def test_a_wrong_apply_is_refused(ready: Any, declared: bool, message: str) -> None:
+    """A resource that is not declared would never be deleted; its readiness is a function."""
+    operator, errors = Operator("shops"), list[UsageError]()
+    bucket, other = External(Service(), "bucket"), External(Service(), "bucket")
+
+    @operator.reconciler(Shop, owns=[bucket])
+    async def reconcile(obj: Shop, ctx: Context) -> None:
+        with pytest.raises(UsageError, match=message) as raised:
+            await ctx.apply(bucket if declared else other, ready=ready)
+        errors.append(raised.value)
+
+    async with environment.Environment(crds=[crd_for(Shop)]) as env, Cluster(env.config) as outside:
+        task = asyncio.create_task(operator.start(env.config))
+        await outside.uncached.create(shop())
+        await asyncio.sleep(2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert errors
+
+
+def test_the_permissions_are_declared() -> None:
+    """The id is in the status, and the finalizer is known."""
+    operator = make_operator(Service())
+    rules = str(operator.rules())
+    assert "patch shops.tests.opsdk.dev" in rules
+    assert "patch shops.tests.opsdk.dev/status" in rules
+    assert operator.finalizer_names() == {"opsdk.dev/shops.shop"}
