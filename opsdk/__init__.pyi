@@ -42,8 +42,6 @@ from opsdk.cluster.options import ClusterOptions as ClusterOptions
 from opsdk.controller.blocking_context import BlockingContext as BlockingContext
 from opsdk.controller.context import Context as Context
 from opsdk.controller.controller import Controller as Controller
-from opsdk.controller.external import ExternalResource as ExternalResource
-from opsdk.controller.external import ExternalStatus as ExternalStatus
 from opsdk.controller.options import ControllerOptions as ControllerOptions
 from opsdk.controller.reconcile import Reconciler as Reconciler
 from opsdk.controller.reconcile import Result as Result

@@ -63,7 +63,7 @@ async def _with_operator(env: Environment, operator: Operator, act: Callable[[],
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def run() -> None:
-        async with running(operator, env, definitions=False):
+        async with running(operator, env, definitions=False, hot_loops=True):
             started.set()
             await ended.wait()
 

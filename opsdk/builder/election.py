@@ -44,11 +44,11 @@ def can_use_thread(config: Config) -> bool:
 
 def election_options(options: OperatorOptions, name: str, config: Config) -> LeaderElectionOptions:
     """Return the options of the election of an operator with this name."""
-    given = options.leader_election_namespace
+    namespace = options.leader_election_namespace
     return LeaderElectionOptions(
         name=options.leader_election_id or name,
-        namespace=given or config.namespace,
-        namespace_source="--leader-election-namespace" if given else config.namespace_source,
+        namespace=namespace or config.namespace,
+        namespace_source="--leader-election-namespace" if namespace else config.namespace_source,
         identity=default_identity(),
         lease_duration=options.lease_duration,
         renew_deadline=options.renew_deadline,

@@ -13,7 +13,7 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.own_writes import UnknownMark, revision_of
 from opsdk.cache.store import InformerStore
-from opsdk.errors import CacheError, ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
+from opsdk.errors import CacheError, ForbiddenError, GoneError, MethodNotAllowedError, NotFoundError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -166,6 +166,13 @@ class UnknownReads:
             self._record(data, start)
 
     async def _read_all(self, mark: UnknownMark) -> None:
+        """List all objects; without pages if one has expired, because the server went back or compacted its history."""
+        try:
+            await self._list_all(mark, page_size=self._page_size)
+        except GoneError:
+            await self._list_all(mark, page_size=0)
+
+    async def _list_all(self, mark: UnknownMark, *, page_size: int) -> None:
         """List the server's objects, and resolve the marks and pending writes that were there before the request."""
         store, own = self._store, self._store.own
         visible = {entry.key: entry for entry in store.entries()}
@@ -175,7 +182,7 @@ class UnknownReads:
         listed: set[ObjectKey] = set()
         token = ""
         while True:
-            items, meta = await self._source.list_page(continue_token=token, limit=self._page_size)
+            items, meta = await self._source.list_page(continue_token=token, limit=page_size)
             for item in items:
                 key = peek_key(item)
                 listed.add(key)

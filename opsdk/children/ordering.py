@@ -27,7 +27,8 @@ class Child:
     Args:
         desired: only the fields that matter, as for `Context.apply`; or an external resource.
         after: the children that must be ready before this one is applied: their objects, or their `Child`.
-        ready: when it is ready, see `opsdk.children.readiness.Ready`. Default: as soon as it is applied.
+        ready: when it is ready: True by the rules of `opsdk.recipes.summary`; a CEL expression over ``self``, the live
+            object; or a function of the live object. Default: as soon as it is applied.
     """
 
     __slots__ = ("after", "desired", "ready")

@@ -502,7 +502,7 @@ class Controller:
         self.hook.record(HotLoopFound(controller=self.name, request=str(ctx.request), description=str(hot_loop)))
         if self.kind is None or self._cluster is None:
             return
-        obj = ctx.object or await ctx.client.get_or_none(self.kind, ctx.request.key)
+        obj = ctx.object or await ctx.client.get_or_none(self.kind, ObjectKey(*request_key(ctx.request)))
         if obj is not None:
             ctx.event("HotLoop", str(hot_loop)[:_MAX_NOTE], type="Warning", regarding=obj, action="Reconcile")
 

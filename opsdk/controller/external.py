@@ -24,6 +24,8 @@ from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 
+__all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
+
 T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
@@ -87,7 +89,10 @@ class ExternalResource(Generic[T, S]):
     poll: float | timedelta = 60.0
 
     async def observe(self, obj: T, ref: ExternalRef) -> S | None:
-        """Return its state, or None if it is not there. Without ``ref.id``, look for ``ref.token``."""
+        """Return its state, or None if it is not there. Without ``ref.id``, look for ``ref.token``.
+
+        With an id for which this returns None, it is called again without one, before anything is created.
+        """
         raise NotImplementedError
 
     async def create(self, obj: T, ref: ExternalRef) -> S:
@@ -152,9 +157,18 @@ def ref_of(external: ExternalResource[Any, Any], obj: Any) -> ExternalRef:
 
 
 def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
-    """Return the references of the children before it; None if it is not known, since the id was not written."""
+    """Return the references of the children before it; None if they are not known, since no id was written."""
     status = _status_of(external, obj)
     return status.after if status.id else None
+
+
+async def find_external(external: ExternalResource[Any, S], obj: Any) -> S | None:
+    """Return the state of a resource by its id, or else by its token; None if it is not there."""
+    ref = ref_of(external, obj)
+    observed = await external.observe(obj, ref)
+    if observed is None and ref.id:
+        observed = await external.observe(obj, ExternalRef(id="", token=ref.token))
+    return observed
 
 
 async def apply_external(
@@ -163,7 +177,7 @@ async def apply_external(
     """Observe a resource, create it if it is not there, and update it. Return its state.
 
     The id is written right after the creation. If the process ends before that, the next call finds the resource by its
-    token.
+    token, also where the status still has the id of one that was lost.
 
     Args:
         client: writes the status.
@@ -171,10 +185,9 @@ async def apply_external(
         obj: its owner.
         after: the children that come before it.
     """
-    ref = ref_of(external, obj)
-    observed = await external.observe(obj, ref)
+    observed = await find_external(external, obj)
     if observed is None:
-        observed = await external.create(obj, ExternalRef(id="", token=ref.token))
+        observed = await external.create(obj, ExternalRef(id="", token=ref_of(external, obj).token))
     await _keep(client, external, obj, observed.id, after)
     updated = await external.update(obj, ref_of(external, obj), observed)
     return observed if updated is None else updated

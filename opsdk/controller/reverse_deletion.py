@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.children.graph import ChildState, to_delete
 from opsdk.children.ordering import AFTER_ANNOTATION, ChildIdentity
 from opsdk.controller.context import Context
-from opsdk.controller.external import ExternalResource, order_of, ref_of
+from opsdk.controller.external import ExternalRef, ExternalResource, find_external, order_of, ref_of
 from opsdk.controller.progress import ChildRecord
 from opsdk.errors import ConflictError, NotReadyError
 from opsdk.recipes.finalizers import contains_finalizer, is_deleting
@@ -95,7 +95,8 @@ class ReverseDeletion:
             ctx.progress.record(identity, _record(identity, children.get(identity), requested, before))
         for identity in chosen:
             if identity in externals:
-                await externals[identity].delete(obj, ref_of(externals[identity], obj))
+                external, ref = externals[identity]
+                await external.delete(obj, ref)
             else:
                 await self._delete(identity, children[identity], ctx)
 
@@ -109,12 +110,13 @@ class ReverseDeletion:
                     children[ChildIdentity(gvk_of(child).group_kind, key_of(child))] = child
         return children
 
-    async def _existing_externals(self, obj: Any, ctx: Context) -> dict[ChildIdentity, ExternalResource[Any, Any]]:
+    async def _existing_externals(self, obj: Any, ctx: Context) -> _Externals:
         """Return the external resources that are there. They are observed again until they are gone."""
         existing: _Externals = {}
         for external in self._externals:
-            if await external.observe(obj, ref_of(external, obj)) is not None:
-                existing[external.identity] = external
+            if (observed := await find_external(external, obj)) is not None:
+                ref = ExternalRef(id=observed.id, token=ref_of(external, obj).token)
+                existing[external.identity] = (external, ref)
                 ctx.progress.poll_after(external.poll_seconds)
         return existing
 
@@ -130,7 +132,7 @@ class ReverseDeletion:
         return f"<ReverseDeletion of {', '.join(kind.name for kind in self._kinds)}>"
 
 
-_Externals = dict[ChildIdentity, ExternalResource[Any, Any]]
+_Externals = dict[ChildIdentity, tuple[ExternalResource[Any, Any], ExternalRef]]
 _Order = dict[ChildIdentity, list[str]]
 """The references of the children before each."""
 
@@ -150,7 +152,7 @@ def _order_of_externals(externals: _Externals, children: Mapping[ChildIdentity, 
     """
     order: _Order = {}
     everything = [identity.reference for identity in children]
-    for identity, external in externals.items():
+    for identity, (external, _) in externals.items():
         after = order_of(external, obj)
         order[identity] = everything if after is None else _references(after)
         everything = [*everything, identity.reference]

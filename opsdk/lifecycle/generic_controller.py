@@ -177,6 +177,7 @@ class GenericController(Generic[T]):
                 shutdown_timeout=self.options.shutdown_timeout,
                 needs_leader_election=self.options.needs_leader_election,
                 rate_limiter=self.options.rate_limiter or SlowingRateLimiter(),
+                pausing=None,  # a request is of one handler, not of an object
             ),
             hook=hook,
             kind=self.kind,

@@ -285,10 +285,19 @@ _GENERATE = ("client", "generate", "a", Fault.NONE, False, None)
 
 _PATCH_METADATA = ("client", "patch metadata", "a", Fault.NONE, True, None)
 _GET = ("client", "get", "a", Fault.NONE, False, None)
+_RESTORED_BETWEEN_PAGES: list[tuple[Any, ...]] = [
+    ("client", "create", "c", Fault.NONE, False, None),
+    ("client", "create", "a", Fault.NONE, True, None),
+    ("client", "generate", "a", Fault.LOST_REQUEST, True, None),
+    ("client", "update", "a", Fault.NONE, False, None),
+    ("sleep", 0.015),
+    ("restore", 1),
+]
 
 
 @example([("client", "get", "a", Fault.NONE, True, None), ("restore", 1), _PATCH_METADATA, _GET], False, 0.0)
 @example([("restore", 1), _LOST_CREATE, _LIST], False, 0.0)
+@example(_RESTORED_BETWEEN_PAGES, False, 0.0)
 @example([_GENERATE, ("server", "put", "a"), ("compact",), ("sleep", 0.015), ("restore", 1)], False, 0.0)
 @given(st.lists(_STEPS, max_size=25), st.booleans(), st.sampled_from(_DELAYS))
 def test_reads_obey_the_laws_under_every_schedule(

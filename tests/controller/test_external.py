@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from boxes import environment, records, writes
-from msgspec import field
+from shops import External, Item, Service, Shop, make_operator, shop
 
 from opsdk import (
-    Child,
     Client,
     Cluster,
-    Condition,
     Context,
-    ControllerOptions,
-    ExternalResource,
-    ExternalStatus,
-    GroupVersionKind,
-    Model,
-    Object,
-    ObjectMeta,
     Operator,
     Request,
     UsageError,
@@ -32,128 +22,8 @@ from opsdk import (
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.patch import merge_patch
-from opsdk.controller.external import ExternalRef
+from opsdk.controller.external import ExternalRef, ExternalResource, ExternalStatus
 from opsdk.recipes import get_condition
-
-
-class ShopSpec(Model):
-    """A shop's size."""
-
-    size: int = 1
-
-
-class ShopStatus(Model):
-    """A shop's state, with the ids of its resources."""
-
-    bucket: ExternalStatus = field(default_factory=ExternalStatus)
-    domain: ExternalStatus = field(default_factory=ExternalStatus)
-    conditions: list[Condition] = field(default_factory=list)
-
-
-class Shop(Object[ShopSpec, ShopStatus]):
-    """A kind with external resources."""
-
-    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Shop")
-
-
-def shop() -> Shop:
-    """Return a shop."""
-    return Shop(metadata=ObjectMeta(name="a", namespace="default"), spec=ShopSpec())
-
-
-class Item(msgspec.Struct):
-    """A resource of the service."""
-
-    id: str
-    token: str
-    size: int = 0
-    up_at: float = 0.0
-    gone_at: float = 0.0
-
-    @property
-    def up(self) -> bool:
-        """Whether it works."""
-        return asyncio.get_running_loop().time() >= self.up_at
-
-
-class Service:
-    """A service that knows nothing of Kubernetes. Its resources take some seconds to come and to go."""
-
-    def __init__(self) -> None:
-        self.items: dict[str, Item] = {}
-        self.created = 0
-        self.calls: list[str] = []
-        self.step: Callable[[str], Awaitable[None]] = self._step
-
-    async def _step(self, call: str) -> None:
-        self.calls.append(call)
-
-    def find(self, ref: ExternalRef) -> Item | None:
-        """Return a resource by its id or token, unless it is gone."""
-        now = asyncio.get_running_loop().time()
-        self.items = {key: item for key, item in self.items.items() if not item.gone_at or item.gone_at > now}
-        if ref.id:
-            return self.items.get(ref.id)
-        return next((item for item in self.items.values() if item.token == ref.token), None)
-
-
-class External(ExternalResource[Shop, Item]):
-    """A resource of the service."""
-
-    poll = timedelta(seconds=10)
-
-    def __init__(self, service: Service, name: str) -> None:
-        self.service = service
-        self.name = name
-
-    async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None:
-        await self.service.step(f"observe {self.name}")
-        return self.service.find(ref)
-
-    async def create(self, obj: Shop, ref: ExternalRef) -> Item:
-        await self.service.step(f"create {self.name}")
-        self.service.created += 1
-        now = asyncio.get_running_loop().time()
-        item = Item(f"{self.name}-{self.service.created}", ref.token, obj.spec.size, up_at=now + 15)
-        self.service.items[item.id] = item
-        await self.service.step(f"created {self.name}")
-        return item
-
-    async def update(self, obj: Shop, ref: ExternalRef, observed: Item) -> Item | None:
-        if observed.size == obj.spec.size:
-            return None
-        await self.service.step(f"update {self.name}")
-        observed.size = obj.spec.size
-        return observed
-
-    async def delete(self, obj: Shop, ref: ExternalRef) -> None:
-        await self.service.step(f"delete {self.name}")
-        if (item := self.service.find(ref)) is not None and not item.gone_at:
-            item.gone_at = asyncio.get_running_loop().time() + 5
-        await self.service.step(f"deleted {self.name}")
-
-
-def is_up(item: Item) -> bool:
-    """Return whether a resource works."""
-    return item.up
-
-
-OPTIONS = ControllerOptions(delete_in_reverse=True, ready_condition="Ready")
-
-
-def make_operator(service: Service) -> Operator:
-    """An operator with a ConfigMap, a bucket after it, a domain after the bucket, and another ConfigMap at the end."""
-    operator = Operator("shops")
-    bucket, domain = External(service, "bucket"), External(service, "domain")
-
-    @operator.reconciler(Shop, owns=[ConfigMap, bucket, domain], options=OPTIONS)
-    async def reconcile(obj: Shop, ctx: Context) -> None:
-        first = await ctx.apply(ConfigMap(metadata=ObjectMeta(name="first")))
-        item = await ctx.apply(bucket, ready=is_up, after=[first])
-        last = ConfigMap(metadata=ObjectMeta(name="last"), data={"bucket": item.id})
-        await ctx.apply_all([Child(domain, ready=is_up, after=[bucket]), Child(last, after=[domain])])
-
-    return operator
 
 
 class World:
@@ -197,7 +67,7 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         await asyncio.sleep(5)
         obj = await client.get(Shop, "default/a")
         assert obj.status is not None
-        assert obj.status.bucket == ExternalStatus(id="bucket-1", after="ConfigMap default/first")
+        assert obj.status.bucket == ExternalStatus(id="bucket-1", after="ConfigMap default/a-first")
         ready = get_condition(obj.status.conditions, "Ready")
         assert ready is not None
         assert (ready.reason, ready.message) == ("Waiting", "bucket: is_up returned False")
@@ -205,7 +75,7 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         await asyncio.sleep(60)
         obj = await client.get(Shop, "default/a")
         assert obj.status is not None
-        assert obj.status.domain == ExternalStatus(id="domain-2", after="ConfigMap default/first, bucket")
+        assert obj.status.domain == ExternalStatus(id="domain-2", after="ConfigMap default/a-first, bucket")
         ready = get_condition(obj.status.conditions, "Ready")
         assert ready is not None
         assert ready.status == "True"
@@ -223,7 +93,7 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         assert not service.items
         deletions = dict.fromkeys(call for call in service.calls if call.startswith("delete "))
         assert list(deletions) == ["delete domain", "delete bucket"]
-        assert await client.get_or_none(ConfigMap, "default/first") is None
+        assert await client.get_or_none(ConfigMap, "default/a-first") is None
 
     await run(play)
 
@@ -239,7 +109,7 @@ async def test_a_resource_that_vanishes_is_created_again() -> None:
         obj = await world.client.get(Shop, "default/a")
         assert obj.status is not None
         assert obj.status.bucket.id == "bucket-3"
-        assert (await world.client.get(ConfigMap, "default/last")).data == {"bucket": "bucket-3"}
+        assert (await world.client.get(ConfigMap, "default/a-last")).data == {"bucket": "bucket-3"}
 
     await run(play)
 
@@ -313,7 +183,7 @@ async def test_a_kill_at_each_await_is_mended_by_the_next_reconcile(at: int) -> 
             ids = {obj.status.bucket.id, obj.status.domain.id}
             assert set(service.items) == ids
             assert service.created == 2
-            assert (await world.client.get(ConfigMap, "default/last")).data == {"bucket": obj.status.bucket.id}
+            assert (await world.client.get(ConfigMap, "default/a-last")).data == {"bucket": obj.status.bucket.id}
             await world.client.delete(shop())
             await asyncio.sleep(120)
             assert not service.items

@@ -58,8 +58,8 @@ def test_every_imported_module_has_a_reference_entry() -> None:
 
 
 def test_the_front_door_has_few_names() -> None:
-    """The names of ``opsdk`` are sorted, importable, equal for type checkers, and at most 64."""
-    assert len(opsdk.__all__) <= 64
+    """The names of ``opsdk`` are sorted, importable, equal for type checkers, and at most 66."""
+    assert len(opsdk.__all__) <= 66
     assert opsdk.__all__ == sorted(opsdk.__all__)
     stub = (ROOT / "opsdk" / "__init__.pyi").read_text()
     assert sorted(re.findall(r" as (\w+)", stub)) == opsdk.__all__

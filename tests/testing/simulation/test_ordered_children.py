@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from boxes import Box, BoxSpec, box
+from shops import Service, Shop, make_operator, shop
 
 import envtest
 from opsdk import (
@@ -173,6 +174,96 @@ def simulation(operator: Any) -> Simulation:
         children=[ConfigMap, Secret],
         max_actions=7,
     )
+
+
+# ---------------------------------------------------------------- external resources
+class Current:
+    """The service of the run: it outlives the operator's process."""
+
+    service = Service()
+
+
+@asynccontextmanager
+async def shops() -> AsyncIterator[Any]:
+    """An environment with shops, and a service without resources."""
+    Current.service = Service()
+    async with envtest.Environment(crds=[crd_for(Shop)]) as env:
+        yield env
+
+
+async def make_shop(world: World) -> None:
+    """Create a shop with a name of its own."""
+    await world.client.create(shop(f"shop-{world.rng.randrange(10**6)}"))
+
+
+async def edit_shop(world: World) -> None:
+    """Change the size of a shop."""
+    live = [obj for obj in await world.client.list(Shop) if not is_deleting(obj)]
+    if live:
+        patch = {"spec": {"size": world.rng.randrange(10)}}
+        await world.client.patch(world.rng.choice(live), merge_patch(patch))
+
+
+async def delete_shop(world: World) -> None:
+    """Delete a shop."""
+    if objects := await world.client.list(Shop):
+        await world.client.delete(world.rng.choice(list(objects)), missing_ok=True)
+
+
+async def lose_a_resource(world: World) -> None:
+    """Remove a resource of the service, as somebody may in its console."""
+    if items := Current.service.items:
+        del items[world.rng.choice(sorted(items))]
+
+
+async def shops_have_their_resources(world: World) -> None:
+    """Each shop has one bucket and one domain of its size, and its children; nothing is left of the others."""
+    live = {item.id: item for item in Current.service.items.values() if not item.gone_at}
+    ids = set[str]()
+    for obj in await world.client.list(Shop):
+        name = obj.metadata.name
+        assert not is_deleting(obj), f"{name} is not let go"
+        assert obj.status is not None, f"{name} has no status"
+        ready = get_condition(obj.status.conditions, "Ready")
+        assert ready is not None, f"{name} does not say whether it is ready"
+        assert (ready.status, ready.observed_generation) == ("True", obj.metadata.generation), f"{name} is {ready}"
+        for status in (obj.status.bucket, obj.status.domain):
+            assert status.id in live, f"{name} has lost {status.id}"
+            assert live[status.id].size == obj.spec.size, f"{status.id} of {name} has an old size"
+            ids.add(status.id)
+        last = await world.client.get_or_none(ConfigMap, f"default/{name}-last")
+        assert last is not None, f"{name} has no last child"
+        assert last.data == {"bucket": obj.status.bucket.id}, f"{name} has another bucket"
+    assert set(live) == ids, f"{set(live) - ids} are left over"
+
+
+async def nothing_is_created_twice(_: World) -> None:
+    """While a resource is there, no second one with its token is created."""
+    assert not Current.service.twice, f"created twice: {Current.service.twice}"
+
+
+async def resources_go_in_reverse(_: World) -> None:
+    """A bucket is deleted when the domain of its shop is gone."""
+    assert not Current.service.too_early, f"deleted too early: {Current.service.too_early}"
+
+
+EXTERNAL = Simulation(
+    operator=lambda: make_operator(Current.service),
+    environment=shops,
+    actions=[make_shop, edit_shop, delete_shop, lose_a_resource],
+    check=shops_have_their_resources,
+    invariants=[nothing_is_created_twice, resources_go_in_reverse],
+    children=[ConfigMap],
+    max_actions=7,
+)
+
+
+def test_external_resources_converge() -> None:
+    """Whatever happens to server, network and process, each resource exists once, and goes in its place.
+
+    In schedule 80 a resource is lost, and the id of its successor cannot be written.
+    """
+    simulate(EXTERNAL, [80, *range(10)], name="EXTERNAL")
 
 
 SET = simulation(make_set_operator)
