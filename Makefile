@@ -102,7 +102,7 @@ bench-quick: $(STAMP) ## function calls and allocations of the hot paths against
 	$(COMPILE) benchmarks
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 
-sim: $(STAMP) ## 2,000 seeded schedules of five operators, with faults, in virtual time
+sim: $(STAMP) ## 2,000 seeded schedules of six operators, with faults, in virtual time
 	$(COMPILE)
 	PYTHONPATH=samples/website:tests/support $(BIN)/python -m tests.simulation $(ARGS)
 

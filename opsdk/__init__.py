@@ -34,6 +34,7 @@ _HOMES = {
     "opsdk.client.patch": ("MergeFrom",),
     "opsdk.cluster.cluster": ("Cluster",),
     "opsdk.cluster.options": ("ClusterOptions",),
+    "opsdk.controller.blocking_context": ("BlockingContext",),
     "opsdk.controller.context": ("Context",),
     "opsdk.controller.controller": ("Controller",),
     "opsdk.controller.options": ("ControllerOptions",),
@@ -66,6 +67,7 @@ _HOMES = {
 __all__ = [
     "AlreadyExistsError",
     "ApiError",
+    "BlockingContext",
     "ByObject",
     "Cache",
     "CacheOptions",

@@ -39,6 +39,7 @@ from opsdk.client.recorder.recorder import EventRecorder as EventRecorder
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster
 from opsdk.cluster.options import ClusterOptions as ClusterOptions
+from opsdk.controller.blocking_context import BlockingContext as BlockingContext
 from opsdk.controller.context import Context as Context
 from opsdk.controller.controller import Controller as Controller
 from opsdk.controller.options import ControllerOptions as ControllerOptions

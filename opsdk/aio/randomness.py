@@ -11,15 +11,15 @@ import random
 from collections.abc import Iterator
 from itertools import count
 
+from opsdk.aio.clock import THREAD_LOOP
+
 _PROCESS_RANDOM = random.Random()  # noqa: S311 - jitter and identifiers, not secrets
 
 
 def loop_random() -> random.Random:
     """Return the running loop's generator if it has one (`opsdk.testing.loop.VirtualLoop`), else the process's."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return _PROCESS_RANDOM
+    # asyncio has no public function that returns None without a running loop.
+    loop = asyncio._get_running_loop() or THREAD_LOOP.get()  # noqa: SLF001
     seeded: random.Random | None = getattr(loop, "random", None)
     return seeded if seeded is not None else _PROCESS_RANDOM
 

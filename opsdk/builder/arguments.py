@@ -18,6 +18,7 @@ from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.last_reconciled import check_place
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
@@ -282,6 +283,7 @@ def check_controller_options(options: object, kind: object = None) -> None:
     if isinstance(kind, type | Kind):
         check_condition(kind_of(kind), options.error_condition, "error_condition")
         check_condition(kind_of(kind), options.pause_condition, "condition")
+        check_place(kind_of(kind), options.last_reconciled)
         check_condition(kind_of(kind), options.ready_condition, "ready_condition")
 
 

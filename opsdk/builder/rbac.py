@@ -10,6 +10,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
 from opsdk.controller.external import ExternalResource
+from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
@@ -64,7 +65,11 @@ def option_rules(
     conditions = options.error_condition or options.pause_condition or options.ready_condition
     if conditions or externals:
         yield patches_status(kind)
-    if options.retry_limit is not None or options.finalizer_retry_limit is not None:
+    if options.last_reconciled == ANNOTATION:
+        yield RbacRule("patch", kind)
+    elif options.last_reconciled and not (conditions or externals):
+        yield patches_status(kind)
+    if options.retry_limit is not None or options.finalizer_retry_limit is not None or options.last_reconciled:
         yield records_events()
     if options.delete_in_reverse or externals:
         yield RbacRule("patch", kind)

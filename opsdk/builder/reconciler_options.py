@@ -27,6 +27,7 @@ from opsdk.builder.arguments import (
     members,
 )
 from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.controller.blocking_context import BlockingContext
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import inspect_reconciler
@@ -84,6 +85,20 @@ class ReconcilerDecorator(Generic[T]):
         self, target: Callable[[Request], _Reconciled]
     ) -> Callable[[Request], _Reconciled]: ...
     @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[T, BlockingContext], Result | None]
+    ) -> Callable[[T, BlockingContext], Result | None]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request, BlockingContext], Result | None]
+    ) -> Callable[[Request, BlockingContext], Result | None]: ...
+    @overload
+    def __call__(self, target: Callable[[T], Result | None]) -> Callable[[T], Result | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request], Result | None]
+    ) -> Callable[[Request], Result | None]: ...
+    @overload
     def __call__(self, target: type[U]) -> type[U]: ...
     def __call__(self, target: Any) -> Any:
         """Declare a reconciler. Raises `UsageError` for one that cannot be called."""
@@ -128,9 +143,10 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
         check_rules(options.get("rbac", ()), "rbac")
         own = options.get("options")
         check_controller_options(own, kind)
-        for option in ("error_condition", "ready_condition"):
+        needs_kind = {"error_condition": "status has the condition", "ready_condition": "status has the condition"}
+        for option, need in (needs_kind | {"last_reconciled": "spec is kept"}).items():
             if kind is None and own is not None and getattr(own, option):
-                raise UsageError(f"{option} needs a reconciled kind, whose status has the condition")
+                raise UsageError(f"{option} needs a reconciled kind, whose {need}")
         if own is not None and own.delete_in_reverse and (kind is None or not options.get("owns")):
             raise UsageError("delete_in_reverse needs a reconciled kind and owns=[...], the kinds of its children")
 

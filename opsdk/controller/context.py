@@ -27,6 +27,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.external import ExternalResource, HasId, apply_external
 from opsdk.controller.ordered_apply import OrderedApply
 from opsdk.controller.progress import Progress
+from opsdk.controller.spec_comparison import SpecChange, SpecComparison
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
@@ -37,12 +38,16 @@ E = TypeVar("E", bound=HasId)
 D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
-class _HasStatus(Protocol[S_co]):
+class HasStatus(Protocol[S_co]):
+    """An object with a status."""
+
     @property
     def status(self) -> S_co: ...
 
 
-class _Owner(Enum):
+class Owner(Enum):
+    """The default owner of children."""
+
     RECONCILED = "reconciled object"
 
 
@@ -58,6 +63,7 @@ class Context(msgspec.Struct, kw_only=True):
         deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
         object: the reconciled object, if the reconciler takes it; else None.
         finalizing: the finalizers of an object that is being deleted run.
+        specs: what `last_reconciled`, `changed` and `difference` compare; None without the option ``last_reconciled``.
         progress: the children that this reconcile applied.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
@@ -72,6 +78,7 @@ class Context(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     object: Any = None
     finalizing: bool = False
+    specs: SpecComparison | None = None
     progress: Progress[ChildIdentity] = msgspec.field(default_factory=Progress)
     _cluster: Cluster | None = None
     _keeps_order: bool = False
@@ -105,6 +112,44 @@ class Context(msgspec.Struct, kw_only=True):
         """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
 
+    @property
+    def last_reconciled(self) -> Any:
+        """The spec that this controller last reconciled successfully, in the class of the spec; None at first.
+
+        Also None after a spec of more than 64 KiB. Raises `UsageError` without the option ``last_reconciled``.
+        """
+        return self._comparison().last
+
+    def changed(self, path: str = "spec") -> bool:
+        """Whether a value of the spec differs from the one that was last reconciled successfully; True at first.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     if ctx.changed("spec.size"):
+        ...         ctx.logger.info("the size is new")
+
+        Args:
+            path: attributes and keys of dicts, such as ``spec.size``. A list has no further path.
+
+        Raises:
+            UsageError: the class has no such path, or the option ``last_reconciled`` is missing.
+        """
+        return self._comparison().changed(path)
+
+    def difference(self) -> list[SpecChange]:
+        """Return the values of the spec that differ, with their paths; at first, the whole spec as one change.
+
+        Raises `UsageError` without the option ``last_reconciled``.
+        """
+        return self._comparison().difference()
+
+    def _comparison(self) -> SpecComparison:
+        if self.specs is None:
+            raise UsageError(
+                f"controller {self.controller} does not keep the spec that was last reconciled: "
+                'pass ControllerOptions(last_reconciled="annotation")'
+            )
+        return self.specs
+
     # First, because in the block the status is never None, also where the class allows it.
     @overload
     def status(self, obj: Object[Any, S | None]) -> StatusPatch[S]: ...
@@ -113,7 +158,7 @@ class Context(msgspec.Struct, kw_only=True):
     @overload
     def status(self, obj: Unstructured) -> StatusPatch[dict[str, Any]]: ...
     @overload
-    def status(self, obj: _HasStatus[S | None]) -> StatusPatch[S]: ...
+    def status(self, obj: HasStatus[S | None]) -> StatusPatch[S]: ...
     def status(self, obj: Any) -> StatusPatch[Any]:
         """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
 
@@ -129,7 +174,7 @@ class Context(msgspec.Struct, kw_only=True):
         self,
         desired: D,
         *,
-        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
         force: bool = True,
         drift: Drift = Drift.REPAIR,
         ready: Ready = False,
@@ -147,7 +192,7 @@ class Context(msgspec.Struct, kw_only=True):
         self,
         desired: Any,
         *,
-        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
         force: bool = True,
         drift: Drift = Drift.REPAIR,
         ready: Ready = False,
@@ -196,7 +241,7 @@ class Context(msgspec.Struct, kw_only=True):
         self,
         desired: Sequence[TypedObject | Unstructured | Child | ExternalResource[Any, Any]],
         *,
-        owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
         prune: Sequence[AnyKind] = (),
         force: bool = True,
         drift: Drift = Drift.REPAIR,
@@ -248,8 +293,8 @@ class Context(msgspec.Struct, kw_only=True):
         self.progress.poll_after(external.poll_seconds)
         return await apply_external(self.client, external, self.object, after=before)
 
-    def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
-        if not isinstance(owner, _Owner):
+    def _parent(self, owner: KubeObject | Literal[Owner.RECONCILED] | None) -> KubeObject | None:
+        if not isinstance(owner, Owner):
             return owner
         if self.object is None:
             raise UsageError(

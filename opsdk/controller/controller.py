@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, is_contained
 from opsdk.aio.randomness import UuidSequence, loop_random
@@ -29,6 +30,7 @@ from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.own_changes import OwnChanges, Versions
@@ -92,7 +94,7 @@ class Controller:
 
     Args:
         name: unique name, for logs and metrics.
-        reconciler: an async function, or an object with ``reconcile``, in a form of `opsdk.controller.declaration`.
+        reconciler: a function, or an object with ``reconcile``, in a form of `opsdk.controller.declaration`.
         sources: feed the work queue.
         options: see `ControllerOptions`.
         hook: receives telemetry records.
@@ -132,8 +134,10 @@ class Controller:
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._daemons = self._make_daemons(daemons)
-        gate = self._make_gate(kind, cluster)
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), self._daemons, gate)
+        threads = self._threads = BlockingPool(f"controller {name}", options.threads)
+        specs = self._specs = SpecRecorder.of(kind, options.last_reconciled, name)
+        gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
+        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, gate, threads=threads, specs=specs)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
@@ -316,6 +320,7 @@ class Controller:
                 await self._stop_workers(workers)
             finally:
                 await self._daemons.aclose()
+                await self._threads.aclose()
 
     async def _stop_workers(self, workers: list[asyncio.Task[None]]) -> None:
         self.state = ControllerState.DRAINING
@@ -467,6 +472,11 @@ class Controller:
         if own is not None:
             own.begin(key)
         attempt = await self._call_reconciler(ctx)
+        if self._specs is not None and attempt.error is None:
+            try:
+                await self._specs.write(ctx)
+            except OpsdkError as error:
+                attempt = ReconcileAttempt.failed(error)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
             if end.gave_up:

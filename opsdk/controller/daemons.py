@@ -78,8 +78,12 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         function: object = self.function
-        if not callable(function) or not is_async(function):
-            raise UsageError(f"the function of a daemon is {function!r}: declare it with `async def monitor(obj, ctx)`")
+        # A function in a thread would get the context of the event loop.
+        if not callable(function) or not is_async(function) or hasattr(function, "blocking_pool"):
+            raise UsageError(
+                f"the function of a daemon is {function!r}: declare it with `async def monitor(obj, ctx)`, "
+                "and await functions of @opsdk.aio.blocking.blocking in it"
+            )
         when: object = self.when
         if when is not None and (not callable(when) or is_async(when)):
             raise UsageError(f"when is {when!r}: pass a plain function from an object to a bool")

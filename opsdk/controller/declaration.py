@@ -9,6 +9,8 @@ A reconciler takes a request or the object, and may take a `Context`:
 ``async def reconcile(site: Site, ctx)``   the same, with a context
 =========================================  ================================================================
 
+A plain ``def`` has the same forms. It runs in a thread, and its context is a `BlockingContext`.
+
 Upstream: sigs.k8s.io/controller-runtime/pkg/reconcile/reconcile.go (AsReconciler, ObjectReconciler)
 """
 
@@ -23,8 +25,10 @@ from typing import Any
 
 import msgspec
 
+from opsdk.aio.blocking import returns_generator
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.blocking_context import BlockingContext
 from opsdk.controller.context import Context
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
@@ -47,6 +51,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
         function: the function or bound method.
         form: the type of its first parameter.
         takes_context: it has a second parameter.
+        is_async: it runs in the event loop; a plain function runs in a thread.
         request_type: class of its requests.
         place: file and line.
     """
@@ -54,6 +59,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     form: ReconcilerForm
     takes_context: bool
+    is_async: bool
     request_type: type
     place: str
 
@@ -61,7 +67,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> ReconcilerDeclaration:
     """Return the declaration of `reconciler`, a function or an object with ``reconcile``.
 
-    Raises `UsageError` for a class, a plain function, and wrong parameters.
+    Raises `UsageError` for a class, a generator, and wrong parameters.
     """
     if isinstance(reconciler, type):
         raise UsageError(f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}(...)")
@@ -70,23 +76,64 @@ def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> Reconci
     if not callable(function):
         raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
     name, place = getattr(function, "__qualname__", repr(function)), place_of(function)
-    if not is_async(function):
-        raise UsageError(
-            f"{name} is not async ({place}): declare it with `async def`, "
-            "and run blocking code with `asyncio.to_thread`"
-        )
+    check_call(function, name)
     parameters = _parameters(function, name, place)
     hints = _annotations(function)
     form, request_type = _reconciler_form(hints.get(parameters[0].name), parameters, kind, name, place)
     if len(parameters) > 1:
-        context = hints.get(parameters[1].name)
-        if context not in (None, Any, Context) and str(context).rpartition(".")[2] != "Context":
-            raise UsageError(
-                f"{name} ({place}): its second parameter {parameters[1].name!r} gets the Context, "
-                f"but is declared as {_type_name(context)}"
-            )
+        _check_context_type(parameters[1].name, hints.get(parameters[1].name), is_async(function), f"{name} ({place})")
     return ReconcilerDeclaration(
-        function=function, form=form, takes_context=len(parameters) > 1, request_type=request_type, place=place
+        function=function,
+        form=form,
+        takes_context=len(parameters) > 1,
+        is_async=is_async(function),
+        request_type=request_type,
+        place=place,
+    )
+
+
+def check_call(function: Any, name: str) -> None:
+    """Raise `UsageError` for a generator and for decorators that hide the form. `name` begins the message."""
+    where = f"{name} ({place_of(function)})"
+    if returns_generator(function):
+        raise UsageError(f"{where} is a generator: return a value instead of `yield`")
+    if hasattr(function, "blocking_pool"):
+        raise UsageError(f"{where} runs in a thread without a decorator: remove @blocking")
+    if not is_async(function) and is_async(inspect.unwrap(function)):
+        raise UsageError(f"{where} is async, but its decorator is not: declare the wrapper with `async def`")
+
+
+def check_context(function: Any, name: str) -> None:
+    """Raise `UsageError` unless ``function(obj, ctx)`` is annotated with the context that it gets."""
+    check_call(function, name)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a built-in without a signature
+        return
+    if len(parameters) > 1 and (hint := _annotations(function).get(parameters[1].name)) is not None:
+        where = f"{name} ({place_of(function)})"
+        _check_context_type(parameters[1].name, hint, is_async(function), where)
+
+
+def _check_context_type(parameter: str, hint: Any, is_async_function: bool, where: str) -> None:
+    """Raise `UsageError` for an annotation that is not the context of this form of function."""
+    expected, other = (Context, BlockingContext) if is_async_function else (BlockingContext, Context)
+    type_name = _type_name(hint).rpartition(".")[2]
+    if hint in (None, Any, expected) or type_name == expected.__name__:
+        return
+    if hint is other or type_name == other.__name__:
+        form, remedy = (
+            ("async, and gets a Context", "annotate it with Context, or declare the function with a plain `def`")
+            if is_async_function
+            else (
+                "a plain function, which runs in a thread and gets a BlockingContext",
+                "annotate it with BlockingContext, or declare the function with `async def`",
+            )
+        )
+        raise UsageError(f"{where} is {form}, but its parameter {parameter!r} is declared as {type_name}: {remedy}")
+    raise UsageError(
+        f"{where}: its second parameter {parameter!r} gets the {expected.__name__}, "
+        f"but is declared as {_type_name(hint)}"
     )
 
 

@@ -7,21 +7,25 @@ Deviates: they run in the order of their registration; upstream's order is rando
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
 import msgspec
 
+from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.containment import cancellations, contain, without_waits
 from opsdk.apimachinery.object import KubeObject
+from opsdk.controller.blocking_context import run_in_thread
+from opsdk.controller.declaration import check_context
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
 
-FinalizerFunction = Callable[[Any, Any], Awaitable[Any]]
+FinalizerFunction = Callable[[Any, Any], Any]
 """Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent.
 
+A plain ``def`` runs in a thread, and gets a `BlockingContext`.
 A function that returns a `Result` is not done: its finalizer stays, and the request is handled as the result says.
 """
 
@@ -58,24 +62,30 @@ class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
 class Finalizers:
     """Functions that clean up before an object goes away.
 
+    Args:
+        functions: by name.
+        threads: run plain functions; default: one thread.
+
     >>> async def close_account(obj, ctx): ...
     >>> finalizers = Finalizers({"billing.example.com/account": close_account})
     """
 
-    def __init__(self, functions: Mapping[str, FinalizerFunction] | None = None) -> None:
+    def __init__(
+        self, functions: Mapping[str, FinalizerFunction] | None = None, threads: BlockingPool | None = None
+    ) -> None:
         self._functions: dict[str, FinalizerFunction] = {}
+        self._threads = threads or BlockingPool("finalizers", 1)
         for name, function in (functions or {}).items():
             self.register(name, function)
 
     def register(self, name: str, function: FinalizerFunction) -> None:
-        """Add a finalizer. Raises `UsageError` for a name that is taken or has no domain, and for a plain function."""
+        """Add a finalizer. Raises `UsageError` for a name that is taken or has no domain, and for a wrong context."""
         if name in self._functions:
             raise UsageError(f"finalizer {name} is registered already")
         if "/" not in name:
             # The API server accepts it, with a warning: another controller may use the same word.
             raise UsageError(f"finalizer {name!r} has no domain: name it like example.com/{name}")
-        if not is_async(function):
-            raise UsageError(f"the function of finalizer {name} is not async: declare it with `async def`")
+        check_context(function, f"the function of finalizer {name}")
         self._functions[name] = function
 
     def __bool__(self) -> bool:
@@ -105,7 +115,9 @@ class Finalizers:
             if not contains_finalizer(obj, name):
                 continue
             try:
-                outcome = await function(obj, ctx)
+                outcome = await (
+                    function(obj, ctx) if is_async(function) else run_in_thread(function, obj, ctx, self._threads)
+                )
             except BaseException as raised:  # noqa: BLE001 - returned to the caller, after the object is written
                 if (failure := without_waits(raised)) is None:
                     pending.append(WAITING)

@@ -10,6 +10,7 @@ from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.controller.condition_writer import CONDITION_TYPE
+from opsdk.controller.last_reconciled import PLACE
 from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
@@ -66,6 +67,11 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
             the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
             object's resource version: `Context.status` and ``update`` send it.
+        last_reconciled: where the spec that was last reconciled successfully is kept, for `Context.changed`:
+            ``"annotation"``, or a field of the status such as ``"status.last_spec"``. It is written after a success if
+            the spec has changed. Empty keeps nothing.
+        blocking_threads: number of threads for reconcilers and finalizers that are plain functions; 0 for one for each
+            worker. With fewer, some workers wait.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
@@ -86,6 +92,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     delete_in_reverse: bool = False
     max_interval: float | timedelta = 0.0
     ignore_own_status_writes: bool = True
+    last_reconciled: str = ""
+    blocking_threads: int = 0
     fairness: Fairness | None = None
     pausing: Pausing | None = Pausing()
     hot_loop_limit: int = 100
@@ -93,6 +101,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        self._check_words()
         limit: object = self.hot_loop_limit
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise UsageError(
@@ -122,6 +131,20 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         if as_seconds(self.max_interval) is None:
             raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
 
+    def _check_words(self) -> None:
+        place: object = self.last_reconciled
+        if not isinstance(place, str) or (place and not PLACE.fullmatch(place)):
+            raise UsageError(
+                f'{caller_place()}: last_reconciled is {place!r}: write "annotation", '
+                'or a field of the status such as "status.last_spec"'
+            )
+        threads: object = self.blocking_threads
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
+            raise UsageError(
+                f"{caller_place()}: blocking_threads is {threads!r}: "
+                "pass a number of threads, or 0 for one for each worker"
+            )
+
     def _check_conditions(self) -> None:
         """Raise `UsageError` for an invalid condition, and for two conditions of one type."""
         for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
@@ -141,6 +164,11 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     def max_seconds(self) -> float:
         """`max_interval` in seconds."""
         return as_seconds(self.max_interval) or 0.0
+
+    @property
+    def threads(self) -> int:
+        """`blocking_threads`, or its default."""
+        return self.blocking_threads or self.max_concurrent_reconciles
 
     @property
     def pause_condition(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.containment import without_waits
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
@@ -19,10 +20,12 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.base.durations import as_seconds
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
+from opsdk.controller.blocking_context import BlockingContext, run_in_thread
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import WAITING, Finalizers
+from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack
 from opsdk.errors import NotFoundError, UsageError
@@ -88,15 +91,42 @@ class ObjectReconciler(Protocol[T_contra]):
         ...
 
 
+class BlockingReconciler(Protocol):
+    """A `Reconciler` with a plain ``def``: it runs in a thread."""
+
+    def reconcile(self, request: Request, ctx: BlockingContext, /) -> Result | None:
+        """Reconcile one object."""
+        ...
+
+
+class BlockingObjectReconciler(Protocol[T_contra]):
+    """An `ObjectReconciler` with a plain ``def``: it runs in a thread."""
+
+    def reconcile(self, obj: T_contra, ctx: BlockingContext, /) -> Result | None:
+        """Reconcile one object. The object is a copy of its own."""
+        ...
+
+
 _AwaitableResult = Awaitable[Result | None]
 ReconcileFunction = (
     Callable[[Request], _AwaitableResult]
     | Callable[[Request, Context], _AwaitableResult]
     | Callable[[T], _AwaitableResult]
     | Callable[[T, Context], _AwaitableResult]
+    | Callable[[Request], Result | None]
+    | Callable[[Request, BlockingContext], Result | None]
+    | Callable[[T], Result | None]
+    | Callable[[T, BlockingContext], Result | None]
 )
-"""An async function in one of the forms of `opsdk.controller.declaration`."""
-AnyReconciler = Reconciler | ContextReconciler | ObjectReconciler[T] | ReconcileFunction[T]
+"""A function in one of the forms of `opsdk.controller.declaration`."""
+AnyReconciler = (
+    Reconciler
+    | ContextReconciler
+    | ObjectReconciler[T]
+    | BlockingReconciler
+    | BlockingObjectReconciler[T]
+    | ReconcileFunction[T]
+)
 """The reconcilers of objects of class T that controllers accept."""
 
 
@@ -117,6 +147,8 @@ class ReconcilerAdapter:
         finalizers: see `Finalizers`.
         daemons: see `Daemons`.
         gate: holds back requests of paused objects; None for a controller without pauses.
+        threads: run a plain reconciler; default: one thread.
+        specs: keeps the spec that was last reconciled; None for a controller without that option.
 
     Raises:
         UsageError: the declaration cannot work; the message has file and line.
@@ -129,19 +161,24 @@ class ReconcilerAdapter:
         finalizers: Finalizers | None = None,
         daemons: Daemons | None = None,
         gate: PauseGate | None = None,
+        *,
+        threads: BlockingPool | None = None,
+        specs: SpecRecorder | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
         self.daemons = daemons or None
         self._kind = kind
+        self._threads = threads or BlockingPool("reconciler", 1)
         self._gate = gate
+        self._specs = specs
         if self.daemons is not None and kind is None:
             raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
         is_object = self.declaration.form is ReconcilerForm.OBJECT
-        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None
+        self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None or specs is not None
 
     @property
     def needs_cluster(self) -> bool:
@@ -155,9 +192,7 @@ class ReconcilerAdapter:
         if self._reads_object or (self._gate is not None and self._gate.concerns(request)):
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
-            if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
-                if self.daemons is not None:
-                    await self.daemons.sync(request, None)
+            if (held := await self._begin(obj, ctx)) is not None:
                 return held
             if self.daemons is not None and (obj is None or is_deleting(obj)):
                 await self.daemons.sync(request, None)  # they have ended before the finalizers run
@@ -170,11 +205,25 @@ class ReconcilerAdapter:
                 if obj is None or is_deleting(obj):
                     return _with_poll(pending, ctx)
                 argument = ctx.object = obj
-        arguments = (argument, ctx) if declaration.takes_context else (argument,)
-        result = await _until_wait(declaration.function(*arguments))
+        function, takes_context = declaration.function, declaration.takes_context
+        if declaration.is_async:
+            result = await _until_wait(function(argument, ctx) if takes_context else function(argument))
+        else:
+            in_thread = run_in_thread(function, argument, ctx, self._threads, takes_context=takes_context)
+            result = await _until_wait(in_thread)
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
         return _with_poll(result or pending, ctx)
+
+    async def _begin(self, obj: Any, ctx: Context) -> HeldBack | None:
+        """Stop the daemons of a paused object, and hold it back; give the context of another one its recorded spec."""
+        if self._gate is not None and (held := await self._gate.check(obj, ctx)) is not None:
+            if self.daemons is not None:
+                await self.daemons.sync(ctx.request, None)
+            return held
+        if self._specs is not None and obj is not None:
+            self._specs.begin(ctx, obj)
+        return None
 
     async def _finalize(self, obj: Any, ctx: Context) -> tuple[Any, Result | None]:
         """Add or run the finalizers, and write the object.

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NoReturn
 
+from opsdk.aio.blocking import release_threads
 from opsdk.aio.large_work import release_thread
 from opsdk.aio.waiting import wait_ended
 from opsdk.aio.watchdog import place, stack
@@ -91,6 +92,7 @@ def run_program(main: Coroutine[object, None, None]) -> None:
         # Does not wait for the threads of the default executor.
         loop.close()
         release_thread()
+        release_threads()
     threads = _wait_for_threads(before)
     if threads:
         _exit_now(1 if error is not None or tasks else 0, lambda: _log_threads(threads, error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -103,6 +104,37 @@ operator.run()
     assert "in upload" in log
     assert "does not end" in log
     assert seconds < 15
+
+
+def test_a_plain_reconciler_that_hangs(kubeconfig: Path) -> None:
+    """The log names object, thread and line; the process ends with status 1 although the thread does not end."""
+    script = """
+def reconcile(config_map: ConfigMap) -> None:
+    print("at work", flush=True)
+    time.sleep(3600)
+operator.reconciler(ConfigMap)(reconcile)
+operator.run()
+"""
+    status, log, seconds = run(kubeconfig, script, until="at work")
+    assert status == 1, log
+    assert "ShutdownTimeoutError" in log
+    assert re.search(r"the thread 'configmap/reconcile [-a-z]+/[-.a-z]+' does not end", log), log
+    assert "in reconcile" in log
+    assert seconds < 20
+
+
+def test_idle_threads_do_not_delay_the_exit(kubeconfig: Path) -> None:
+    """An operator whose plain reconcilers have ended stops at once, with status 0."""
+    script = """
+@operator.reconciler(ConfigMap)
+def reconcile(config_map: ConfigMap) -> None:
+    print("at work", flush=True)
+operator.run()
+"""
+    status, log, seconds = run(kubeconfig, script, until="at work")
+    assert status == 0, log
+    assert "does not end" not in log
+    assert seconds < 10
 
 
 def test_a_reconcile_that_blocks_the_loop_keeps_the_lease(kubeconfig: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from envtest import Environment
 from envtest.external.clusters import ClusterTarget
 from opsdk import (
+    BlockingContext,
     ByObject,
     CacheOptions,
     Client,
@@ -19,13 +20,16 @@ from opsdk import (
     GroupVersionKind,
     Model,
     Object,
+    ObjectList,
     Operator,
     Request,
+    Result,
     Unstructured,
     UsageError,
     crd_for,
     unstructured,
 )
+from opsdk.aio.blocking import blocking
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.rbac.v1 import Role
@@ -66,6 +70,34 @@ async def of_optional_sites(site: OptionalSite, ctx: Context) -> None:
         assert_type(patch.status, SiteStatus)
 
 
+def of_sites_in_threads(site: Site, ctx: BlockingContext) -> None:
+    """Reconcile sites in a thread: the methods return what those of `Context` return when they are awaited."""
+    assert_type(ctx.client.get(Site, "default/a"), Site)
+    assert_type(ctx.client.list(Site), ObjectList[Site])
+    assert_type(ctx.client.create(site), Site)
+    assert_type(ctx.client.status().update(site), Site)
+    assert_type(ctx.apply(Deployment()), Deployment)
+    assert_type(ctx.run(ctx.target.client.get(Site, "default/a")), Site)
+    for other in ctx.client.list_pages(Site):
+        assert_type(other, Site)
+    with ctx.client.watch(Site) as events:
+        assert_type(next(events).object, Site)
+    with ctx.status(site) as patch:
+        assert_type(patch.status, SiteStatus)
+    ctx.client.get(Site)  # type: ignore[call-arg]
+
+
+def of_config_maps_in_threads(config_map: ConfigMap, ctx: BlockingContext) -> Result | None:
+    """Reconcile config maps in a thread."""
+    return None
+
+
+@blocking
+def map_in_thread(config_map: ConfigMap) -> list[Request]:
+    """Map in a thread."""
+    return []
+
+
 async def of_sites(site: Site, ctx: Context) -> None:
     """Reconcile sites."""
 
@@ -85,6 +117,13 @@ class SiteReconciler:
         """Do nothing."""
 
 
+class ThreadReconciler:
+    """Reconciles sites in threads."""
+
+    def reconcile(self, site: Site, ctx: BlockingContext) -> None:
+        """Do nothing."""
+
+
 class ConfigMapReconciler:
     """Reconciles config maps."""
 
@@ -100,6 +139,10 @@ def of_builder(builder: ControllerBuilder[Any]) -> None:
     sites.reconciler(of_sites)
     sites.reconciler(of_requests)
     sites.reconciler(SiteReconciler())
+    sites.reconciler(of_sites_in_threads)
+    sites.reconciler(ThreadReconciler())
+    sites.reconciler(of_config_maps_in_threads)  # type: ignore[arg-type]
+    sites.watches(ConfigMap, map_in_thread)
     sites.reconciler(of_config_maps)  # type: ignore[arg-type]
     sites.reconciler(ConfigMapReconciler())  # type: ignore[arg-type]
 
@@ -164,10 +207,14 @@ def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     assert operator.reconciler(Site)(of_sites) is of_sites
     assert operator.reconciler(Site)(of_requests) is of_requests
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
+    assert operator.reconciler(Site)(of_sites_in_threads) is of_sites_in_threads
+    assert operator.reconciler(Site)(ThreadReconciler) is ThreadReconciler
     operator.reconciler(Site, owns=OWNED)(of_sites)
     with pytest.raises(UsageError, match=r"write owns=\[ConfigMap\]"):
         operator.reconciler(Site, owns=ConfigMap)  # type: ignore[call-overload]
     with pytest.raises(UsageError):
         operator.reconciler(Site)(of_config_maps)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="takes a ConfigMap"):
+        operator.reconciler(Site)(of_config_maps_in_threads)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"reconciler\(\) does not take own: it takes owns, watches"):
         operator.reconciler(Site, own=[ConfigMap])  # type: ignore[call-overload]

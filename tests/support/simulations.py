@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from box_simulation import BOXES
+from thread_simulation import THREADS
 
 import envtest
 from opsdk import (
@@ -477,4 +478,11 @@ PAUSES = Simulation(
     max_actions=20,
 )
 
-ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS, "boxes": BOXES, "pauses": PAUSES}
+ALL = {
+    "websites": WEBSITES,
+    "families": FAMILIES,
+    "replicas": REPLICAS,
+    "boxes": BOXES,
+    "pauses": PAUSES,
+    "threads": THREADS,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,12 +14,15 @@ from msgspec import Meta
 from webhook_reviews import Site, site_tree
 
 from envtest import Environment
+from opsdk.aio.blocking import blocking
+from opsdk.api.core.v1 import Namespace
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
+from opsdk.client.blocking import BlockingClient
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AdmissionDeniedError, ConflictError, InvalidError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -190,6 +194,31 @@ async def test_each_operation_gets_its_objects() -> None:
     assert (deleted.allowed, deleted.code, deleted.reason) == (False, 409, "Conflict")
     assert (await handler.handle(request("CONNECT", object={"kind": "PodExecOptions"}))).allowed
     assert rules.calls == [("create", "1"), ("update", "1", "2"), ("delete", "2")]
+
+
+async def test_a_rule_that_blocks_runs_in_a_thread() -> None:
+    """A decorated method reads from the server without await, warns and denies; a plain one runs in the loop."""
+    async with Environment() as env, Cluster(env.config) as cluster:
+        threads: list[bool] = []
+
+        class Limits:
+            @blocking
+            def validate_create(self, site: Site, ctx: AdmissionContext) -> None:
+                threads.append(threading.current_thread() is threading.main_thread())
+                namespaces = [n.metadata.name for n in BlockingClient(cluster.uncached).list(Namespace)]
+                ctx.warn(f"default exists: {'default' in namespaces}")
+                if site.spec.image == "bad":
+                    raise AdmissionDeniedError("no")
+
+            def validate_delete(self, site: Site, ctx: AdmissionContext) -> None:
+                threads.append(threading.current_thread() is threading.main_thread())
+
+        handler = ValidatorHandler(Site, Limits())
+        good, bad = [await handler.handle(request(object=site_tree(image=image))) for image in ("good", "bad")]
+        assert (good.allowed, bad.allowed) == (True, False)
+        assert good.warnings == bad.warnings == ("default exists: True",)
+        assert (await handler.handle(request("DELETE", old_object=site_tree()))).allowed
+    assert threads == [False, False, True]
 
 
 @pytest.mark.behaviour(123)

@@ -1,4 +1,4 @@
-"""Simulations of five operators: nothing is violated, and one seed is one run."""
+"""Simulations of six operators: nothing is violated, and one seed is one run."""
 
 from __future__ import annotations
 
