@@ -370,6 +370,32 @@ async def test_a_write_that_always_conflicts_fails_the_reconcile() -> None:
     assert [record.result for record in records(operator)] == ["error", "success"]
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_reconcile_that_waits_for_a_child_is_no_success_yet(is_plain: bool) -> None:
+    """The record is written when the child is ready, from a thread too."""
+    operator = Operator("boxes")
+    child = ConfigMap(metadata=ObjectMeta(name="child"))
+
+    def is_ready(live: ConfigMap) -> bool:
+        return "ready" in live.metadata.labels
+
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        await ctx.apply(child, ready=is_ready)
+
+    def reconcile_in_thread(obj: Box, ctx: BlockingContext) -> None:
+        ctx.apply(child, ready=is_ready)
+
+    operator.reconciler(Box, owns=[ConfigMap], options=OPTIONS)(reconcile_in_thread if is_plain else reconcile)
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(30)
+        assert ANNOTATION not in (await client.get(Box, "default/a")).metadata.annotations
+        ready = ConfigMap(metadata=ObjectMeta(name="child", namespace="default"))
+        await client.patch(ready, merge_patch({"metadata": {"labels": {"ready": "yes"}}}))
+        await asyncio.sleep(30)
+        assert (await client.get(Box, "default/a")).metadata.annotations[ANNOTATION] == '{"size":1}'
+
+
 # ------------------------------------------------------------------ declarations
 @pytest.mark.parametrize("place", ["yes", "status", "status.", "spec.size", "status.a.b", True, 3])
 def test_a_wrong_place_is_refused(place: Any) -> None:
