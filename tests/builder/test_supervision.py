@@ -20,6 +20,7 @@ from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheSyncError, ForbiddenError, TerminalError, UsageError
@@ -296,11 +297,11 @@ async def test_a_terminal_error_may_be_wrapped() -> None:
     assert attempts == 1
 
 
-def mistake_sync_reconciler(operator: Operator) -> None:
-    """A reconciler that is not async."""
+def mistake_async_context(operator: Operator) -> None:
+    """A plain reconciler, which runs in a thread, with the context of an async one."""
 
-    @operator.reconciler(ConfigMap)
-    def reconcile(request: Request) -> None: ...
+    @operator.reconciler(ConfigMap)  # type: ignore[arg-type]
+    def reconcile(request: Request, ctx: Context) -> None: ...
 
 
 def mistake_async_setup(operator: Operator) -> None:
@@ -327,7 +328,7 @@ def mistake_nothing(operator: Operator) -> None:
 @pytest.mark.parametrize(
     ("mistake", "advice"),
     [
-        (mistake_sync_reconciler, "async def"),
+        (mistake_async_context, "BlockingContext"),
         (mistake_async_setup, "plain def"),
         (mistake_forgotten_complete, r"complete\(\)"),
         (mistake_nothing, "nothing to run"),
