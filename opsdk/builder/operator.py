@@ -30,7 +30,7 @@ from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import operator_rules, option_rules
+from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -115,9 +115,8 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
-        self._declared: list[ControllerKinds] = []
+        self._declared: list[DeclaredController] = []
         self._finalizers: set[str] = set()
-        self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -175,21 +174,15 @@ class Operator:
         self._finalizers.update(options.get("finalizers", {}))
         owns, externals = split_owns(options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        if declared_kind is not None:
-            controller = options.get("name") or declared_kind.name.lower()
-            self._owners.append((controller, options.get("options"), bool(externals)))
-        self._declared.append(
-            ControllerKinds(
-                kind=declared_kind,
-                owns=owns,
-                watches=watches,
-                has_finalizers=bool(options.get("finalizers")),
-                implied=tuple(
-                    option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
-                ),
-                rules=tuple(options.get("rbac", ())),
-            )
+        kinds = ControllerKinds(
+            kind=declared_kind,
+            owns=owns,
+            watches=watches,
+            has_finalizers=bool(options.get("finalizers")),
+            rules=tuple(options.get("rbac", ())),
         )
+        name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
+        self._declared.append(DeclaredController(name, kinds, options.get("options"), externals))
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
@@ -277,7 +270,7 @@ class Operator:
     def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
-        return list(self._declared)
+        return [declared.controller_kinds(self.options.controller) for declared in self._declared]
 
     def _collect_rules(
         self,
@@ -554,7 +547,7 @@ class Operator:
     def finalizer_names(self) -> frozenset[str]:
         """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
         default, owner = self.options.controller, self.options.cluster.field_owner or self.name
-        deletes = [name for name, own, externals in self._owners if externals or (own or default).delete_in_reverse]
+        deletes = [declared.name for declared in self._declared if declared.deletes_children(default)]
         return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
 
     @property
