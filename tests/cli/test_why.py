@@ -125,7 +125,7 @@ async def test_the_children_that_an_object_waits_for(capsys: pytest.CaptureFixtu
         assert await why("--not-ready", "--controller", "app", "--url", url) == 0
         assert capsys.readouterr().out == f"{tree}"
         assert await why("default/b", "--not-ready", "--url", url) == 0
-        assert capsys.readouterr().out.splitlines()[1:] == ["└─ no children were applied"]
+        assert capsys.readouterr().out.splitlines()[1:] == ["└─ no ordered children (ready=, after=)"]
         assert await why("--not-ready", "--url", url, "--output", "json") == 0
         (record,) = json.loads(capsys.readouterr().out)
         assert record["children"] == children
