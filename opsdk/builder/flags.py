@@ -70,7 +70,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a namespace: separate names by commas")
+            raise ValueError(f"{name!r} is not a name of a namespace: separate names by commas")
     return names
 
 

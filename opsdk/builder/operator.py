@@ -143,7 +143,7 @@ class Operator:
         Everything that `ControllerBuilder` offers is a keyword here.
 
         Args:
-            kind: the reconciled kind; None for a controller whose requests are no objects, which needs `name`.
+            kind: the reconciled kind; None for a controller whose requests are not objects, which needs `name`.
             options: see below.
 
         Keyword Args:

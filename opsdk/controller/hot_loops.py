@@ -19,7 +19,7 @@ import msgspec
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
 
-# Own passes in a second that are no hot loop, besides the first ones.
+# Own passes in a second that are not a hot loop, besides the first ones.
 _RATE = 1.0
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 # Seconds after its last pass for which a row is kept: longer than the longest delay.
@@ -65,7 +65,7 @@ class HotLoops:
     """The rows of own passes of one controller.
 
     Args:
-        limit: own passes in a row that are no hot loop.
+        limit: own passes in a row that are not a hot loop.
     """
 
     def __init__(self, limit: int) -> None:

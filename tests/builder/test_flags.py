@@ -45,7 +45,7 @@ def test_flag_beats_environment_beats_code(flag: Any) -> None:
 
 
 def test_what_run_takes_is_returned_apart() -> None:
-    """Logging and kubeconfig are no options; levels are read in any case."""
+    """Logging and kubeconfig are not options; levels are read in any case."""
     arguments = ["--kubeconfig", "k", "--log-level", "debug", "--log-levels", "opsdk.requests=debug", "--leader-elect"]
     options, run = parse_flags("x", OperatorOptions(), arguments, {"OPSDK_LOG_FORMAT": "json"})
     assert options.leader_election

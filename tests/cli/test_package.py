@@ -164,7 +164,7 @@ def test_the_kubeconfig_of_dev_does_not_enter_the_build(packages: Path) -> None:
 
 
 def test_the_base_image_can_be_pinned(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both stages use ``--base-image``; a text that is no image name is an error."""
+    """Both stages use ``--base-image``; a text that is not an image name is an error."""
     pinned = f"registry.example.com/python@sha256:{'0' * 64}"
     assert main(["package", "--base-image", pinned]) == 0
     lines = (packages / "Containerfile").read_text().splitlines()

@@ -198,7 +198,7 @@ async def test_a_kill_at_each_await_is_mended_by_the_next_reconcile(at: int) -> 
 
 # ------------------------------------------------------------------ wrong declarations
 class Nameless(External):
-    """A resource whose name is no field."""
+    """A resource whose name is not a field."""
 
     def __init__(self) -> None:
         super().__init__(Service(), "")
