@@ -64,7 +64,7 @@ async def test_the_three_states(make: Any) -> None:
 
 @both
 async def test_timestamps_change_only_with_the_condition(make: Any) -> None:
-    """A condition of Norman keeps its timestamp when a new message or an equal value is set: neither is a transition."""
+    """Norman keeps the timestamp of a condition when a new message or an equal value is set."""
     obj = make()
     READY.true(obj)
     first = READY.last_updated(obj)
