@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -69,7 +70,8 @@ class Cache:
         self._new_lister_watcher = source
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
-        self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
+        # Weak: a kind that is not being added needs no lock.
+        self._locks: WeakValueDictionary[tuple[GroupVersionKind, bool], asyncio.Lock] = WeakValueDictionary()
         self._metadata_only_warned: set[GroupVersionKind] = set()
         self._built_decoders: set[type] = set()
         self.generation = 0
