@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -263,8 +263,8 @@ class Context(msgspec.Struct, kw_only=True):
         parent = self._parent(owner)
         assert parent is not None
         applier = self.cluster.applier(drift, controller=self.controller)
-        if not any(isinstance(member, Child | ExternalResource) for member in desired):
-            plain = cast("Sequence[TypedObject | Unstructured]", desired)
+        plain = [member for member in desired if isinstance(member, TypedObject | Unstructured)]
+        if len(plain) == len(desired):
             await self._set_namespaces(plain, parent)
             if self._keeps_order:
                 self._ordered.check([Child(member) for member in plain])
