@@ -17,7 +17,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule, deletes, patches_status, records_events
+from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -51,6 +51,8 @@ def operator_rules(
         rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
     if (certificates := options.webhook.certificates) is not None and injected is not None:
         rules += certificate_rules(certificates, injected, namespace)
+    if options.cluster.cache.namespace_selector is not None:
+        rules.append(reads("namespaces"))
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 

@@ -263,7 +263,7 @@ class KindSource(EventSource):
             raise self._problem
         assert self._cached is not None
         assert self._registration is not None
-        await self._cached.wait_synced(max(deadline - monotonic(), 0.001))
+        await self._cached.wait_listed(max(deadline - monotonic(), 0.001))
         try:
             async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
                 await self._registration.wait_synced()
