@@ -29,7 +29,6 @@ from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.namespace_selection import NamespaceSelection
 from opsdk.cache.options import ByObject, CacheOptions, CacheScope, follows_namespaces, no_namespaces, scopes
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UsageError
-from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -388,11 +387,3 @@ def _start(kind: CachedKind) -> None:
     for informer in kind.informers.values():
         if not informer.started:
             informer.start()
-
-
-def strip_managed_fields(tree: JsonObject) -> JsonObject:
-    """Transform: remove ``metadata.managedFields``, often a third of an object (``TransformStripManagedFields``)."""
-    meta = tree.get("metadata")
-    if not isinstance(meta, dict) or "managedFields" not in meta:
-        return tree
-    return {**tree, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}

@@ -22,6 +22,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
@@ -154,6 +155,26 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     transform: Transform | None
     resync: float
     shard: HashRange | None = None
+
+    @property
+    def drops_managed_fields(self) -> bool:
+        """Whether the server may leave out ``metadata.managedFields``."""
+        return self.transform is strip_managed_fields
+
+
+def strip_managed_fields(tree: JsonObject) -> JsonObject:
+    """Transform: remove ``metadata.managedFields``, often a third of an object (``TransformStripManagedFields``).
+
+    An informer with this transform also asks the server to leave them out, which Kubernetes does from 1.37 on
+    (KEP-5958, an alpha feature). `ctx.apply` compares only values of such a kind.
+
+    >>> strip_managed_fields({"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}})
+    {'metadata': {'name': 'a'}}
+    """
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return tree
+    return {**tree, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}
 
 
 V = TypeVar("V")
