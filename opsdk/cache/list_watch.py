@@ -174,9 +174,9 @@ class RestListerWatcher:
         if not self._drop_managed_fields:
             return request
         # A server that does not know the parameter ignores its clause, and takes the next one (KEP-5958).
-        wanted = request.headers["Accept"]
-        preferred = wanted.partition(",")[0]
-        accept = f"{preferred};drop=metadata.managedFields,{wanted}"
+        accepted = request.headers["Accept"]
+        preferred = accepted.partition(",")[0]
+        accept = f"{preferred};drop=metadata.managedFields,{accepted}"
         return replace(request, headers={**request.headers, "Accept": accept})
 
     def describe(self) -> str:

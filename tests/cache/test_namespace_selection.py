@@ -108,10 +108,10 @@ async def test_a_namespace_comes_and_goes() -> None:
 async def test_at_rest_the_cache_holds_the_selected_namespaces(seed: int) -> None:
     """After any changes of namespaces, labels and objects, reads and handlers see what the server has there."""
     rng = random.Random(seed)
-    seen: set[str] = set()
+    handled: set[str] = set()
 
     def record(delta: Delta) -> None:
-        (seen.discard if delta.change is DeltaType.DELETED else seen.add)(str(delta.entry.key))
+        (handled.discard if delta.change is DeltaType.DELETED else handled.add)(str(delta.entry.key))
 
     async with Environment() as env, Cluster(env.config) as user, Cluster(env.config, options()) as cluster:
         for name in NAMES:
@@ -144,7 +144,7 @@ async def test_at_rest_the_cache_holds_the_selected_namespaces(seed: int) -> Non
                 if labels[obj.metadata.namespace or ""] == "prod"
             }
             assert await cached_keys(cluster) == expected
-            assert seen == expected
+            assert handled == expected
             assert set((await cluster.cache.informer_for(ConfigMap)).informers) == {
                 name for name, stage in labels.items() if stage == "prod"
             }
