@@ -13,6 +13,7 @@ from envtest import Environment
 from opsdk import Client, MergeFrom, ObjectMeta
 from opsdk.api.apps.v1 import Deployment
 from opsdk.errors import InvalidError
+from opsdk.recipes import is_condition_true
 from opsdk.testing.eventually import assert_condition, events_of
 from opsdk.testing.running import running
 from tests.examples.kubebuilder.memcached import Memcached, MemcachedSpec, make_operator
@@ -53,6 +54,20 @@ async def test_the_deployment_follows(k8s_env: Environment, k8s_client: Client) 
         await k8s_client.patch(live, MergeFrom())
         await asyncio.sleep(30)
         assert (await k8s_client.get(Deployment, KEY)).spec.replicas == 3
+
+
+async def test_available_waits_for_the_pods(
+    k8s_env: Environment, k8s_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no Pod starts, Available is False, and the reconcile has not failed."""
+    monkeypatch.setenv("MEMCACHED_IMAGE", "does-not-exist:1")
+    async with running(make_operator(), k8s_env):
+        await k8s_client.create(memcached())
+        await asyncio.sleep(30)
+        obj = await k8s_client.get(Memcached, KEY)
+        assert_condition(obj, "Available", False, reason="Waiting")
+        assert obj.status is not None
+        assert not is_condition_true(obj.status.conditions, "Degraded")
 
 
 async def test_the_size_is_bounded(k8s_env: Environment, k8s_client: Client) -> None:
