@@ -16,8 +16,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
 
     def take() -> list[str]:
         records = [record for record in caplog.records if record.name.startswith("opsdk.reconcile.")]
-        found = [record.getMessage().split(" controller=")[0] for record in records]
+        texts = [record.getMessage().split(" controller=")[0] for record in records]
         caplog.clear()
-        return found
+        return texts
 
     return take

@@ -56,8 +56,8 @@ def imports_of(path: Path) -> set[str]:
 
 def test_the_shown_operators_are_the_tested_ones() -> None:
     """The blocks of the page are the files, except for blank lines: opsdk is a package as any other there."""
-    shown = {block.title: block.text for block in blocks(PAGE)}
-    assert sorted(shown) == ["ex10_builtins.py", "memcached.py"]
-    for name, text in shown.items():
+    blocks_by_title = {block.title: block.text for block in blocks(PAGE)}
+    assert sorted(blocks_by_title) == ["ex10_builtins.py", "memcached.py"]
+    for name, text in blocks_by_title.items():
         (path,) = EXAMPLES.rglob(name)
         assert [line for line in text.splitlines() if line] == [line for line in path.read_text().splitlines() if line]

@@ -166,11 +166,11 @@ async def test_07_subhandlers(k8s_env: Environment, k8s_client: Client) -> None:
 @pytest.mark.k8s(crds=[crd_for(Example)])
 async def test_08_events(k8s_env: Environment, k8s_client: Client) -> None:
     """A spy sees each event, although another spy fails, and nothing is stored on the object."""
-    seen: list[str] = []
-    async with running(ex08_events.make_operator(seen), k8s_env):
+    events_seen: list[str] = []
+    async with running(ex08_events.make_operator(events_seen), k8s_env):
         obj = await k8s_client.create(example())
         await asyncio.sleep(30)
         assert (await k8s_client.get(Example, KEY)).metadata.resource_version == obj.metadata.resource_version
         await k8s_client.delete(obj)
         await asyncio.sleep(30)
-    assert seen == [f"create {KEY}", f"delete {KEY}"]
+    assert events_seen == [f"create {KEY}", f"delete {KEY}"]

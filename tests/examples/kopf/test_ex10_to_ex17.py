@@ -86,15 +86,15 @@ async def test_11_filtering(k8s_env: Environment, k8s_client: Client, lines: Lin
     async with running(ex11_filtering.make_operator(), k8s_env):
         await k8s_client.create(example())
         await asyncio.sleep(4.5)
-        seen = Counter(lines())
-        assert seen.pop("daemon") == 5
+        counts = Counter(lines())
+        assert counts.pop("daemon") == 5
         dropped = {"annotation-and-field", "function-drops", "field-differs", "field-changes"}
-        assert seen == dict.fromkeys(ex11_filtering.FILTERS.keys() - dropped, 1)
+        assert counts == dict.fromkeys(ex11_filtering.FILTERS.keys() - dropped, 1)
         await set_field(k8s_client, "changed")
         await asyncio.sleep(5)
-        seen = Counter(lines())
-        assert seen["field-changes"] == 1
-        assert not seen.keys() & {"field-matches", "daemon"}
+        counts = Counter(lines())
+        assert counts["field-changes"] == 1
+        assert not counts.keys() & {"field-matches", "daemon"}
 
 
 @pytest.mark.k8s(crds=[crd_for(Example)])
@@ -150,9 +150,9 @@ async def test_14_daemons(k8s_env: Environment, k8s_client: Client, lines: Lines
         assert (await status_of(k8s_client)).message == "failed 3 times"
         await asyncio.sleep(40)
         assert (await status_of(k8s_client)).message == "accompanying is finished"
-        seen = Counter(lines())
-        assert seen["ping from a thread: value"] == 6
-        assert seen["ping from a coroutine: value"] >= 8
+        counts = Counter(lines())
+        assert counts["ping from a thread: value"] == 6
+        assert counts["ping from a coroutine: value"] >= 8
         await k8s_client.delete(await k8s_client.get(Example, KEY))
         await asyncio.sleep(1)
         lines()
