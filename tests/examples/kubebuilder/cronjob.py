@@ -40,11 +40,11 @@ def validate_update(old: CronJob, new: CronJob, ctx: AdmissionContext) -> None:
 
 
 async def report(cron_job: CronJob, jobs: Sequence[Job], ctx: Context) -> None:
-    """Write the status: it follows from the Jobs alone."""
+    """Write the status, before Jobs that it counts are deleted."""
     active = [job for job in jobs if not outcome(job)]
     failed = [job for job in jobs if outcome(job) == "Failed"]
     async with ctx.status(cron_job) as patch:
-        patch.status.last_schedule_time = last_run(jobs)
+        patch.status.last_schedule_time = last_run(cron_job, jobs)
         patch.status.active = [
             ObjectReference(
                 api_version="batch/v1",

@@ -42,9 +42,11 @@ def scheduled_at(job: Job) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def last_run(jobs: Sequence[Job]) -> datetime | None:
-    """Return the time of the newest Job."""
-    return max((time for job in jobs if (time := scheduled_at(job))), default=None)
+def last_run(cron_job: CronJob, jobs: Sequence[Job]) -> datetime | None:
+    """Return the time of the newest Job. The status remembers it when the Job is gone."""
+    known = cron_job.status.last_schedule_time if cron_job.status else None
+    times = [known, *(scheduled_at(job) for job in jobs)]
+    return max((time for time in times if time is not None), default=None)
 
 
 def beyond(jobs: Sequence[Job], result: str, limit: int) -> list[Job]:
@@ -86,7 +88,7 @@ def plan(cron_job: CronJob, jobs: Sequence[Job], now: datetime) -> Plan:
     old += beyond(jobs, "Failed", spec.failed_jobs_history_limit)
     if spec.suspend:
         return Plan(delete=old)
-    missed, next_time = run_times(cron_job, last_run(jobs), now)
+    missed, next_time = run_times(cron_job, last_run(cron_job, jobs), now)
     active = [job for job in jobs if not outcome(job)]
     if missed is None or (active and spec.concurrency_policy == "Forbid"):
         return Plan(delete=old, next_time=next_time)

@@ -145,6 +145,18 @@ async def test_the_history(k8s_env: Environment, k8s_client: Client, command: st
         assert (await conditions(k8s_client))["Available"] == expected
 
 
+async def test_no_history(k8s_env: Environment, k8s_client: Client) -> None:
+    """With limits of 0 no finished Job stays, and yet each time gets one Job: the status remembers the last time."""
+    journal = k8s_env.journal  # it records from here on
+    async with operating(k8s_env):
+        await until_second(30)
+        await k8s_client.create(cron_job("sleep 5", successful_jobs_history_limit=0))
+        await until_second(20)
+        await asyncio.sleep(2 * MINUTE)
+        assert await jobs_of(k8s_client) == []
+        assert len(journal.select(resource="jobs", verb="create")) == 3
+
+
 async def test_suspend(k8s_env: Environment, k8s_client: Client) -> None:
     """A suspended CronJob starts nothing; afterwards it runs once for all the times that it missed."""
     async with operating(k8s_env):
