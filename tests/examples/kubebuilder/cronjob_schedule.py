@@ -44,8 +44,8 @@ def scheduled_at(job: Job) -> datetime | None:
 
 def last_run(cron_job: CronJob, jobs: Sequence[Job]) -> datetime | None:
     """Return the time of the newest Job. The status remembers it when the Job is gone."""
-    known = cron_job.status.last_schedule_time if cron_job.status else None
-    times = [known, *(scheduled_at(job) for job in jobs)]
+    recorded = cron_job.status.last_schedule_time if cron_job.status else None
+    times = [recorded, *(scheduled_at(job) for job in jobs)]
     return max((time for time in times if time is not None), default=None)
 
 
