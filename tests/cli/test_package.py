@@ -240,3 +240,16 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     role.unlink()
     assert main(["generate", "manifests", "--check"]) == 1
     assert "config/rbac.yaml cannot be read" in capsys.readouterr().err
+
+
+def test_the_roles_of_the_deploying_user_are_printed(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``opsdk deploy --print-role`` needs no cluster; each object of the installation has its rule by name."""
+    capsys.readouterr()
+    assert main(["deploy", "--print-role", "--namespace", "elsewhere"]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [obj["kind"] for obj in printed[:2]] == ["Namespace", "ServiceAccount"]
+    named = {name for obj in printed for rule in obj.get("rules", ()) for name in rule.get("resourceNames", ())}
+    assert named == {obj["metadata"]["name"] for obj in documents(packages / "install.yaml")} - {"packaged-system"} | {
+        "elsewhere"
+    }
+    assert {obj["metadata"]["namespace"] for obj in printed if obj["kind"] == "Role"} == {"elsewhere"}

@@ -87,6 +87,8 @@ def deployment(workload: Workload) -> JsonObject:
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
         "resources": workload.settings.resources,
+        # The end of the log of a container that failed is then in its status, where opsdk deploy reads it.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

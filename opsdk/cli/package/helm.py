@@ -30,7 +30,7 @@ _TEMPLATES = {
 def chart_files(
     workload: Workload,
     definitions: Sequence[JsonObject],
-    rbac: str,
+    rbac: Sequence[JsonObject],
     configurations: Sequence[JsonObject],
     version: str,
 ) -> Mapping[str, str]:
@@ -46,7 +46,7 @@ def chart_files(
         operator = operator.replace(placeholder, template)
     templates = {"webhooks.yaml": to_yaml(configurations)} if configurations else {}
     templates |= {
-        "rbac.yaml": rbac,
+        "rbac.yaml": to_yaml(rbac),
         "operator.yaml": operator,
         "metrics_reader.yaml": to_yaml([parts.metrics_reader(plain)]),
         "network_policy.yaml": _wrap_if("networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
