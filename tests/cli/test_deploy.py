@@ -16,29 +16,24 @@ from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, PolicyRule
 from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import to_tree
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.cli.deploy.apply import Deployer
 from opsdk.cli.deploy.command import deployer_roles
 from opsdk.cli.deploy.diagnosis import deployment_problems
 from opsdk.cli.deploy.remove import Remover
 from opsdk.cli.deploy.steps import Action, Step
-from opsdk.cli.generate.rbac import rules_of
-from opsdk.cli.package.deployment import FLAGS, Workload
-from opsdk.cli.package.inputs import PackageInputs
-from opsdk.cli.package.settings import ContainerSettings
+from opsdk.cli.package.inputs import PackageInputs, inputs_of
 from opsdk.cli.package.tree import installed_objects
 from opsdk.cli.project import Project
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConflictError, DeadlineError, MissingPermissionsError, UsageError
-from opsdk.rbac.manifests import RbacNames, manifests
+from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import applies
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
-from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 from opsdk.webhook.handlers import AdmissionContext
 
 NAMESPACE = "berth-system"
@@ -77,25 +72,8 @@ def make_operator(*, webhooks: bool = False) -> Operator:
 
 def inputs(*, image: str = "berth:1", webhooks: bool = False) -> PackageInputs:
     """Return what `package_inputs` returns for a project with this operator."""
-    operator = make_operator(webhooks=webhooks)
-    client = WebhookClientConfig(service=WebhookService(name="berth-webhooks", namespace=NAMESPACE))
-    rules = rules_of(make_operator(webhooks=webhooks), NAMESPACE, FLAGS)
-    return PackageInputs(
-        project=Project(folder=Path(), name="berth"),
-        operator=operator,
-        workload=Workload(
-            name="berth",
-            namespace=NAMESPACE,
-            image=image,
-            package="berth",
-            webhooks=webhooks,
-            settings=ContainerSettings(),
-        ),
-        definitions=operator.definitions(client),
-        configurations=operator.webhook_configurations(client),
-        rules=rules,
-        rbac=[to_tree(obj) for obj in manifests(rules, RbacNames(name="berth", namespace=NAMESPACE))],
-    )
+    project = Project(folder=Path(), name="berth", operator="berth.operator:make_operator", namespace=NAMESPACE)
+    return inputs_of(project, make_operator(webhooks=webhooks), image=image)
 
 
 def objects_of(parts: PackageInputs) -> list[JsonObject]:

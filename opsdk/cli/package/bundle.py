@@ -24,9 +24,12 @@ def bundle_files(
         rules: policy rules by namespace; the empty one holds those of the whole cluster.
         version: of the operator, three numbers.
     """
-    deployment = parts.deployment(workload)
+    deployments = parts.deployments(workload)
     install = {
-        "deployments": [{"name": workload.name, "label": workload.labels, "spec": deployment["spec"]}],
+        "deployments": [
+            {"name": each["metadata"]["name"], "label": each["metadata"]["labels"], "spec": each["spec"]}
+            for each in deployments
+        ],
         "clusterPermissions": [{"serviceAccountName": workload.name, "rules": list(rules.get("", ()))}],
         "permissions": [{"serviceAccountName": workload.name, "rules": list(rules.get(workload.namespace, ()))}],
     }

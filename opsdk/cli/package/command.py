@@ -71,7 +71,9 @@ def package(
     first = (*(path for path in config if path.startswith("crd/")), "namespace.yaml", "rbac.yaml")
     last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})
     whole = "---\n".join(config[path] for path in (*first, *last))
-    rules = {name: [_tree(rule) for rule in parts.rules.policy_rules(name)] for name in parts.rules.namespaces}
+    # The Operator Lifecycle Manager grants permissions in all namespaces or in the operator's own.
+    cluster_rules = parts.cluster_rules
+    rules = {name: [_tree(rule) for rule in cluster_rules.policy_rules(name)] for name in cluster_rules.namespaces}
     if not (version := parts.project.version):
         raise UsageError(
             f"{parts.project.folder / 'pyproject.toml'} has no version, which the Helm chart and the OLM bundle need"
@@ -87,10 +89,7 @@ def package(
         "Containerfile.dockerignore": IGNORED_FILES,
         "install.yaml": whole,
         **{f"kustomize/{path}": text for path, text in config.items()},
-        **{
-            f"chart/{path}": text
-            for path, text in chart_files(workload, definitions, parts.rbac, parts.configurations, version).items()
-        },
+        **{f"chart/{path}": text for path, text in chart_files(parts, version).items()},
         **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
     }
     ignore_file = parts.project.folder / ".dockerignore"

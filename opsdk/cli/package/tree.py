@@ -36,8 +36,10 @@ def installed_objects(
         "rbac.yaml": rbac,
         "metrics_reader.yaml": [parts.metrics_reader(workload)],
         "network_policy.yaml": [parts.network_policy(workload)],
-        "operator.yaml": [parts.deployment(workload), *services],
+        "operator.yaml": [*parts.deployments(workload), *services],
     }
+    if budgets := parts.disruption_budgets(workload):
+        files["disruption_budget.yaml"] = budgets
     return {**files, "webhooks.yaml": configurations} if configurations else files
 
 
