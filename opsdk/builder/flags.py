@@ -74,6 +74,10 @@ def _levels(text: str) -> dict[str, str]:
     return {name: level.upper() for name, _, level in pairs}
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
@@ -159,6 +163,7 @@ FLAGS = (
         str,
         "name of the ConfigMap that pauses controllers, in --namespace; default: controllers have no pauses",
     ),
+    Flag("components", "components", _words, "what to run: controllers, webhooks, or both, separated by commas"),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 

@@ -403,31 +403,41 @@ class Operator:
         manager.use_client(self._cluster.uncached)
         manager.add_readyz_check("caches-synced", partial(check_caches, cluster.cache))
         manager.add_readyz_check("user-functions", partial(check_functions, cluster.cache))
-        if o.leader_election:
+        runs_controllers = "controllers" in o.components
+        if o.leader_election and runs_controllers:
             self._use_election(manager, config)
         manager.debug.add(
             "reconciles",
             lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
             description="the last reconciles: causes, reads, requests, result",
         )
-        if self._webhooks:
+        if self.has_webhooks:
             self._serve_webhooks(manager)
-        for setup in self._setups:
-            setup(self)
-        for plan in self._builders:
-            plan(self).complete()
-        for builder in self._controller_builders:
-            if builder.controller is None:
-                raise UsageError(f"{builder!r} was declared but not completed: call complete()")
-        if not self._controller_builders and not self._setups and not self._webhooks:
-            raise UsageError(
-                f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
-                "add runnables in a function with @operator.setup"
-            )
+        self._build_controllers(runs_controllers=runs_controllers)
         self._follow_pauses(manager)
         self._review_rules(manager)
         manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
+
+    def _build_controllers(self, *, runs_controllers: bool) -> None:
+        """Run the setup functions, and complete the declared controllers. Raises `UsageError`."""
+        for setup in self._setups:
+            setup(self)
+        for plan in self._builders if runs_controllers else ():
+            plan(self).complete()
+        for builder in self._controller_builders:
+            if not runs_controllers:
+                raise UsageError(
+                    f"this process runs webhooks only, and a setup function built {builder!r}: build it only if "
+                    '"controllers" in operator.options.components'
+                )
+            if builder.controller is None:
+                raise UsageError(f"{builder!r} was declared but not completed: call complete()")
+        if not self._controller_builders and not self._setups and not self.has_webhooks:
+            raise UsageError(
+                f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
+                "add runnables in a function with @operator.setup"
+            )
 
     def _follow_pauses(self, manager: Manager) -> None:
         if name := self.options.pause_config_map:
@@ -552,8 +562,8 @@ class Operator:
 
     @property
     def has_webhooks(self) -> bool:
-        """Whether webhooks are declared, so that a webhook server runs."""
-        return bool(self._webhooks)
+        """Whether webhooks are declared and this process serves them, so that a webhook server runs."""
+        return bool(self._webhooks) and "webhooks" in self.options.components
 
     def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.

@@ -25,9 +25,12 @@ def bundle_files(
         rules: policy rules by namespace; the empty one holds those of the whole cluster.
         version: of the operator, three numbers.
     """
-    deployment = parts.deployment(workload)
+    deployments = parts.deployments(workload)
     install = {
-        "deployments": [{"name": workload.name, "label": workload.labels, "spec": deployment["spec"]}],
+        "deployments": [
+            {"name": each["metadata"]["name"], "label": each["metadata"]["labels"], "spec": each["spec"]}
+            for each in deployments
+        ],
         # OLM binds no roles to selected namespaces.
         "clusterPermissions": [
             {
