@@ -418,6 +418,7 @@ class Operator:
         )
         if self._webhooks:
             self._serve_webhooks(manager)
+        self._follow_pauses(manager)
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
@@ -430,15 +431,15 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
-        self._follow_pauses(manager)
         self._review_rules(manager)
         manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
 
     def _follow_pauses(self, manager: Manager) -> None:
         if name := self.options.pause_config_map:
-            controllers = [builder.controller for builder in self._controller_builders if builder.controller]
-            manager.add(ControllerPauses(self.cluster, name, controllers), phase=Phase.CACHES)
+            pauses = ControllerPauses(self.cluster, name)
+            manager.on_add(pauses.add)
+            manager.add(pauses, phase=Phase.CACHES)
 
     def _review_rules(self, manager: Manager) -> None:
         def check() -> RuleCheck:
