@@ -245,6 +245,11 @@ class BlockingPool(Closing):
         self._is_closed = False
         _POOLS.add(self)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next call has to wait for a thread."""
+        return self._busy >= self.size
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread, with the caller's context variables, and return its result.
 

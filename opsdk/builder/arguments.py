@@ -260,7 +260,7 @@ def as_daemon(daemon: object) -> DaemonSpec:
 
 
 def check_daemons(daemons: object) -> None:
-    """Raise `UsageError` unless each of `daemons` is an async function or a `DaemonSpec`, with a name of its own."""
+    """Raise `UsageError` unless each of `daemons` is a function or a `DaemonSpec`, with a name of its own."""
     names = [as_daemon(daemon).shown_name for daemon in members(daemons, "daemons")]
     if len(set(names)) < len(names):
         raise UsageError(f"two daemons have one name ({', '.join(names)}): pass name=... to DaemonSpec")

@@ -184,7 +184,7 @@ class ControllerBuilder(Generic[T]):
         return self
 
     def daemon(self, daemon: DaemonFunction | DaemonSpec) -> Self:
-        """Add a coroutine that runs while an object of the reconciled kind exists, see `DaemonSpec`."""
+        """Add a function that runs while an object of the reconciled kind exists, see `DaemonSpec`."""
         with located(self.place):
             check_daemons([*self._daemons, daemon])
         self._daemons.append(as_daemon(daemon))

@@ -12,7 +12,8 @@ A ConfigMap survives restarts, and every replica reads it before its controllers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from opsdk.aio.clock import utc_now
 from opsdk.aio.waiting import wait_ended
@@ -23,8 +24,7 @@ from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.options import ByObject, CacheOptions
 from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.controller import Controller
-from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION, read_pause
+from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION, Pause, read_pause
 from opsdk.errors import OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -36,20 +36,38 @@ _SYNC_TIMEOUT = 10.0
 _CLOSE_SECONDS = 5.0
 
 
+@runtime_checkable
+class Pausable(Protocol):
+    """A runnable that starts no work while it is paused: a `Controller`, or a `GenericController`."""
+
+    name: str
+
+    def pause(self, pause: Pause | None) -> None:
+        """Begin a pause, or end it with None."""
+        ...
+
+
 class ControllerPauses:
     """Follows the ConfigMap, and pauses and resumes the controllers. A Runnable of every replica.
 
     Args:
         cluster: has the ConfigMap, in the namespace of its configuration.
         name: of the ConfigMap, which need not exist.
-        controllers: the operator's controllers.
     """
 
-    def __init__(self, cluster: Cluster, name: str, controllers: Sequence[Controller]) -> None:
+    def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
         self._namespace, self._name = cluster.config.namespace, name
-        self._controllers = {controller.name: controller for controller in controllers}
+        self._controllers: dict[str, Pausable] = {}
+        self._config_map: ConfigMap | None = None
         self._ready = asyncio.Event()
+
+    def add(self, runnable: object) -> None:
+        """Pause and resume a runnable of the manager, if it is `Pausable`."""
+        if isinstance(runnable, Pausable):
+            self._controllers[runnable.name] = runnable
+            if self._config_map is not None:
+                self._pause(runnable, self._config_map, self._config_map.data)
 
     def needs_leader_election(self) -> bool:
         """Return False: a replica that becomes the leader must know the pauses."""
@@ -82,25 +100,25 @@ class ControllerPauses:
 
     def _on_delta(self, delta: Delta) -> None:
         # A finalizer may keep it: perhaps that of a controller which the ConfigMap pauses.
-        if delta.new is None or delta.new.deleting:
-            self._apply(None, {})
-            return
-        config_map = decode(delta.new.data, kind_of(ConfigMap))
-        self._apply(config_map, config_map.data)
-
-    def _apply(self, config_map: ConfigMap | None, data: Mapping[str, str]) -> None:
-        for name, controller in self._controllers.items():
-            words = {PAUSED_ANNOTATION: data[name]} if name in data else {}
-            words[PAUSE_REASON_ANNOTATION] = data.get(f"{name}{REASON_SUFFIX}", "")
-            pause = read_pause(words, now=utc_now())
-            if pause is not None and pause.problem:
-                problem = pause.problem.replace(f"the annotation {PAUSED_ANNOTATION}", f"the value of {name}")
-                self._warn(config_map, f"{problem}. The controller stays paused.")
-            controller.pause(pause)
+        entry = delta.new if delta.new is not None and not delta.new.deleting else None
+        config_map = self._config_map = decode(entry.data, kind_of(ConfigMap)) if entry is not None else None
+        data = config_map.data if config_map is not None else {}
+        for controller in self._controllers.values():
+            self._pause(controller, config_map, data)
         unknown = sorted({key.removesuffix(REASON_SUFFIX) for key in data} - self._controllers.keys())
         if unknown:
             names = ", ".join(sorted(self._controllers))
             self._warn(config_map, f"no controller is named {', '.join(unknown)}: this operator has {names}.")
+
+    def _pause(self, controller: Pausable, config_map: ConfigMap | None, data: Mapping[str, str]) -> None:
+        name = controller.name
+        words = {PAUSED_ANNOTATION: data[name]} if name in data else {}
+        words[PAUSE_REASON_ANNOTATION] = data.get(f"{name}{REASON_SUFFIX}", "")
+        pause = read_pause(words, now=utc_now())
+        if pause is not None and pause.problem:
+            problem = pause.problem.replace(f"the annotation {PAUSED_ANNOTATION}", f"the value of {name}")
+            self._warn(config_map, f"{problem}. The controller stays paused.")
+        controller.pause(pause)
 
     def _warn(self, config_map: ConfigMap | None, note: str) -> None:
         log.warning("%r: %s", self, note)

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import cached_property, partial
@@ -37,9 +37,8 @@ from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
-from opsdk.controller.daemons import DaemonSpec, keep_daemons
+from opsdk.controller.daemons import DaemonDecorator, DaemonSpec, keep_daemons
 from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
@@ -153,7 +152,7 @@ class Operator:
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
             finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
-            daemons: async functions, or `DaemonSpec`s, that run while an object exists.
+            daemons: functions, or `DaemonSpec`s, that run while an object exists.
             rbac: permissions besides those that the declaration implies, see `opsdk.rbac.declared`.
             name: the controller's name; default: the kind in lower case.
             options: the controller's options; default: the operator's.
@@ -194,9 +193,10 @@ class Operator:
         when: Callable[[T], bool] | None = None,
         every: float | timedelta | None = None,
         jitter: float = 0.0,
+        threads: int = 0,
         name: str = "",
         options: ControllerOptions | None = None,
-    ) -> Callable[[Callable[[T, Context], Awaitable[object]]], Callable[[T, Context], Awaitable[object]]]:
+    ) -> DaemonDecorator[T]:
         """Decorator: the function runs while an object of `kind` exists, in a controller of its own.
 
         It is restarted when it raises, and cancelled when the object is deleted, when leadership ends, and at the stop.
@@ -204,14 +204,15 @@ class Operator:
 
         Args:
             kind: the kind of the objects.
-            when: see `DaemonSpec`; so are `every` and `jitter`.
+            when: see `DaemonSpec`; so are `every`, `jitter` and `threads`.
             every: call the function again and again, so many seconds after its last return.
             jitter: adds a random share of `every`.
+            threads: threads of a plain function, which blocks; 0 for 100.
             name: of the daemon and its controller; default: kind and function.
             options: the controller's options; default: the operator's.
 
         Raises:
-            UsageError: the function is not async, or a value is wrong; the message has file and line.
+            UsageError: the function does not take ``(obj, ctx)``, or a value is wrong; the message has file and line.
 
         >>> from opsdk.api.core.v1 import ConfigMap
         >>> operator = Operator("example")
@@ -221,12 +222,10 @@ class Operator:
         """
         place = caller_place()
 
-        def declare(
-            function: Callable[[T, Context], Awaitable[object]],
-        ) -> Callable[[T, Context], Awaitable[object]]:
+        def declare(function: Any) -> Any:
             with located(place):
                 check_kind(kind, "daemon(...)")
-                spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter)
+                spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter, threads=threads)
             controller = name or f"{kind_of(kind).name}-{spec.shown_name}".lower().replace("_", "-")
             self.reconciler(kind, name=controller, daemons=[spec], options=options)(keep_daemons)
             return function
@@ -413,8 +412,8 @@ class Operator:
         )
         if self.has_webhooks:
             self._serve_webhooks(manager)
-        self._build_controllers(runs_controllers=runs_controllers)
         self._follow_pauses(manager)
+        self._build_controllers(runs_controllers=runs_controllers)
         self._review_rules(manager)
         manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
         return manager
@@ -441,8 +440,9 @@ class Operator:
 
     def _follow_pauses(self, manager: Manager) -> None:
         if name := self.options.pause_config_map:
-            controllers = [builder.controller for builder in self._controller_builders if builder.controller]
-            manager.add(ControllerPauses(self.cluster, name, controllers), phase=Phase.CACHES)
+            pauses = ControllerPauses(self.cluster, name)
+            manager.on_add(pauses.add)
+            manager.add(pauses, phase=Phase.CACHES)
 
     def _review_rules(self, manager: Manager) -> None:
         def check() -> RuleCheck:

@@ -11,6 +11,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_tree
+from opsdk.base.place import caller_place
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
 from opsdk.controller.status import status_class
@@ -115,6 +116,6 @@ def check_condition(kind: Kind[AnyObject], condition: str, option: str) -> None:
     status = status_class(cls) if issubclass(cls, TypedObject) else None
     if status is None or "conditions" not in getattr(status, "__struct_fields__", ()):
         raise UsageError(
-            f"{option}={condition!r} needs conditions in the status of {kind.name}: add "
+            f"{caller_place()}: {option}={condition!r} needs conditions in the status of {kind.name}: add "
             "`conditions: list[Condition] = field(default_factory=list)`"
         )

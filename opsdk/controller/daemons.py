@@ -1,7 +1,8 @@
-"""Daemons: coroutines that run while an object exists.
+"""Daemons: functions that run while an object exists.
 
-A daemon of an object is started by a reconcile of the object, and restarted with a backoff when it raises. It is
-cancelled when the object is being deleted or no longer selected, and has ended before the object's finalizers run.
+An async function runs in the event loop, a plain one in a thread. A daemon of an object is started by a reconcile of
+the object, and restarted with a backoff when it raises. It is cancelled when the object is being deleted or no longer
+selected, and has ended before the object's finalizers run.
 
 Upstream: none; kopf has ``@kopf.daemon`` and ``@kopf.timer``.
 """
@@ -11,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 import msgspec
 
 from opsdk.aio.backoff import Backoff
+from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
@@ -28,7 +30,10 @@ from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.object import KubeObject
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
+from opsdk.base.place import caller_place
+from opsdk.controller.blocking_context import BlockingContext, run_in_thread
 from opsdk.controller.context import Context
+from opsdk.controller.declaration import check_context
 from opsdk.controller.retries import is_terminal, requested_delay
 from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.handlers import is_async
@@ -42,19 +47,37 @@ __all__ = ["DaemonSpec"]
 
 log = SafeLogger(__name__)
 
-DaemonFunction = Callable[[Any, Any], Awaitable[object]]
-"""``async def monitor(obj, ctx)``. A return ends the daemon; an exception restarts it."""
+T = TypeVar("T")
+
+DaemonFunction = Callable[[Any, Any], object]
+"""``async def monitor(obj, ctx)``, or a plain ``def``. A return ends the daemon; an exception restarts it."""
 
 _BACKOFF = Backoff(base=1.0, cap=300.0, jitter=0.1, reset_after=600.0)
+# A hundred threads that wait take some megabytes; a process in a container may often have a few thousand.
+_DEFAULT_THREADS = 100
+
+
+class DaemonDecorator(Protocol[T]):
+    """What `Operator.daemon` returns: declares the function and returns it unchanged."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[T, Context], Coroutine[Any, Any, object]], /
+    ) -> Callable[[T, Context], Coroutine[Any, Any, object]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[T, BlockingContext], object], /
+    ) -> Callable[[T, BlockingContext], object]: ...
 
 
 class DaemonSpec(Options, frozen=True, kw_only=True):
-    """A coroutine that runs while an object exists.
+    """A function that runs while an object exists.
 
     Attributes:
-        function: ``async def monitor(obj, ctx)``. It gets the object of its start; ``ctx.client.get`` reads a newer
-            one. An exception is logged, and the function is called again with a delay; `TemporaryError` sets the delay,
-            and `TerminalError` ends the daemon. A return ends it too, unless `every` is set.
+        function: ``async def monitor(obj, ctx)``, or a plain ``def``, which runs in a thread with a `BlockingContext`.
+            It gets the object of its start; ``ctx.client.get`` reads a newer one. An exception is logged, and the
+            function is called again with a delay; `TemporaryError` sets the delay, and `TerminalError` ends the daemon.
+            A return ends it too, unless `every` is set.
         when: it runs for the objects for which this returns True; None for all. Asked at each reconcile of the object.
         every: call the function again and again, so many seconds (or a timedelta) after its last return, each time with
             the newest object. None calls it once.
@@ -62,10 +85,13 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
         backoff: the delays after exceptions; default: 1 s to 5 minutes.
         stop_timeout: seconds for the function to end after its cancellation. After that, the reconcile that stops it
             fails and is retried: finalizers do not run while the daemon does.
+        threads: threads of a plain function, which are this daemon's own; 0 for 100. Calls with `every` wait for one.
+            Without `every` a function may run for as long as its object exists: one without a thread fails, and is
+            restarted with `backoff`.
         name: for logs, metrics and `opsdk why`; default: the name of the function.
 
     Raises:
-        UsageError: a value has a wrong type, or is out of range.
+        UsageError: a value has a wrong type, or is out of range; the message has file and line.
     """
 
     function: DaemonFunction
@@ -74,27 +100,40 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
     jitter: float = 0.0
     backoff: Backoff = _BACKOFF
     stop_timeout: float = 10.0
+    threads: int = 0
     name: str = ""
 
     def __post_init__(self) -> None:
+        if (problem := self._problem()) is not None:
+            raise UsageError(f"{caller_place()}: {problem}")
+        check_context(self.function, f"the daemon {self.shown_name}")
+
+    def _problem(self) -> str | None:
+        """Return what is wrong with the values."""
         function: object = self.function
-        # A function in a thread would get the context of the event loop.
-        if not callable(function) or not is_async(function) or hasattr(function, "blocking_pool"):
-            raise UsageError(
-                f"the function of a daemon is {function!r}: declare it with `async def monitor(obj, ctx)`, "
-                "and await functions of @opsdk.aio.blocking.blocking in it"
-            )
+        if not callable(function) or isinstance(function, type):
+            return f"the function of a daemon is {function!r}: pass `async def monitor(obj, ctx)`, or a plain `def`"
         when: object = self.when
         if when is not None and (not callable(when) or is_async(when)):
-            raise UsageError(f"when is {when!r}: pass a plain function from an object to a bool")
+            return f"when is {when!r}: pass a plain function from an object to a bool"
         if self.every is not None and not as_seconds(self.every):
-            raise UsageError(f"every is {self.every!r}: pass more than 0 seconds, or a timedelta")
+            return f"every is {self.every!r}: pass more than 0 seconds, or a timedelta"
         if as_seconds(self.jitter) is None:
-            raise UsageError(f"jitter is {self.jitter!r}: pass a share of `every`, such as 0.1")
+            return f"jitter is {self.jitter!r}: pass a share of `every`, such as 0.1"
         if self.jitter and self.every is None:
-            raise UsageError("jitter needs every=..., the interval that it changes")
+            return "jitter needs every=..., the interval that it changes"
+        backoff: object = self.backoff
+        if not isinstance(backoff, Backoff):
+            return f"backoff is {backoff!r}: pass opsdk.aio.backoff.Backoff(base=1, cap=300)"
         if not as_seconds(self.stop_timeout):
-            raise UsageError(f"stop_timeout is {self.stop_timeout!r}: pass more than 0 seconds")
+            return f"stop_timeout is {self.stop_timeout!r}: pass more than 0 seconds"
+        threads: object = self.threads
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
+            return f"threads is {threads!r}: pass a number of threads, or 0 for {_DEFAULT_THREADS}"
+        if threads and is_async(function):
+            return f"threads is for plain functions, and {self.shown_name} is async: it runs in the event loop"
+        name: object = self.name
+        return None if isinstance(name, str) else f"name is {name!r}: pass text"
 
     @property
     def seconds(self) -> float:
@@ -159,7 +198,7 @@ class Daemons:
     """The daemons of the objects of one controller.
 
     Args:
-        specs: what runs for each object.
+        specs: what runs for each object. Each plain function has a pool of threads of its own.
         owner: name of the controller.
         make_context: returns the context of a call: request, object, number of failures.
         read: returns the newest state of an object, or None.
@@ -182,6 +221,11 @@ class Daemons:
         self._on_change = on_change
         self._running: dict[tuple[Request, str], _Running] = {}
         self._counts = Counter[str]()
+        self._pools = {
+            spec.shown_name: BlockingPool(f"daemon {spec.shown_name}", spec.threads or _DEFAULT_THREADS)
+            for spec in self._specs
+            if not is_async(spec.function)
+        }
         grace = max([spec.stop_timeout for spec in specs], default=0.0)
         self._tasks = TaskOwner(f"controller {owner}", on_error=self._on_crash, grace=grace)
         # A daemon outlives the reconcile that starts it, so it does not run in its context variables.
@@ -240,15 +284,20 @@ class Daemons:
             if not running.task.done():
                 running.task.cancel()
                 if await wait_ended([running.task], spec.stop_timeout):
+                    calls = ", and call ctx.sleep(0) between long steps" if spec.shown_name in self._pools else ""
                     raise ShutdownTimeoutError(
                         f"the daemon {spec.shown_name} of {request} ignores its cancellation for "
-                        f"{spec.stop_timeout:g} s: let it end when CancelledError is raised in it"
+                        f"{spec.stop_timeout:g} s: let it end when CancelledError is raised in it{calls}"
                     )
             del self._running[request, spec.shown_name]
 
     async def aclose(self) -> None:
         """Cancel all daemons and wait until they have ended, at most for the longest `stop_timeout`."""
-        await self._tasks.aclose()
+        try:
+            await self._tasks.aclose()
+        finally:
+            for pool in self._pools.values():
+                await pool.aclose()
 
     # -------------------------------------------------------------- one daemon
     async def _run(self, spec: DaemonSpec, request: Request, first: KubeObject) -> _End:
@@ -289,7 +338,12 @@ class Daemons:
         task = asyncio.current_task()
         before = cancellations(task)
         try:
-            await spec.function(obj, self._make_context(request, obj, failures))
+            ctx = self._make_context(request, obj, failures)
+            if (pool := self._pools.get(spec.shown_name)) is None:
+                await cast("Awaitable[object]", spec.function(obj, ctx))
+            else:
+                _check_threads(spec, pool)
+                await run_in_thread(spec.function, obj, ctx, pool)
         except BaseException as error:  # noqa: BLE001 - a user function may raise anything
             return contain(error, task=task, cancelling=before)
         return None
@@ -314,6 +368,15 @@ class Daemons:
 
     def __repr__(self) -> str:
         return f"<Daemons of {self._owner}: {len(self)} running>"
+
+
+def _check_threads(spec: DaemonSpec, pool: BlockingPool) -> None:
+    """Raise `UsageError` for a call that may wait for a thread for as long as other objects exist."""
+    if spec.every is None and pool.is_full:
+        raise UsageError(
+            f"all {pool.size} threads of the daemon {spec.shown_name} run for other objects: "
+            "pass a larger threads=..., or declare it with `async def`"
+        )
 
 
 def _log_failure(spec: DaemonSpec, request: Request, error: Exception, outlook: str) -> str:

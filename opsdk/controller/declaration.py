@@ -104,12 +104,17 @@ def check_call(function: Any, name: str) -> None:
 
 
 def check_context(function: Any, name: str) -> None:
-    """Raise `UsageError` unless ``function(obj, ctx)`` is annotated with the context that it gets."""
+    """Raise `UsageError` unless ``function(obj, ctx)`` can be called, and declares the context that it gets."""
     check_call(function, name)
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # a built-in without a signature
         return
+    parameters = list(signature.parameters.values())
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise UsageError(f"{name}{signature} ({place_of(function)}) cannot be called: it takes (obj, ctx)") from None
     if len(parameters) > 1 and (hint := _annotations(function).get(parameters[1].name)) is not None:
         where = f"{name} ({place_of(function)})"
         _check_context_type(parameters[1].name, hint, is_async(function), where)

@@ -1,9 +1,12 @@
 """Finds requests that reconcile themselves again and again. Pure: the caller passes the time.
 
 A pass is own if each of its causes is the event of an own write: one that this process sent as a whole, or one of the
-pass before it. 100 own passes in a row, and more than one in a second since then, are a hot loop: each pass writes, and
-each write is the cause of the next pass. Polls, retries and events of others are foreign causes, which end the row; so
-does a pass that writes nothing.
+pass before it. 100 own passes in a row, besides one in a second, are a hot loop: each pass writes, and each write is
+the cause of the next pass. Polls, retries and events of others are foreign causes, which end the row; so does a pass
+that writes nothing.
+
+A write whose answer was lost has no known version: the next event of its object counts as its own, and the retry beside
+that event is not a cause of its own. Else a lossy connection would hide every hot loop.
 
 A hot loop is reported once, and its passes wait 1 s, 2 s, 4 s, up to a minute. A foreign cause starts a pass at once.
 
@@ -19,7 +22,7 @@ import msgspec
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
 
-# Own passes in a second that are not a hot loop, besides the first ones.
+# Own passes in a second that are not a hot loop, besides the first ones. A token bucket: idle times save nothing.
 _RATE = 1.0
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 # Seconds after its last pass for which a row is kept: longer than the longest delay.
@@ -50,12 +53,24 @@ class HotLoopReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Row(msgspec.Struct):
-    """Own passes in a row."""
+    """Own passes in a row.
+
+    Attributes:
+        began_at: end of the pass before the first one.
+        last_at: end of the last one.
+        writes: of the last one.
+        passes: number of them.
+        level: the same, less one for each second.
+        chain: the last write and its event.
+        delay: seconds that the next one waits; 0 before the loop was found.
+        next_at: when the next one may begin.
+    """
 
     began_at: float
     last_at: float
     writes: Sequence[RequestSent]
     passes: int = 0
+    level: float = 0.0
     chain: str = ""
     delay: float = 0.0
     next_at: float = 0.0
@@ -76,28 +91,31 @@ class HotLoops:
     def begins(self, request: Hashable, causes: Sequence[ReconcileCause], now: float) -> float:
         """Return the seconds that a pass must wait; 0 if it begins now. Call it for requests in `rows`."""
         row = self.rows[request]
-        links = [_link(cause, row.writes) for cause in causes]
+        is_lost = any(not sent.status for sent in row.writes)
+        links = [_link(cause, row.writes) for cause in causes if not (is_lost and cause.source == "retry")]
         if not links or not all(links):
             del self.rows[request]
             return 0.0
         if now < row.next_at:
             return row.next_at - now
         row.passes += 1
+        row.level += 1
         row.chain = links[-1]
         return 0.0
 
     def ended(self, request: Hashable, requests: Sequence[RequestSent], now: float) -> HotLoopReport | None:
         """Record what a pass sent, and return the hot loop if one was found that is not reported yet."""
         row = self.rows.pop(request, None)
-        writes = [sent for sent in requests if sent.resource_version and sent.verb not in ("get", "list")]
+        writes = [s for s in requests if s.verb not in ("get", "list") and (s.resource_version or not s.status)]
         if not writes:
             return None
         if row is None:
             row = _Row(began_at=now, last_at=now, writes=writes)
+        row.level = max(row.level - (now - row.last_at) * _RATE, 0.0)
         row.last_at, row.writes = now, writes
         self.rows[request] = row
         self._drop_old(now)
-        if row.passes <= self._limit + (now - row.began_at) * _RATE and not row.delay:
+        if row.level <= self._limit and not row.delay:
             return None
         is_new = not row.delay
         row.delay = min(2 * row.delay, _MAX_DELAY) if row.delay else _FIRST_DELAY
@@ -117,6 +135,9 @@ class HotLoops:
 def _link(cause: ReconcileCause, writes: Sequence[RequestSent]) -> str:
     """Return the write and the event that it caused; empty for a foreign cause."""
     for sent in writes:
-        if cause.resource_version == sent.resource_version and cause.key == sent.key:
+        # A deletion in a gap of the watch has the version of the last write that the informer saw.
+        is_kept = cause.event != "delete" or sent.verb == "delete"
+        is_lost = not sent.status and sent.gvk.endswith(f"Kind={cause.source}")
+        if cause.key == sent.key and is_kept and (is_lost or cause.resource_version == sent.resource_version):
             return f"{sent}, then {cause}"
     return str(cause) if cause.own else ""

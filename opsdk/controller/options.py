@@ -29,11 +29,20 @@ class QueueOptions(Options, frozen=True, kw_only=True):
         shutdown_timeout: seconds for running work to finish at stop, before it is cancelled.
         needs_leader_election: run only on the elected replica.
         rate_limiter: delays after failures; None for the default.
+        pausing: what the annotation ``opsdk.dev/paused`` does; None ignores it.
     """
 
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
     rate_limiter: RateLimiter[Any] | None = None
+    pausing: Pausing | None = Pausing()
+
+    def _check_pausing(self) -> None:
+        if self.pausing is not None and not isinstance(self.pausing, Pausing):
+            raise UsageError(
+                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
+                "write pausing=Pausing(...), or pausing=None to ignore pauses"
+            )
 
 
 class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
@@ -95,7 +104,6 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     last_reconciled: str = ""
     blocking_threads: int = 0
     fairness: Fairness | None = None
-    pausing: Pausing | None = Pausing()
     hot_loop_limit: int = 100
 
     def __post_init__(self) -> None:
@@ -112,11 +120,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
                 "write fairness=Fairness()"
             )
-        if self.pausing is not None and not isinstance(self.pausing, Pausing):
-            raise UsageError(
-                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
-                "write pausing=Pausing(...), or pausing=None to ignore pauses"
-            )
+        self._check_pausing()
         self._check_retries()
         self._check_conditions()
         reverse: object = self.delete_in_reverse

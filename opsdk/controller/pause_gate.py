@@ -46,9 +46,9 @@ class PauseGate:
 
     def concerns(self, request: Any) -> bool:
         """Whether the object of a request may be paused, or was: `check` needs it. Reads only the cache."""
-        if request in self.book.held or self._writer is not None:
-            return True
         key: ObjectKey = request.key
+        if key in self.book.held or self._writer is not None:
+            return True
         cached = self._cluster.cache.synced(self._kind)
         if cached is None:
             return False
@@ -65,7 +65,7 @@ class PauseGate:
             ctx: gets the causes that a pause held back.
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
-        if PAUSED_ANNOTATION not in annotations and ctx.request not in self.book.held:
+        if PAUSED_ANNOTATION not in annotations and ctx.request.key not in self.book.held:
             if self._writer is not None:
                 await self._show(obj, None, ctx)
             return None
@@ -77,7 +77,7 @@ class PauseGate:
         return None
 
     async def _hold(self, obj: Any, pause: Pause, ctx: Context) -> HeldBack:
-        is_new = self.book.hold(ctx.request, pause, ctx.causes)
+        is_new = self.book.hold(ctx.request.key, pause, ctx.causes)
         if is_new:
             log.info("controller %s: %s is %s", self._controller, ctx.request, pause)
             self._count()
@@ -89,9 +89,9 @@ class PauseGate:
         return HeldBack(pause, is_new)
 
     def _release(self, ctx: Context) -> None:
-        if ctx.request not in self.book.held:
+        if ctx.request.key not in self.book.held:
             return
-        ctx.causes = ReconcileCauses(*self.book.release(ctx.request), *ctx.causes).all()
+        ctx.causes = ReconcileCauses(*self.book.release(ctx.request.key), *ctx.causes).all()
         log.info("controller %s: %s is not paused any more", self._controller, ctx.request)
         self._count()
 

@@ -15,12 +15,13 @@ Upstream: none. `cluster.x-k8s.io/paused` and `crossplane.io/paused` have this p
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause, ReconcileCauses
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
@@ -150,23 +151,23 @@ def parse_time(text: str) -> datetime | None:
 
 
 class PauseBook:
-    """The requests that pauses hold back now, with the causes that wait. Bounded by the paused objects."""
+    """The objects whose requests are held back now, with the causes that wait. Bounded by the paused objects."""
 
     def __init__(self) -> None:
-        self.held: dict[Hashable, tuple[Pause, ReconcileCauses]] = {}
-        """The pause of each request, and the causes that wait."""
+        self.held: dict[ObjectKey, tuple[Pause, ReconcileCauses]] = {}
+        """The pause of each object, and the causes that wait."""
 
-    def hold(self, request: Hashable, pause: Pause, causes: tuple[ReconcileCause, ...]) -> bool:
-        """Hold a request back. Returns True if its pause is new, or differs from the one before."""
-        previous, waiting = self.held.get(request, (None, ReconcileCauses()))
+    def hold(self, key: ObjectKey, pause: Pause, causes: tuple[ReconcileCause, ...]) -> bool:
+        """Hold an object back. Returns True if its pause is new, or differs from the one before."""
+        previous, waiting = self.held.get(key, (None, ReconcileCauses()))
         for cause in causes:
             waiting.add(cause)
-        self.held[request] = pause, waiting
+        self.held[key] = pause, waiting
         return previous != pause
 
-    def release(self, request: Hashable) -> tuple[ReconcileCause, ...]:
-        """Forget a request, and return the causes that waited."""
-        held = self.held.pop(request, None)
+    def release(self, key: ObjectKey) -> tuple[ReconcileCause, ...]:
+        """Forget an object, and return the causes that waited."""
+        held = self.held.pop(key, None)
         return held[1].all() if held is not None else ()
 
 

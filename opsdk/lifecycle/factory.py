@@ -18,7 +18,7 @@ from opsdk.event.predicates import PredicateFunc
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.manager.manager import Manager
-from opsdk.rbac.rules import RbacRule, reads
+from opsdk.rbac.rules import RbacRule, patches_status, reads
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -144,6 +144,8 @@ class SharedControllerFactory:
 
         if self._declare is not None:
             self._declare(reads(token))
+            if controller.options.pausing is not None and controller.options.pausing.condition:
+                self._declare(patches_status(token))
         self.manager.claim_name(controller.name)
         self.manager.readyz.add(f"controller-{controller.name}", check)
         self.manager.add(controller)

@@ -26,6 +26,7 @@ from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.pausing import HeldBack, Pause, or_pause_changes
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.retries import is_terminal
@@ -67,13 +68,18 @@ _DEFERRED = Result()
 class _RequeueHandlers(RequeuePolicy):
     """Queues each failed handler with its own backoff. For `RetryPolicy.FAILED`.
 
+    Args:
+        retry: see `RetryPolicy`.
+        on_held: is called when a pause holds an item back, which leaves its place to another one.
+
     Attributes:
         scheduled: the due times of queued retries. An earlier event does not count as an attempt.
     """
 
-    def __init__(self, retry: RetryPolicy) -> None:
+    def __init__(self, retry: RetryPolicy, on_held: Callable[[], None]) -> None:
         super().__init__()
         self._retry = retry
+        self._on_held = on_held
         self.scheduled: dict[HandlerRequest, float] = {}
 
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
@@ -97,6 +103,11 @@ class _RequeueHandlers(RequeuePolicy):
         if result is _DEFERRED:
             return ReconcileEnd(Outcome.SUCCESS, detail="deferred, or already done")
         return super().after_success(queue, queue_item, result)
+
+    def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], held: HeldBack) -> ReconcileEnd:
+        self.scheduled.pop(queue_item.item, None)
+        self._on_held()
+        return super().after_pause(queue, queue_item, held)
 
 
 class _RecordDeletions(EnqueueRequestForObject):
@@ -162,12 +173,12 @@ class GenericController(Generic[T]):
                 cluster.cache,
                 self.kind,
                 _RecordDeletions(self._deletions),
-                predicates=[any_of(begins_deletion(self._finalizer_names), all_of(*predicates))] if predicates else (),
+                predicates=self._predicates(predicates) if predicates else (),
             )
         ]
         if self.options.resync:
             sources.append(FuncSource(self._resync))
-        self._requeue_policy = _RequeueHandlers(self.options.retry)
+        self._requeue_policy = _RequeueHandlers(self.options.retry, lambda: self._requeue(self._table.unpark()))
         self.controller = Controller(
             self.name,
             self._reconcile,
@@ -177,7 +188,7 @@ class GenericController(Generic[T]):
                 shutdown_timeout=self.options.shutdown_timeout,
                 needs_leader_election=self.options.needs_leader_election,
                 rate_limiter=self.options.rate_limiter or SlowingRateLimiter(),
-                pausing=None,  # a request is of one handler, not of an object
+                pausing=self.options.pausing,
             ),
             hook=hook,
             kind=self.kind,
@@ -185,6 +196,11 @@ class GenericController(Generic[T]):
             journal=journal,
             requeue=self._requeue_policy,
         )
+
+    def _predicates(self, predicates: Sequence[PredicateFunc]) -> Sequence[PredicateFunc]:
+        """Return predicates that drop neither the change of a pause nor the beginning of a deletion."""
+        passes = all_of(*predicates) if self.options.pausing is None else or_pause_changes(tuple(predicates))
+        return [any_of(begins_deletion(self._finalizer_names), passes)]
 
     # -------------------------------------------------------------- registration
     def add_handler(
@@ -366,6 +382,10 @@ class GenericController(Generic[T]):
         """Wait until the workers run; return immediately without a handler."""
         if self._has_handlers.is_set():
             await self.controller.wait_ready()
+
+    def pause(self, pause: Pause | None) -> None:
+        """Call no handler until the end of `pause`, or until ``pause(None)``. See `Controller.pause`."""
+        self.controller.pause(pause)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)

@@ -6,9 +6,12 @@ Upstream: github.com/rancher/norman/controller/generic_controller.go, github.com
 from __future__ import annotations
 
 from collections.abc import Hashable
+from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
+from opsdk.base.durations import as_seconds
+from opsdk.base.place import caller_place
 from opsdk.controller.options import QueueOptions
 from opsdk.errors import UsageError
 from opsdk.queue.rate_limiters import (
@@ -71,6 +74,11 @@ class GenericControllerOptions(QueueOptions, frozen=True, kw_only=True):
         resync: interval in which all handlers are called for all objects; 0 for never.
         shutdown_timeout: time for running handlers to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
+        pausing: what the annotation ``opsdk.dev/paused`` does: no handler is called for a paused object. None ignores
+            it.
+
+    Raises:
+        UsageError: a value has a wrong type, or is out of range; the message has file and line.
     """
 
     workers: int = 5
@@ -79,10 +87,17 @@ class GenericControllerOptions(QueueOptions, frozen=True, kw_only=True):
     resync: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise UsageError(f"workers is {self.workers}: it must be at least 1")
-        if self.handler_timeout < 0 or self.resync < 0:
-            raise UsageError(f"handler_timeout is {self.handler_timeout}, resync is {self.resync}: pass at least 0")
+        self._check_pausing()
+        workers: object = self.workers
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise UsageError(f"{caller_place()}: workers is {workers!r}: pass a number of workers, at least 1")
+        retry: object = self.retry
+        if not isinstance(retry, RetryPolicy):
+            raise UsageError(f"{caller_place()}: retry is {retry!r}: pass RetryPolicy.FAILED or RetryPolicy.ALL")
+        for name in ("handler_timeout", "resync"):
+            value: object = getattr(self, name)
+            if isinstance(value, timedelta) or as_seconds(value) is None:
+                raise UsageError(f"{caller_place()}: {name} is {value!r}: pass seconds, at least 0")
 
 
 LASSO = GenericControllerOptions(retry=RetryPolicy.ALL, handler_timeout=0.0)

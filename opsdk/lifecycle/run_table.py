@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.event.request import Request
 
 
@@ -30,6 +31,11 @@ class HandlerRequest(NamedTuple):
     name: str
     cluster: str
     handler: str
+
+    @property
+    def key(self) -> ObjectKey:
+        """The key of the object."""
+        return ObjectKey(self.namespace, self.name)
 
     @classmethod
     def of(cls, request: Request, handler: str) -> Self:

@@ -99,6 +99,7 @@ class Manager:
         self._controller_names: set[str] = set()
         self._stop_requested = asyncio.Event()
         self._on_stop: list[Callable[[], None]] = []
+        self._on_add: list[Callable[[Runnable], None]] = []
         self._ready = asyncio.Event()
         add_context_to_records()
         if self._task_ages is not None:
@@ -155,6 +156,8 @@ class Manager:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER
         self._groups[phase].add(runnable)
+        for callback in self._on_add:
+            callback(runnable)
         if isinstance(runnable, Debuggable):
             for page, rows in runnable.debug_pages().items():
                 self.debug.extend(page, rows)
@@ -196,6 +199,10 @@ class Manager:
     async def wait_ready(self) -> None:
         """Wait until all runnables without leader election are ready."""
         await self._ready.wait()
+
+    def on_add(self, callback: Callable[[Runnable], None]) -> None:
+        """Call `callback` with each runnable that is added from now on, before it starts. It must not raise."""
+        self._on_add.append(callback)
 
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the stop begins, for any reason. It must not raise."""

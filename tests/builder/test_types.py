@@ -209,6 +209,11 @@ def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
     assert operator.reconciler(Site)(of_sites_in_threads) is of_sites_in_threads
     assert operator.reconciler(Site)(ThreadReconciler) is ThreadReconciler
+    assert operator.daemon(Site)(of_sites) is of_sites
+    assert operator.daemon(Site)(of_sites_in_threads) is of_sites_in_threads
+    operator.daemon(ConfigMap)(of_config_maps)
+    operator.daemon(ConfigMap)(of_sites)  # type: ignore[arg-type]
+    operator.daemon(ConfigMap)(of_sites_in_threads)  # type: ignore[arg-type]
     operator.reconciler(Site, owns=OWNED)(of_sites)
     with pytest.raises(UsageError, match=r"write owns=\[ConfigMap\]"):
         operator.reconciler(Site, owns=ConfigMap)  # type: ignore[call-overload]

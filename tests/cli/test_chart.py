@@ -30,7 +30,7 @@ NAMESPACE = "quay-system"
 
 
 class QuaySpec(Model):
-    """A text such as ``{{ .Values.name }}``, which is no expression of the chart."""
+    """A text such as ``{{ .Values.name }}``, which is not an expression of the chart."""
 
     text: str = "{{"
 

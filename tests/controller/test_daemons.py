@@ -282,8 +282,8 @@ def declare(**options: Any) -> Callable[[], object]:
     [
         (declare(daemons=probe), r"test_daemons.py:\d+: daemons takes a list"),
         (declare(daemons=[3]), r"test_daemons.py:\d+: daemons got 3: write daemons=\[monitor\]"),
-        (declare(daemons=[lambda obj, ctx: None]), r"test_daemons.py:\d+: .* declare it with `async def"),
-        (declare(daemons=[blocking(lambda obj, ctx: None)]), r"test_daemons.py:\d+: .* await functions of @opsdk.aio"),
+        (declare(daemons=[lambda obj: None]), r"test_daemons.py:\d+: .* cannot be called: it takes \(obj, ctx\)"),
+        (declare(daemons=[blocking(lambda obj, ctx: None)]), r"test_daemons.py:\d+: .* remove @blocking"),
         (declare(daemons=[probe, probe]), r"test_daemons.py:\d+: two daemons have one name \(probe, probe\)"),
         (lambda: Operator("x").reconciler(name="x", daemons=[probe]), r"\d+: daemons need a reconciled kind"),
         (lambda: Operator("x").daemon(Box, every=0)(probe), r"test_daemons.py:\d+: every is 0"),

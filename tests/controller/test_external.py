@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from boxes import environment, records, writes
 from shops import External, Item, Service, Shop, make_operator, shop
@@ -27,19 +26,12 @@ from opsdk.recipes import get_condition
 
 
 class World:
-    """A server and the operator, which can be killed and started again."""
+    """A server and the operator."""
 
     def __init__(self, env: Any, client: Client, service: Service) -> None:
-        self.env, self.client, self.service = env, client, service
+        self.client, self.service = client, service
         self.operator = make_operator(service)
         self.task = asyncio.create_task(self.operator.start(env.config))
-
-    async def kill(self) -> None:
-        """End the operator without a graceful stop, and start another one."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        self.operator = make_operator(self.service)
-        self.task = asyncio.create_task(self.operator.start(self.env.config))
 
     async def stop(self) -> None:
         """End the operator."""
@@ -112,88 +104,6 @@ async def test_a_resource_that_vanishes_is_created_again() -> None:
         assert (await world.client.get(ConfigMap, "default/a-last")).data == {"bucket": "bucket-3"}
 
     await run(play)
-
-
-class Killer:
-    """Kills the operator at one await: the nth call of the service, or the nth request to the server.
-
-    An odd number kills after the request was served and before its response arrives.
-    """
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.count = 0
-        self.killed = False
-        self.world: World | None = None
-
-    async def step(self, call: str) -> None:
-        """Count an await, and do not return from the one that is the last."""
-        assert self.world is not None
-        self.world.service.calls.append(call)
-        self.count += 1
-        if self.count == self.at and not self.killed:
-            self.killed = True
-            asyncio.get_running_loop().call_soon(lambda: kills.append(asyncio.ensure_future(self.world.kill())))  # type: ignore[union-attr]
-            await asyncio.get_running_loop().create_future()
-
-
-kills: list[Any] = []
-
-
-class KillingApp:
-    """The server's application, which counts the writes of the operator."""
-
-    def __init__(self, app: Any, killer: Killer) -> None:
-        self._app, self._killer = app, killer
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        counted = scope["type"] == "http" and scope["method"] != "GET" and not self._killer.killed
-        if counted:
-            await self._killer.step(f"before {scope['method']} {scope['path']}")
-        if not counted:
-            await self._app(scope, receive, send)
-            return
-
-        async def send_after(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                await self._killer.step(f"after {scope['method']} {scope['path']}")
-            await send(message)
-
-        await self._app(scope, receive, send_after)
-
-
-@pytest.mark.parametrize("at", range(1, 60))
-async def test_a_kill_at_each_await_is_mended_by_the_next_reconcile(at: int) -> None:
-    """Wherever the process ends, each resource exists once in the end, and nothing is left after the deletion."""
-    killer = Killer(at)
-    async with environment.Environment(crds=[crd_for(Shop)]) as env, Cluster(env.config) as outside:
-        service = Service()
-        service.step = killer.step
-
-        class Served:
-            config = msgspec.structs.replace(env.config, app=KillingApp(env.config.app, killer))
-
-        killer.world = world = World(Served, outside.uncached, service)
-        try:
-            await asyncio.sleep(1)
-            await world.client.create(shop())
-            await asyncio.sleep(120)
-            obj = await world.client.get(Shop, "default/a")
-            assert obj.status is not None
-            ids = {obj.status.bucket.id, obj.status.domain.id}
-            assert set(service.items) == ids
-            assert service.created == 2
-            assert (await world.client.get(ConfigMap, "default/a-last")).data == {"bucket": obj.status.bucket.id}
-            await world.client.delete(shop())
-            await asyncio.sleep(120)
-            assert not service.items
-            assert await world.client.get_or_none(Shop, "default/a") is None
-            assert not [
-                c for c in await world.client.list(ConfigMap, namespace="default") if c.metadata.owner_references
-            ]
-        finally:
-            await world.stop()
-    assert killer.killed or at > killer.count
 
 
 # ------------------------------------------------------------------ wrong declarations

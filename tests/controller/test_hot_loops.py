@@ -95,6 +95,15 @@ def test_a_foreign_cause_ends_the_row_and_starts_at_once(cause: ReconcileCause) 
     assert len(player.reports) == 2
 
 
+def test_a_deletion_at_the_version_of_an_own_write_is_foreign() -> None:
+    """A deletion in a gap of the watch has the version that the informer saw last."""
+    player = Player()
+    player.act(FOREIGN)
+    for _ in range(15):
+        player.act()
+    assert player.act(event(player.version)._replace(event="delete")) == 0.0
+
+
 def test_a_foreign_cause_beside_an_own_one_is_foreign() -> None:
     """One event of another writer among the causes is enough."""
     loops = HotLoops(1)
@@ -113,6 +122,26 @@ def test_events_that_are_own_by_their_flag_count() -> None:
             reports.append(number)
         loops.begins("a", [event(2 * number + 1, own=True)], 1e6 * number)
     assert reports
+
+
+def test_lost_answers_hide_no_loop() -> None:
+    """The event of a write without an answer continues the row, with its retry; a retry alone ends it."""
+    loops, reports = HotLoops(10), list[HotLoopReport | None]()
+    lost = RequestSent("patch", "v1, Kind=ConfigMap", "default/a", "", 0, 0.0)
+    retry = ReconcileCause("retry", detail="ConnectionLostError")
+    loops.ended("a", [lost], 0.0)
+    for number in range(11):
+        causes = [event(number)] if number % 2 else [event(number), retry]
+        assert loops.begins("a", causes, 0.0) == 0.0
+        reports.append(loops.ended("a", [lost if number % 2 else write(number + 1)], 0.0))
+    (report,) = filter(None, reports)
+    assert report.passes == 11
+    loops.ended("b", [lost], 0.0)
+    assert loops.begins("b", [retry], 0.0) == 0.0
+    assert "b" not in loops.rows
+    loops.ended("b", [lost], 0.0)
+    assert loops.begins("b", [event(7, "default/other"), retry], 0.0) == 0.0
+    assert "b" not in loops.rows
 
 
 def test_progress_that_ends_is_no_loop() -> None:
@@ -134,6 +163,17 @@ def test_slow_progress_is_no_loop() -> None:
         player.now += 1.0
         assert player.act() == 0.0
     assert player.reports == []
+
+
+def test_slow_progress_saves_no_passes_for_a_loop() -> None:
+    """An hour of slow own passes leaves the limit as it is: a loop after it is found as soon as any other one."""
+    player = Player()
+    player.act(FOREIGN)
+    for _ in range(60):
+        player.now += 60.0
+        assert player.act() == 0.0
+    waits = [player.act() for _ in range(12)]
+    assert waits == [0.0] * 11 + [1.0]
 
 
 def test_no_memory_grows_with_the_names_of_requests() -> None:

@@ -1,4 +1,4 @@
-"""Boxes reconciled by plain functions in threads, with the last spec recorded, on two replicas, for the simulator."""
+"""Boxes with reconcilers, finalizers and daemons in threads, and the last spec recorded, for the simulator."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from opsdk import (
 from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.blocking import BlockingClient
+from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.last_reconciled import annotation_of
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes import is_deleting
@@ -35,6 +36,8 @@ _inside = Counter[tuple[int, str]]()
 """Threads by operator and box."""
 _finished: set[tuple[str, int]] = set()
 """Uid and size of each reconcile that reached its end, in any replica."""
+_monitored: list[str] = []
+"""The uids of the boxes whose daemon is in a thread now, in any replica."""
 _problems: list[str] = []
 
 
@@ -49,7 +52,17 @@ def make_operator() -> Operator:
     )
     operator = Operator("boxes", options)
 
+    def monitor(obj: Box, ctx: BlockingContext) -> None:
+        _monitored.append(obj.metadata.uid)
+        try:
+            ctx.sleep(obj.spec.size * 20)
+            raise OSError("the connection ended")
+        finally:
+            _monitored.remove(obj.metadata.uid)
+
     def clean_up(obj: Box, ctx: BlockingContext) -> Result | None:
+        if obj.metadata.uid in _monitored:
+            _problems.append(f"{obj.metadata.name} is cleaned up beside its daemon")
         ctx.sleep(1)
         ctx.client.delete(ConfigMap, obj.metadata.name, namespace=NAMESPACE, missing_ok=True)
         return None
@@ -71,6 +84,7 @@ def make_operator() -> Operator:
     @operator.reconciler(
         Box,
         options=controller,
+        daemons=[DaemonSpec(function=monitor, when=lambda obj: obj.spec.size > 1, threads=3)],
         finalizers={FINALIZER: clean_up},
         watches=[WatchSpec(kind=ConfigMap, handler=map_to_boxes)],
     )
@@ -100,7 +114,12 @@ async def boxes_are_copied(world: World) -> None:
     """Each box has its size in its status and in its ConfigMap; none waits for its finalizer."""
     assert not _problems, _problems
     maps = {c.metadata.name: c.data for c in await world.client.list(ConfigMap, namespace=NAMESPACE)}
-    for obj in await world.client.list(Box):
+    boxes = list(await world.client.list(Box))
+    assert len(set(_monitored)) == len(_monitored), "a box has two daemons"
+    # A daemon that waits for its restart, or for a thread, is not in the list.
+    selected = {obj.metadata.uid for obj in boxes if obj.spec.size > 1}
+    assert set(_monitored) <= selected, "a box without a daemon is monitored"
+    for obj in boxes:
         name = obj.metadata.name
         assert not is_deleting(obj), f"{name} is not let go"
         assert obj.status is not None, f"{name} has no status"
@@ -114,6 +133,7 @@ def _environment() -> envtest.Environment:
     _problems.clear()
     _inside.clear()
     _finished.clear()
+    _monitored.clear()
     return envtest.Environment(crds=[crd_for(Box)])
 
 

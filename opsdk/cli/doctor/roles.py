@@ -82,7 +82,7 @@ def _tie(subject: Subject, account: str, namespace: str, binding_namespace: str)
 def flags_of(container: Container) -> tuple[str, ...]:
     """Return the flags of an operator's container, without dashes: its arguments, then its environment.
 
-    Arguments that are no flags of opsdk are left out.
+    Arguments that are not flags of opsdk are left out.
 
     >>> flags_of(Container(name="a", args=["--leader-elect", "--own", "--watch-namespaces", "shop"]))
     ('leader-elect', 'watch-namespaces=shop')

@@ -115,7 +115,7 @@ def _filled(text: str, workload: Workload) -> str:
 
 
 def _definitions(definitions: Sequence[JsonObject]) -> str:
-    """Return the definitions as a template. Braces in descriptions and patterns are no expressions."""
+    """Return the definitions as a template. Braces in descriptions and patterns are not expressions."""
     kept = {"helm.sh/resource-policy": "keep"}
     trees = []
     for definition in definitions:

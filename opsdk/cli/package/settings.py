@@ -117,7 +117,7 @@ def _pod(value: object) -> JsonObject:
 
 
 def _unknown_fields(given: JsonValue, known: JsonValue, path: str) -> Iterator[str]:
-    """Yield the paths that a class dropped. Empty values are no unknown fields."""
+    """Yield the paths that a class dropped. Empty values are not unknown fields."""
     if isinstance(given, dict) and isinstance(known, dict):
         for name, value in given.items():
             if name not in known and value not in ("", 0, False, [], {}, None):
