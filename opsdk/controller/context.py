@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
@@ -111,6 +112,11 @@ class Context(msgspec.Struct, kw_only=True):
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    @property
+    def now(self) -> datetime:
+        """The wall time, aware, in UTC; in a test with virtual time, the virtual one."""
+        return utc_now()
 
     @property
     def last_reconciled(self) -> Any:
