@@ -243,6 +243,17 @@ class Context(msgspec.Struct, kw_only=True):
         child = Child(desired, after=after, ready=ready)
         return await self._ordered.apply_one(child, lambda obj, _: applier.apply(obj, owner=parent, force=force))
 
+    @overload
+    async def apply_all(
+        self,
+        desired: Sequence[D],
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
+        prune: Sequence[AnyKind] = (),
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+    ) -> list[D]: ...
+    @overload
     async def apply_all(
         self,
         desired: Sequence[TypedObject | Unstructured | Child | ExternalResource[Any, Any]],
@@ -251,7 +262,16 @@ class Context(msgspec.Struct, kw_only=True):
         prune: Sequence[AnyKind] = (),
         force: bool = True,
         drift: Drift = Drift.REPAIR,
-    ) -> list[TypedObject | Unstructured]:
+    ) -> list[Any]: ...
+    async def apply_all(
+        self,
+        desired: Sequence[Any],
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
+        prune: Sequence[AnyKind] = (),
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+    ) -> list[Any]:
         """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
 
         With a `Child` among them, the order is that of its ``after``, and up to ten that do not depend on each other
