@@ -99,8 +99,8 @@ def granted(objects: Sequence[JsonObject]) -> RuleSet:
             ]
             for binding in bound:
                 assert [each["namespace"] for each in binding["subjects"]] == ["here"]
-                made = msgspec.convert(obj["rules"], list[PolicyRule], dec_hook=decode_hook)
-                rules |= RuleSet.from_policy_rules(made, meta.get("namespace", ""))
+                policy_rules = msgspec.convert(obj["rules"], list[PolicyRule], dec_hook=decode_hook)
+                rules |= RuleSet.from_policy_rules(policy_rules, meta.get("namespace", ""))
     return rules
 
 
@@ -191,8 +191,14 @@ def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:
 
 def scheduling(pod: JsonObject) -> Iterator[str]:
     """Yield the fields of a pod's spec that scheduling settings add."""
-    known = {"containers", "securityContext", "serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
-    yield from (name for name in pod if name not in known)
+    template_fields = {
+        "containers",
+        "securityContext",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "volumes",
+    }
+    yield from (name for name in pod if name not in template_fields)
 
 
 def test_values_schedule_the_pods() -> None:

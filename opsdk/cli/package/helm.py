@@ -116,11 +116,11 @@ def _filled(text: str, workload: Workload) -> str:
 
 def _definitions(definitions: Sequence[JsonObject]) -> str:
     """Return the definitions as a template. Braces in descriptions and patterns are no expressions."""
-    kept = {"helm.sh/resource-policy": "keep"}
+    policy = {"helm.sh/resource-policy": "keep"}
     trees = []
     for definition in definitions:
         metadata = definition["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), **kept}
+        annotations = {**(metadata.get("annotations") or {}), **policy}
         trees.append({**definition, "metadata": {**metadata, "annotations": annotations}})
     return to_yaml(trees).replace("{{", '{{ "{{" }}')
 
