@@ -24,6 +24,7 @@ from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import applies, reads, records_events
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
 
 NAMESPACE = "quay-system"
@@ -33,6 +34,13 @@ class QuaySpec(Model):
     """A text such as ``{{ .Values.name }}``, which is no expression of the chart."""
 
     text: str = "{{"
+    place: str = "quay-system"
+
+
+class QuayV2(Object[QuaySpec, None]):
+    """The kind in another version, which a webhook converts."""
+
+    gvk = GroupVersionKind("chart.opsdk.dev", "v2", "Quay")
 
 
 class Quay(Object[QuaySpec, None]):
@@ -54,7 +62,12 @@ def make_operator(*, webhooks: bool = False) -> Operator:
 
     operator.rbac(reads(Node))
     if webhooks:
-        operator.webhook_for(Quay).with_validator(create=validate)
+        spoke = Spoke(
+            QuayV2,
+            to_hub=lambda quay: Quay(metadata=quay.metadata, spec=quay.spec),
+            from_hub=lambda quay: QuayV2(metadata=quay.metadata, spec=quay.spec),
+        )
+        operator.webhook_for(Quay).with_validator(create=validate).with_converter(HubSpokeConverter(Quay, spoke))
     return operator
 
 
@@ -176,6 +189,17 @@ def test_webhook_replicas_need_webhooks() -> None:
     """A Deployment that could serve nothing is an error."""
     with pytest.raises(UsageError, match="the operator has no webhooks: remove it"):
         inputs(webhook_replicas=2)
+
+
+def test_every_webhook_calls_the_namespace_of_the_release() -> None:
+    """Admission and conversion call the Service where the chart is installed; schemas keep their texts."""
+    objects = rendered(inputs(webhooks=True), "elsewhere")
+    (definition,) = of_kind(objects, "CustomResourceDefinition").values()
+    (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration").values()
+    clients = [definition["spec"]["conversion"]["webhook"], *configuration["webhooks"]]
+    assert {each["clientConfig"]["service"]["namespace"] for each in clients} == {"elsewhere"}
+    assert NAMESPACE not in str([obj for obj in objects if obj["kind"] != "CustomResourceDefinition"])
+    assert "quay-system" in str(definition["spec"]["versions"])
 
 
 def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from http_servers import make_ca
 from rbac_operator import rbac_server, service_account
 
 import envtest
@@ -226,6 +229,24 @@ async def test_a_webhook_without_certificate_is_a_problem() -> None:
     async with cluster_with() as (_, _admin, tool):
         (problem,) = await tool.deploy(inputs(webhooks=True))
     assert problem.startswith("ValidatingWebhookConfiguration berth-validating has no caBundle for ")
+
+
+async def test_a_webhook_with_certificate_is_awaited() -> None:
+    """The deployment ends when the operator has set the ``caBundle``, and a second one leaves it."""
+    kind = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+
+    async def inject(admin: Client) -> None:
+        live = await eventually(lambda: admin.get(kind, "berth-validating"))
+        await asyncio.sleep(5)
+        live["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(make_ca().cert).decode()
+        await admin.update(live)
+
+    async with cluster_with() as (_, admin, tool), asyncio.TaskGroup() as tasks:
+        tasks.create_task(inject(admin))
+        assert await tool.deploy(inputs(webhooks=True)) == []
+        assert any("has no caBundle" in line for line in tool.lines)
+        assert await tool.deploy(inputs(webhooks=True)) == []
+        assert tool.actions() == {DeployAction.UNCHANGED}
 
 
 async def test_objects_of_others_stay() -> None:

@@ -86,7 +86,7 @@ class Workload:
         return self.settings.webhook_replicas > 0
 
     def role_flags(self, watch_namespaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the flags, without dashes, for which the roles are generated. All containers have one service account."""
+        """Return the flags for which the roles are made. All containers have one service account."""
         return (*FLAGS, *_watch_flags(watch_namespaces), *(webhook_flags(self.name) if self.webhooks else ()))
 
     def flags(self) -> tuple[str, ...]:
