@@ -18,7 +18,7 @@ from opsdk.apimachinery.model import decode_hook
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.inputs import PackageInputs, inputs_of
 from opsdk.cli.package.settings import ContainerSettings
-from opsdk.cli.package.tree import installed_objects
+from opsdk.cli.package.tree import config_files, installed_objects
 from opsdk.cli.project import Project
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
@@ -183,6 +183,15 @@ def test_webhooks_have_a_deployment_of_their_own() -> None:
         assert selected(budget["spec"]["selector"]["matchLabels"]) == [name]
     (policy,) = of_kind(objects, "NetworkPolicy").values()
     assert selected(policy["spec"]["podSelector"]["matchLabels"]) == list(names)
+
+
+def test_no_file_has_anchors() -> None:
+    """Each object is written out, also where parts of the manifests share labels and settings."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    parts = inputs(webhooks=True, webhook_replicas=2, pod={"topologySpreadConstraints": [spread, spread]})
+    files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    texts = {**files, **chart_files(parts, "1.0.0")}
+    assert [path for path, text in texts.items() if "&id" in text] == []
 
 
 def test_webhook_replicas_need_webhooks() -> None:

@@ -143,11 +143,12 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {**_metadata(workload, name), "labels": labels},
+        # Copies: YAML would show one dictionary at two places as an anchor and an alias.
+        "metadata": {**_metadata(workload, name), "labels": {**labels}},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "selector": {"matchLabels": {**labels}},
+            "template": {"metadata": {"labels": {**labels}}, "spec": pod},
         },
     }
 
