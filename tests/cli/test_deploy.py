@@ -262,6 +262,9 @@ async def test_objects_of_others_stay() -> None:
         assert kept_subjects == {"ClusterRole berth", f"Namespace {NAMESPACE}"}
         assert await admin.get_or_none(ClusterRole, "berth") is not None
         assert await tool.deploy(inputs(), force=True) == []
+        await tool.undeploy(inputs())
+        assert await admin.get_or_none(ClusterRole, "berth") is None
+        assert await admin.get_or_none(Namespace, NAMESPACE) is not None
 
 
 async def test_a_field_of_another_manager_is_a_conflict() -> None:

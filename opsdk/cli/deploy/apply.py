@@ -129,7 +129,8 @@ class Deployer:
         live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
         before = to_tree(live) if live is not None else None
         if before is not None and not is_deployed(before, self._manager):
-            if tree["kind"] == "Namespace" and not self._force:
+            if tree["kind"] == "Namespace":
+                # Not even with `force`: undeploy would delete what others have in it.
                 self._report(DeployStep(subject=subject, action=DeployAction.KEPT, reason="it exists already"))
                 return
             if not self._force:
