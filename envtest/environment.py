@@ -461,4 +461,4 @@ def _network(text: str) -> IPv4Network:
     try:
         return IPv4Network(text)
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no IPv4 range: write it like 10.0.0.0/16 ({error})") from error
+        raise ConfigError(f"{text!r} is not an IPv4 range: write it like 10.0.0.0/16 ({error})") from error

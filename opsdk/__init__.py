@@ -28,7 +28,7 @@ _HOMES = {
     "opsdk.builder.operator": ("Operator",),
     "opsdk.builder.options": ("OperatorOptions",),
     "opsdk.cache.cache": ("Cache",),
-    "opsdk.cache.options": ("ByObject", "CacheOptions"),
+    "opsdk.cache.options": ("ByObject", "CacheOptions", "strip_managed_fields"),
     "opsdk.children.ordering": ("Child",),
     "opsdk.client.client": ("Client",),
     "opsdk.client.patch": ("MergeFrom",),
@@ -128,6 +128,7 @@ __all__ = [
     "load_config",
     "metadata_only",
     "referenced",
+    "strip_managed_fields",
     "to_tree",
     "unstructured",
 ]

@@ -32,6 +32,7 @@ from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions
+from opsdk.cache.options import strip_managed_fields as strip_managed_fields
 from opsdk.children.ordering import Child as Child
 from opsdk.client.client import Client as Client
 from opsdk.client.patch import MergeFrom as MergeFrom

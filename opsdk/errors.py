@@ -694,6 +694,6 @@ class TemporaryError(OpsdkError):
 class NotReadyError(BaseException):
     """Ends a reconcile quietly: a child with ``ready=`` is not ready yet. `Context.apply` raises it; programs do not.
 
-    It is no failure: nothing is counted or retried, and the child's own event starts the next reconcile. It is no
-    ``Exception``, so ``except Exception`` does not catch it. A reconciler that does catch it still counts as waiting.
+    It is not a failure: nothing is counted or retried, and the child's own event starts the next reconcile. It does not
+    derive from ``Exception``, so ``except Exception`` does not catch it. A reconciler that catches it still waits.
     """

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("opsdk", "envtest", "benchmarks")
 PROGRAMS = frozenset(["benchmarks"])
-"""Packages that nothing imports, so that their names are no second home of a library's."""
+"""Packages that nothing imports, so that their names are not a second home of a library's names."""
 GENERATED = Path("opsdk/api")
 VAGUE = frozenset(
     [

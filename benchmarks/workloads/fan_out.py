@@ -192,7 +192,7 @@ async def environments(count: int) -> float:
         if number == 0:
             files, threads = _open_files(), threading.active_count()  # what the libraries keep once and for all
     await asyncio.sleep(0)
-    # Fewer is no leak: a connection of the watchers may have closed since.
+    # Fewer is not a leak: a connection of the watchers may have closed since.
     if _open_files() > files or len(asyncio.all_tasks()) > tasks or threading.active_count() > threads:
         raise CheckError("an environment left a socket, task or thread behind")
     return statistics.median(seconds[1:])

@@ -94,7 +94,7 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
         return sum(float(number) * _UNITS[unit] for number, unit in parts)
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         return float(text)
-    raise ConfigError(f"{name}={text!r} is no duration: write it like 20s or 1m30s")
+    raise ConfigError(f"{name}={text!r} is not a duration: write it like 20s or 1m30s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Authority:
         self._cert = x509.load_pem_x509_certificate(pair.cert)
         key = serialization.load_pem_private_key(pair.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError("the authority's key is no elliptic-curve key")
+            raise TypeError("the authority's key is not an elliptic-curve key")
         self._key = key
 
     @classmethod

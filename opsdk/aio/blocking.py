@@ -385,7 +385,7 @@ def blocking(function: Callable[..., Any] | None = None, /, *, threads: int = _D
         threads: number of threads for all its calls; further calls wait.
 
     Raises:
-        UsageError: the function is async or no function, or `threads` is no positive number.
+        UsageError: the function is async or not a function, or `threads` is not a positive number.
 
     >>> @blocking
     ... def double(number: int) -> int:

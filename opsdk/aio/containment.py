@@ -15,7 +15,7 @@ from opsdk.errors import NotReadyError, PanicError
 
 
 def leaf_errors(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an error, or over the errors in a group that are no groups, at any depth."""
+    """Iterate over an error, or over the errors in a group that are not groups, at any depth."""
     pending = [error]
     while pending:
         current = pending.pop()

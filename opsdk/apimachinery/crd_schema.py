@@ -181,7 +181,9 @@ class Schemas:
             required = ["type", "status", "lastTransitionTime", "reason", "message"]
         if required:
             schema["required"] = sorted(required)
-        if rules := [rule.keywords() for rule in getattr(cls, "rules", ()) if isinstance(rule, Rule)]:
+        # A field of this name, as in PodFailurePolicy, declares no rules.
+        declared = () if any(f.name == "rules" for f in info.fields) else getattr(cls, "rules", ())
+        if rules := [rule.keywords() for rule in declared if isinstance(rule, Rule)]:
             schema[RULES] = rules
         if issubclass(cls, TypedObject):
             # The server sets these schemas itself, and rejects most constraints on them.

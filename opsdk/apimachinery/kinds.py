@@ -85,7 +85,7 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
 
 
 def class_place(value: object) -> str:
-    """Return ``FILE:LINE`` of a class, for error messages. Empty if it has no source file, or `value` is no class.
+    """Return ``FILE:LINE`` of a class, for error messages. Empty if it has no source file, or `value` is not a class.
 
     >>> class_place(int)
     ''

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opsdk.apimachinery.selectors import Selector
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.rbac.check import RbacCheck
@@ -42,6 +43,13 @@ class Flag:
     parse: Callable[[str], Any]
     help: str
 
+    def parse_argument(self, text: str) -> Any:
+        """Return the value of an argument. argparse shows the text of this error only."""
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
     @property
     def variable(self) -> str:
         """Its environment variable."""
@@ -66,12 +74,23 @@ def _levels(text: str) -> dict[str, str]:
     return {name: level.upper() for name, _, level in pairs}
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a namespace: separate names by commas")
+            raise ValueError(f"{name!r} is not a name of a namespace: separate names by commas")
     return names
+
+
+def _selector(text: str) -> Selector:
+    try:
+        return Selector.parse(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
 
 
 def _self_signed(service: str) -> SelfSigned:
@@ -120,6 +139,12 @@ FLAGS = (
         _names,
         "cache these namespaces only, separated by commas; default: all",
     ),
+    Flag(
+        "watch-namespace-selector",
+        "cluster.cache.namespace_selector",
+        _selector,
+        "cache the namespaces with these labels only, such as env=prod; default: all",
+    ),
     Flag("leader-elect", "leader_election", _boolean, "enable leader election"),
     Flag("leader-election-id", "leader_election_id", str, "name of the Lease; default: the operator's name"),
     Flag(
@@ -138,6 +163,7 @@ FLAGS = (
         str,
         "name of the ConfigMap that pauses controllers, in --namespace; default: controllers have no pauses",
     ),
+    Flag("components", "components", _words, "what to run: controllers, webhooks, or both, separated by commas"),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 
@@ -157,7 +183,7 @@ def parse_flags(
         parsed: dict[str, Any] = {"nargs": "?", "const": True} if flag.parse is _boolean else {}
         parser.add_argument(
             f"--{flag.name}",
-            type=flag.parse,
+            type=flag.parse_argument,
             default=None,
             help=f"{flag.help} [${flag.variable}]",
             metavar=flag.name.rpartition("-")[2].upper(),

@@ -30,7 +30,7 @@ from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import operator_rules, option_rules
+from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -114,9 +114,8 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
-        self._declared: list[ControllerKinds] = []
+        self._declared: list[DeclaredController] = []
         self._finalizers: set[str] = set()
-        self._owners: list[tuple[str, ControllerOptions | None, bool]] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -143,7 +142,7 @@ class Operator:
         Everything that `ControllerBuilder` offers is a keyword here.
 
         Args:
-            kind: the reconciled kind; None for a controller whose requests are no objects, which needs `name`.
+            kind: the reconciled kind; None for a controller whose requests are not objects, which needs `name`.
             options: see below.
 
         Keyword Args:
@@ -174,21 +173,15 @@ class Operator:
         self._finalizers.update(options.get("finalizers", {}))
         owns, externals = split_owns(options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        if declared_kind is not None:
-            controller = options.get("name") or declared_kind.name.lower()
-            self._owners.append((controller, options.get("options"), bool(externals)))
-        self._declared.append(
-            ControllerKinds(
-                kind=declared_kind,
-                owns=owns,
-                watches=watches,
-                has_finalizers=bool(options.get("finalizers")),
-                implied=tuple(
-                    option_rules(declared_kind, options.get("options") or self.options.controller, owns, externals)
-                ),
-                rules=tuple(options.get("rbac", ())),
-            )
+        kinds = ControllerKinds(
+            kind=declared_kind,
+            owns=owns,
+            watches=watches,
+            has_finalizers=bool(options.get("finalizers")),
+            rules=tuple(options.get("rbac", ())),
         )
+        name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
+        self._declared.append(DeclaredController(name, kinds, options.get("options"), externals))
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
@@ -276,7 +269,7 @@ class Operator:
     def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
-        return list(self._declared)
+        return [declared.controller_kinds(self.options.controller) for declared in self._declared]
 
     def _collect_rules(
         self,
@@ -409,31 +402,41 @@ class Operator:
         manager.use_client(self._cluster.uncached)
         manager.add_readyz_check("caches-synced", partial(check_caches, cluster.cache))
         manager.add_readyz_check("user-functions", partial(check_functions, cluster.cache))
-        if o.leader_election:
+        runs_controllers = "controllers" in o.components
+        if o.leader_election and runs_controllers:
             self._use_election(manager, config)
         manager.debug.add(
             "reconciles",
             lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
             description="the last reconciles: causes, reads, requests, result",
         )
-        if self._webhooks:
+        if self.has_webhooks:
             self._serve_webhooks(manager)
         self._follow_pauses(manager)
+        self._build_controllers(runs_controllers=runs_controllers)
+        self._review_rules(manager)
+        manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
+        return manager
+
+    def _build_controllers(self, *, runs_controllers: bool) -> None:
+        """Run the setup functions, and complete the declared controllers. Raises `UsageError`."""
         for setup in self._setups:
             setup(self)
-        for plan in self._builders:
+        for plan in self._builders if runs_controllers else ():
             plan(self).complete()
         for builder in self._controller_builders:
+            if not runs_controllers:
+                raise UsageError(
+                    f"this process runs webhooks only, and a setup function built {builder!r}: build it only if "
+                    '"controllers" in operator.options.components'
+                )
             if builder.controller is None:
                 raise UsageError(f"{builder!r} was declared but not completed: call complete()")
-        if not self._controller_builders and not self._setups and not self._webhooks:
+        if not self._controller_builders and not self._setups and not self.has_webhooks:
             raise UsageError(
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
-        self._review_rules(manager)
-        manager.add(CacheReport(self._cluster.cache), phase=Phase.OTHERS)
-        return manager
 
     def _follow_pauses(self, manager: Manager) -> None:
         if name := self.options.pause_config_map:
@@ -554,13 +557,13 @@ class Operator:
     def finalizer_names(self) -> frozenset[str]:
         """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
         default, owner = self.options.controller, self.options.cluster.field_owner or self.name
-        deletes = [name for name, own, externals in self._owners if externals or (own or default).delete_in_reverse]
+        deletes = [declared.name for declared in self._declared if declared.deletes_children(default)]
         return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
 
     @property
     def has_webhooks(self) -> bool:
-        """Whether webhooks are declared, so that a webhook server runs."""
-        return bool(self._webhooks)
+        """Whether webhooks are declared and this process serves them, so that a webhook server runs."""
+        return bool(self._webhooks) and "webhooks" in self.options.components
 
     def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.

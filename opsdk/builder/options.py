@@ -16,6 +16,8 @@ from opsdk.manager.options import ManagerOptions
 from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.options import WebhookServerOptions
 
+COMPONENTS = ("controllers", "webhooks")
+
 
 class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
     """Options of an `Operator`. Times are in seconds.
@@ -44,6 +46,8 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
             branch of a reconciler may need it, and it may be granted while the operator runs.
         pause_config_map: name of a ConfigMap in the operator's namespace that pauses whole controllers, see
             `opsdk.builder.controller_pauses`; empty for none.
+        components: what this process runs: ``controllers``, ``webhooks``, or both. A Deployment for webhooks only has
+            no leader, and scales with the requests.
         journal_size: number of reconciles in `Operator.journal`; 0 for none.
         debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
             --export-test``. Values of Secrets are hidden.
@@ -63,10 +67,15 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
     watchdog_limit: float = 1.0
     rbac_check: RbacCheck = RbacCheck.WARN
     pause_config_map: str = ""
+    components: tuple[str, ...] = COMPONENTS
     journal_size: int = 1000
     debug_objects: bool = False
 
     def __post_init__(self) -> None:
+        if not self.components or not set(self.components) <= set(COMPONENTS):
+            raise UsageError(
+                f"{caller_place()}: components is {self.components!r}: write controllers, webhooks, or both"
+            )
         name: object = self.pause_config_map
         if not isinstance(name, str) or (name and dns_subdomain(name)):
             raise UsageError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
@@ -15,7 +17,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import RbacRule, deletes, patches_status, records_events
+from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -49,8 +51,37 @@ def operator_rules(
         rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
     if (certificates := options.webhook.certificates) is not None and injected is not None:
         rules += certificate_rules(certificates, injected, namespace)
+    if options.cluster.cache.namespace_selector is not None:
+        rules.append(reads("namespaces"))
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
+
+
+class DeclaredController(NamedTuple):
+    """A controller of `Operator.reconciler`, as far as rules and finalizers depend on it.
+
+    Attributes:
+        name: of the controller; empty without a reconciled kind.
+        kinds: what it reads, with the rules that stand beside it.
+        options: its own; None for those of the operator.
+        externals: its external resources.
+    """
+
+    name: str
+    kinds: ControllerKinds
+    options: ControllerOptions | None
+    externals: tuple[ExternalResource[Any, Any], ...]
+
+    def controller_kinds(self, default: ControllerOptions) -> ControllerKinds:
+        """Return the kinds, with the rules that its options need."""
+        rules = option_rules(self.kinds.kind, self.options or default, self.kinds.owns, self.externals)
+        return replace(self.kinds, implied=tuple(rules))
+
+    def deletes_children(self, default: ControllerOptions) -> bool:
+        """Whether a finalizer deletes its children or external resources."""
+        if self.kinds.kind is None:
+            return False
+        return bool(self.externals) or (self.options or default).delete_in_reverse
 
 
 def option_rules(

@@ -8,25 +8,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from opsdk.aio.waiting import finish
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.decoders import decoder_steps
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import Indexer
 from opsdk.cache.health import InformerHealth
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.options import ByObject, CacheOptions, CacheScope, no_namespaces, scopes
+from opsdk.cache.namespace_selection import NamespaceSelection
+from opsdk.cache.options import ByObject, CacheOptions, CacheScope, follows_namespaces, no_namespaces, scopes
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UsageError
-from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -35,6 +37,11 @@ T = TypeVar("T", bound=AnyObject)
 
 # The kind of the objects in a watch of metadata.
 _METADATA_GVK = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
+_NAMESPACES = RestMapping(
+    gvk=GroupVersionKind("", "v1", "Namespace"),
+    resource=GroupVersionResource("", "v1", "namespaces"),
+    namespaced=False,
+)
 
 
 ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
@@ -69,11 +76,16 @@ class Cache:
         self._new_lister_watcher = source
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
-        self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
+        # Weak: a kind that is not being added needs no lock.
+        self._locks: WeakValueDictionary[tuple[GroupVersionKind, bool], asyncio.Lock] = WeakValueDictionary()
         self._metadata_only_warned: set[GroupVersionKind] = set()
         self._built_decoders: set[type] = set()
         self.generation = 0
         """Changes with the set of informers."""
+        self._selection = self._new_selection()
+        self._selected: frozenset[str] = frozenset()
+        self._begun = False
+        self._start_error: CacheError | None = None
         self._running = False
         self._stopped = False
         self._started = asyncio.Event()
@@ -90,16 +102,39 @@ class Cache:
 
     async def start(self) -> None:
         """Run every informer until cancelled. Informers that are added later start at once."""
-        if self._running or self._stopped:
+        if self._begun or self._stopped:
             raise UsageError("the cache is already started: create one cache for each manager")
-        self._running = True
-        self._started.set()
+        self._begun = True
         try:
+            if self._selection is not None:
+                await self._selection.start()
+                await self._select_namespaces(self._selection.names)
+            self._running = True
+            self._started.set()
             for kind in self._kinds.values():
                 _start(kind)
-            await asyncio.get_running_loop().create_future()
+            if self._selection is None:
+                await asyncio.get_running_loop().create_future()
+            else:
+                await self._follow_namespaces(self._selection)
+        except CacheError as error:
+            self._start_error = error
+            raise
         finally:
             await self.aclose()
+
+    async def _follow_namespaces(self, selection: NamespaceSelection) -> None:
+        while True:
+            await selection.wait_changed()
+            await self._select_namespaces(selection.names)
+
+    async def _select_namespaces(self, names: frozenset[str]) -> None:
+        """Start the informers of namespaces that came, and stop those of namespaces that are gone."""
+        came, gone = sorted(names - self._selected), sorted(self._selected - names)
+        if came or gone:
+            selector = self.options.namespace_selector
+            log.info("namespaces of the cache (%s): added %s, removed %s", selector, came, gone)
+            await self._replan(self.options, names, self._kinds.values())
 
     async def wait_ready(self) -> None:
         """Return when the cache runs and every existing informer has its initial list, or is denied it.
@@ -107,6 +142,8 @@ class Cache:
         A kind that cannot be listed does not hold up the others: its health and its readers say why.
         """
         await self._started.wait()
+        if self._start_error is not None:
+            raise self._start_error
         self.check_running()
         for kind in tuple(self._kinds.values()):
             try:
@@ -122,7 +159,8 @@ class Cache:
         kinds, self._kinds = self._kinds, {}
         self.generation += 1
         informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
-        await finish(_close(informers), name="cache/close informers")
+        selection = [self._selection] if self._selection is not None else []
+        await finish(_close([*selection, *informers]), name="cache/close informers")
 
     # -------------------------------------------------------------- kinds
     async def informer_for(
@@ -221,10 +259,21 @@ class Cache:
         """
         gvk = kind_of(kind).gvk
         planned = replace(self.options, by_kind={**self.options.by_gvk(), gvk: options})
-        for cached in [cached for cached in self._kinds.values() if cached.gvk == gvk]:
-            before = scopes(self.options, cached.mapping, metadata_only=cached.metadata_only)
-            after = scopes(planned, cached.mapping, metadata_only=cached.metadata_only)
-            old: list[Informer | None] = []
+        await self._replan(planned, self._selected, [cached for cached in self._kinds.values() if cached.gvk == gvk])
+
+    async def _replan(self, options: CacheOptions, selected: frozenset[str], kinds: Iterable[CachedKind]) -> None:
+        """Change the options, and the informers of some kinds to match. Informers whose scope stays go on."""
+
+        def planned(cached: CachedKind, options: CacheOptions, selected: frozenset[str]) -> dict[str, CacheScope]:
+            return scopes(options, cached.mapping, metadata_only=cached.metadata_only, selected=selected)
+
+        former = (self.options, self._selected)
+        plans = [(cached, planned(cached, *former), planned(cached, options, selected)) for cached in kinds]
+        # Without an await until all is changed: a kind that is added meanwhile has the new options.
+        self.options, self._selected = options, selected
+        old: list[Informer | None] = []
+        for cached, before, after in plans:
+            cached.follows_namespaces = follows_namespaces(options, cached.mapping)
             for namespace in [name for name in before | after if before.get(name) != after.get(name)]:
                 scope = after.get(namespace)
                 informer = self._build_informer(cached.mapping, scope) if scope is not None else None
@@ -232,8 +281,7 @@ class Cache:
                 self.generation += 1
             if self._running:
                 _start(cached)
-            await _close(informer for informer in old if informer is not None)
-        self.options = planned
+        await _close(informer for informer in old if informer is not None)
 
     async def release(self, kind: CachedKind) -> None:
         """Stop the informers of a kind if they are neither pinned nor have handlers."""
@@ -245,16 +293,33 @@ class Cache:
 
     def health(self) -> list[InformerHealth]:
         """Return the health of every informer now."""
-        return [health for kind in self._kinds.values() for health in kind.health()]
+        selection = [self._selection.health()] if self._selection is not None else []
+        return [*selection, *(health for kind in self._kinds.values() for health in kind.health())]
 
     def kinds(self) -> list[CachedKind]:
         """Return everything that is cached now."""
         return list(self._kinds.values())
 
     def _build_kind(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
-        planned = scopes(self.options, mapping, metadata_only=metadata_only)
+        planned = scopes(self.options, mapping, metadata_only=metadata_only, selected=self._selected)
         informers = {namespace: self._build_informer(mapping, scope) for namespace, scope in planned.items()}
-        return CachedKind(mapping, informers, metadata_only=metadata_only)
+        follows = follows_namespaces(self.options, mapping)
+        return CachedKind(mapping, informers, metadata_only=metadata_only, follows_namespaces=follows)
+
+    def _new_selection(self) -> NamespaceSelection | None:
+        """Return what follows the selected namespaces; None without a selector."""
+        if (selector := self.options.namespace_selector) is None:
+            return None
+        scope = CacheScope(
+            gvk=_NAMESPACES.gvk,
+            namespace="",
+            label_selector=selector,
+            field_selector=FieldSelector(),
+            metadata_only=True,
+            transform=None,
+            resync=0.0,
+        )
+        return NamespaceSelection(self._build_informer(_NAMESPACES, scope))
 
     def _build_informer(self, mapping: RestMapping, scope: CacheScope) -> Informer:
         """Return a new informer for one scope, with the index functions that the kind has."""
@@ -312,21 +377,13 @@ class Cache:
         return f"<Cache {state}: {', '.join(str(k.gvk.group_kind) for k in self._kinds.values()) or 'no kinds'}>"
 
 
-async def _close(informers: Iterable[Informer]) -> None:
+async def _close(informers: Iterable[Informer | NamespaceSelection]) -> None:
     async with asyncio.TaskGroup() as group:
         for informer in informers:
-            group.create_task(informer.aclose(), name=f"close {informer.name}")
+            group.create_task(informer.aclose(), name=f"close {informer!r}")
 
 
 def _start(kind: CachedKind) -> None:
     for informer in kind.informers.values():
         if not informer.started:
             informer.start()
-
-
-def strip_managed_fields(tree: JsonObject) -> JsonObject:
-    """Transform: remove ``metadata.managedFields``, often a third of an object (``TransformStripManagedFields``)."""
-    meta = tree.get("metadata")
-    if not isinstance(meta, dict) or "managedFields" not in meta:
-        return tree
-    return {**tree, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}

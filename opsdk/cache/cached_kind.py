@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.entry import StoreEntry
-from opsdk.cache.health import InformerHealth
+from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.informer import Informer
 from opsdk.cache.options import ALL_NAMESPACES
 from opsdk.cache.registration import Handler, HandlerRegistration
@@ -21,13 +23,28 @@ from opsdk.errors import UnknownNamespaceError
 
 
 class CachedKind:
-    """The informers of one kind: one, or one for each configured namespace."""
+    """The informers of one kind: one, or one for each namespace.
 
-    def __init__(self, mapping: RestMapping, informers: Mapping[str, Informer], *, metadata_only: bool) -> None:
+    Args:
+        mapping: of the kind.
+        informers: by namespace.
+        metadata_only: whether they store metadata.
+        follows_namespaces: the namespaces are selected, and change. Reads of others find nothing.
+    """
+
+    def __init__(
+        self,
+        mapping: RestMapping,
+        informers: Mapping[str, Informer],
+        *,
+        metadata_only: bool,
+        follows_namespaces: bool = False,
+    ) -> None:
         self.mapping = mapping
         self.gvk = mapping.gvk
         self.informers = dict(informers)
         self.metadata_only = metadata_only
+        self.follows_namespaces = follows_namespaces
         self._registrations: list[KindRegistration] = []
         self._removal_observers: list[weakref.WeakMethod[Callable[[GroupVersionKind, ObjectKey], None]]] = []
         self._removals: KindRegistration | None = None
@@ -49,17 +66,49 @@ class CachedKind:
         observers = 1 if self._removals is not None else 0
         return self.pinned or any(informer.handlers > observers for informer in self.informers.values())
 
-    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when every informer has its initial list. Arguments and errors as `Informer.wait_synced`."""
-        waits = (informer.wait_synced(timeout, fail_fast=fail_fast) for informer in self.informers.values())
+    async def wait_synced(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - the error says why
+        *,
+        fail_fast: bool = False,
+        namespace: str = "",
+    ) -> None:
+        """Return when the informers of a namespace (empty: all) have their initial lists.
+
+        Other arguments and errors as `Informer.wait_synced`.
+        """
+        informers = self.informers_of(namespace)
+        for _, error in await self._wait_each(informers, timeout, fail_fast=fail_fast):
+            raise error
+
+    async def wait_listed(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+        """As `wait_synced`, but without the selected namespaces that the server forbids."""
+        informers = list(self.informers.values())
+        for informer, error in await self._wait_each(informers, timeout, fail_fast=self.follows_namespaces):
+            if not (self.follows_namespaces and informer.is_forbidden):
+                raise error
+
+    async def _wait_each(
+        self,
+        informers: Sequence[Informer],
+        timeout: float | None,  # noqa: ASYNC109 - of the informers
+        *,
+        fail_fast: bool,
+    ) -> list[tuple[Informer, BaseException]]:
         # Not a task group: it wraps exceptions, and callers expect the plain error.
-        for result in await asyncio.gather(*waits, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        waits = (informer.wait_synced(timeout, fail_fast=fail_fast) for informer in informers)
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        failed = zip(informers, results, strict=True)
+        return [(informer, error) for informer, error in failed if isinstance(error, BaseException)]
 
     def health(self) -> list[InformerHealth]:
         """Return the health of each informer now."""
-        return [informer.health() for informer in self.informers.values()]
+        return [
+            replace(informer.health(), state=InformerState.DENIED)
+            if self.follows_namespaces and informer.is_forbidden
+            else informer.health()
+            for informer in self.informers.values()
+        ]
 
     def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
         """Add a handler to every informer. It first gets the existing objects as ADDED."""
@@ -110,9 +159,12 @@ class CachedKind:
         return [informer] if informer is not None else []
 
     def select(self, namespace: str) -> list[Informer]:
-        """Return the informers for reads of a namespace (empty: all). Raises `UnknownNamespaceError` without any."""
+        """Return the informers for reads of a namespace (empty: all).
+
+        Without any: none if the namespaces are selected, else raises `UnknownNamespaceError`.
+        """
         informers = self.informers_of(namespace)
-        if not informers:
+        if not informers and not self.follows_namespaces:
             cached = ", ".join(sorted(self.informers))
             raise UnknownNamespaceError(
                 f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
@@ -168,9 +220,10 @@ class KindRegistration:
         return all(r.has_synced for r in self._registrations.values())
 
     async def wait_synced(self) -> None:
-        """Return when the handler has received every initial object, or is removed."""
-        for registration in tuple(self._registrations.values()):
-            await registration.wait_synced()
+        """Return when the handler has received every initial object that the server shows, or is removed."""
+        for informer, registration in tuple(self._registrations.items()):
+            if not informer.is_forbidden:
+                await registration.wait_synced()
 
     def remove(self) -> None:
         """Remove the handler. Idempotent. `Cache.release` then stops informers without other users."""

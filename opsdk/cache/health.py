@@ -16,6 +16,8 @@ class InformerState(Enum):
     """Not started, or closed."""
     SYNCING = "syncing"
     """No list has ended yet: reads wait."""
+    DENIED = "denied"
+    """The server forbids the list in a namespace that `CacheOptions.namespace_selector` selects: its reads fail."""
     CURRENT = "current"
     """A watch is open, or was until a moment ago."""
     STALE = "stale"
@@ -65,8 +67,11 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether reads return what the server had a moment ago."""
-        return self.state is InformerState.CURRENT
+        """Whether reads return what the server had a moment ago, or fail since their namespace is denied.
+
+        Else a label on a namespace would end the readiness of an operator, and with it that of its webhooks.
+        """
+        return self.state in (InformerState.CURRENT, InformerState.DENIED)
 
     def as_json(self) -> dict[str, object]:
         """Return all fields, and `ready`, with a JSON form."""
@@ -78,6 +83,8 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
         """Return the state and its reason in words."""
         if self.state is InformerState.STALE:
             reason = f"no watch for {self.seconds_without_watch:.0f} s: {self.last_error or 'reconnecting'}"
+        elif self.state is InformerState.DENIED:
+            reason = f"denied: {self.last_error}"
         elif self.state is InformerState.SYNCING:
             reason = f"has not synced: {self.last_error or 'listing'}"
         else:

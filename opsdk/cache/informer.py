@@ -158,6 +158,11 @@ class Informer(Closing):
         return self._synced
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether the server forbids the initial list."""
+        return not self._synced and isinstance(self.last_error, ForbiddenError)
+
+    @property
     def last_error(self) -> OpsdkError | None:
         """The error that the informer recovers from, or None."""
         return self.reflector.last_error

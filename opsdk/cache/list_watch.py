@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.aio.randomness import loop_random
 from opsdk.apimachinery.codec import split_list
@@ -24,6 +25,7 @@ from opsdk.client.operations import Get, List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
 from opsdk.client.requests import build_request, build_watch
 from opsdk.rest.frames import WatchDecoder
+from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 
@@ -80,6 +82,7 @@ class RestListerWatcher:
         label_selector: only matching objects.
         field_selector: only matching objects.
         shard: only objects of this range of hashes.
+        drop_managed_fields: ask the server to leave out ``metadata.managedFields``; one that cannot sends them.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class RestListerWatcher:
         label_selector: Selector | None = None,
         field_selector: FieldSelector | None = None,
         shard: HashRange | None = None,
+        drop_managed_fields: bool = False,
     ) -> None:
         self._transport = transport
         self._mapping = mapping
@@ -100,6 +104,7 @@ class RestListerWatcher:
         self._labels = label_selector or Selector()
         self._fields = field_selector or FieldSelector()
         self._shard = shard
+        self._drop_managed_fields = drop_managed_fields
 
     async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
         """Send one LIST request."""
@@ -111,7 +116,7 @@ class RestListerWatcher:
             continue_token=continue_token,
             shard_selector=self._shard_selector,
         )
-        request = build_request(List(kind=self._kind, options=options), self._mapping)
+        request = self._accepting(build_request(List(kind=self._kind, options=options), self._mapping))
         # No retries in the transport: the reflector has its own backoff, and must see every failure.
         response = await self._transport.send(request, retry=False)
         raise_for_status(response, request)
@@ -136,7 +141,7 @@ class RestListerWatcher:
             initial_events=initial_events,
             shard_selector=self._shard_selector,
         )
-        request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
+        request = self._accepting(build_watch(Watch(kind=self._kind, options=options), self._mapping))
         async with self._transport.stream(
             request, timeout=_WATCH_OPEN_TIMEOUT, idle_timeout=_WATCH_IDLE_TIMEOUT, retry=False
         ) as stream:
@@ -159,10 +164,20 @@ class RestListerWatcher:
 
     async def get(self, key: ObjectKey) -> bytes:
         """Send one GET request."""
-        request = build_request(Get(kind=self._kind, key=key), self._mapping)
+        request = self._accepting(build_request(Get(kind=self._kind, key=key), self._mapping))
         response = await self._transport.send(request)
         raise_for_status(response, request)
         return response.body
+
+    def _accepting(self, request: RestRequest) -> RestRequest:
+        """Return the request with the wish for objects without managedFields."""
+        if not self._drop_managed_fields:
+            return request
+        # A server that does not know the parameter ignores its clause, and takes the next one (KEP-5958).
+        accepted = request.headers["Accept"]
+        preferred = accepted.partition(",")[0]
+        accept = f"{preferred};drop=metadata.managedFields,{accepted}"
+        return replace(request, headers={**request.headers, "Accept": accept})
 
     def describe(self) -> str:
         """Return resource and scope in words."""

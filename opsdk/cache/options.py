@@ -22,6 +22,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
@@ -95,6 +96,8 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
 
     Attributes:
         namespaces: cache only these namespaces; empty for all. Cluster-scoped kinds are always cached.
+        namespace_selector: cache only the namespaces whose labels match, as they come and go; instead of `namespaces`.
+            Kinds with `ByObject.namespaces` keep theirs.
         label_selector: for kinds without their own.
         field_selector: for kinds without their own.
         transform: for kinds without their own.
@@ -111,11 +114,24 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
     """
 
     namespaces: Namespaces = ()
+    namespace_selector: Selector | None = None
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
     watch_list: bool = True
     sync_timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        selector: object = self.namespace_selector
+        if selector is None:
+            return
+        if self.namespaces:
+            raise UsageError("namespaces and namespace_selector exclude each other: pass one of them")
+        if not isinstance(selector, Selector) or not selector.requirements:
+            raise UsageError(
+                f"namespace_selector is {selector!r}: write Selector.parse('env=prod'), "
+                "or leave it out for all namespaces"
+            )
 
     def by_gvk(self) -> dict[GroupVersionKind, ByObject]:
         """Return `by_kind` by GroupVersionKind. Raises `UsageError` for a class without one.
@@ -140,6 +156,26 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     resync: float
     shard: HashRange | None = None
 
+    @property
+    def drops_managed_fields(self) -> bool:
+        """Whether the server may leave out ``metadata.managedFields``."""
+        return self.transform is strip_managed_fields
+
+
+def strip_managed_fields(tree: JsonObject) -> JsonObject:
+    """Transform: remove ``metadata.managedFields``, often a third of an object (``TransformStripManagedFields``).
+
+    An informer with this transform also asks the server to leave them out, which Kubernetes does from 1.37 on
+    (KEP-5958, an alpha feature). `ctx.apply` compares only values of such a kind.
+
+    >>> strip_managed_fields({"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}})
+    {'metadata': {'name': 'a'}}
+    """
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return tree
+    return {**tree, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}
+
 
 V = TypeVar("V")
 
@@ -149,13 +185,30 @@ def no_namespaces(gvk: GroupVersionKind) -> UsageError:
     return UsageError(f"{gvk} is cluster-scoped: its cache options cannot name namespaces")
 
 
-def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
-    """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
+def follows_namespaces(options: CacheOptions, mapping: RestMapping) -> bool:
+    """Whether the informers of a kind are those of the selected namespaces."""
+    own = options.by_gvk().get(mapping.gvk, ByObject())
+    return options.namespace_selector is not None and own.namespaces is None and mapping.namespaced
+
+
+def scopes(
+    options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False, selected: Collection[str] = ()
+) -> dict[str, CacheScope]:
+    """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options.
+
+    Args:
+        options: of the cache.
+        mapping: of the kind.
+        metadata_only: whether the informers store metadata.
+        selected: the namespaces that `CacheOptions.namespace_selector` selects now.
+    """
     own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:
         raise no_namespaces(mapping.gvk)
     namespaces = _namespace_options(options.namespaces if own.namespaces is None else own.namespaces)
-    if not namespaces or not mapping.namespaced:
+    if follows_namespaces(options, mapping):
+        namespaces = _namespace_options(selected)
+    elif not namespaces or not mapping.namespaced:
         namespaces = {ALL_NAMESPACES: NamespaceOptions()}
     cache_wide = _namespace_options(options.namespaces)
     planned = {}

@@ -69,11 +69,12 @@ class CachedReader:
         """Raise `UsageError`: use handlers to watch informers."""
         raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
-    async def _synced_kind(self, operation: Get | List) -> CachedKind:
+    async def _synced_kind(self, operation: Get | List, namespace: str) -> CachedKind:
         self.cache.check_running()
         cached = self.cache.existing(operation.kind) or await self.cache.informer_for(operation.kind, implicitly=True)
         if not cached.has_synced:
-            await cached.wait_synced(self.cache.options.sync_timeout, fail_fast=True)
+            # Not for other namespaces: the server may deny their lists for ever.
+            await cached.wait_synced(self.cache.options.sync_timeout, fail_fast=True, namespace=namespace)
         if (limit := operation.options.max_staleness) is not None:
             for health in cached.health():
                 if health.seconds_since_contact is None or health.seconds_since_contact > limit:
@@ -84,7 +85,7 @@ class CachedReader:
         """Return an object from the cache. A key with an unknown own write is read from the server first."""
         cached = self.cache.synced(operation.kind)
         if cached is None or operation.options.max_staleness is not None:
-            cached = await self._synced_kind(operation)
+            cached = await self._synced_kind(operation, operation.key.namespace)
         namespace = operation.key.namespace if cached.mapping.namespaced else ""
         key = operation.key if operation.key.namespace == namespace else ObjectKey(namespace, operation.key.name)
         own_writes = operation.options.read_own_writes
@@ -109,8 +110,10 @@ class CachedReader:
             name=key.name,
             cached=True,
         )
+        is_selected = not cached.follows_namespaces or cached.informers_of(namespace)
+        reason = "" if is_selected else f": the namespace_selector of the cache does not match namespace {namespace}"
         raise NotFoundError(
-            f'{resource.group_resource} "{key.name}" not found',
+            f'{resource.group_resource} "{key.name}" not found{reason}',
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
             request=request,
         )
@@ -120,7 +123,7 @@ class CachedReader:
         options = operation.options
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")
-        cached = await self._synced_kind(operation)
+        cached = await self._synced_kind(operation, options.namespace)
         # Wait for indices that are being built, and read what own writes left unknown.
         for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
             for requirement in options.field_selector.requirements:

@@ -137,7 +137,7 @@ def unquote(token: str) -> str:
     r"""Return the text of a string literal.
 
     Raises:
-        ValueError: an escape that is no code point.
+        ValueError: an escape that is not a code point.
 
     >>> unquote(r"'a\x41'"), unquote(r"r'\d'")
     ('aA', '\\d')

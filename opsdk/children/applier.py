@@ -376,7 +376,7 @@ class Applier:
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
         kinds = [kind_of_object(obj) for obj in desired]
-        identities = _identities(desired)
+        identities = _identities(kinds, desired)
         results: dict[int, T] = {}
         errors: list[Exception] = []
         remaining = iter(enumerate(desired))
@@ -399,12 +399,15 @@ class Applier:
                     group.create_task(work())
         if errors:
             raise errors[0]
-        await self.prune(desired, owner=owner, kinds=prune or ())
+        await self._prune_all(prune or (), owner, identities)
         return [results[index] for index in range(len(desired))]
 
     async def prune(self, desired: Sequence[AnyObject], *, owner: KubeObject, kinds: Sequence[AnyKind]) -> None:
         """Delete the owner's objects of some kinds that are not desired, see `apply_all`."""
-        identities = frozenset(_identities(desired)) if kinds else frozenset()
+        await self._prune_all(kinds, owner, _identities([kind_of_object(obj) for obj in desired], desired))
+
+    async def _prune_all(self, kinds: Sequence[AnyKind], owner: KubeObject, desired: Sequence[Identity]) -> None:
+        identities = frozenset(desired)
         for kind in kinds:
             await self._prune(kind_of(kind), owner, identities)
 
@@ -458,9 +461,9 @@ class Applier:
 
 
 # ------------------------------------------------------------------ helpers
-def _identities(desired: Sequence[AnyObject]) -> list[Identity]:
-    """Return kind and key of each object. Raises `UsageError` if two are the same."""
-    identities = [(gvk_of(obj).group_kind, key_of(obj)) for obj in desired]
+def _identities(kinds: Sequence[Kind[Any]], desired: Sequence[AnyObject]) -> list[Identity]:
+    """Return group, kind and key of each object. Raises `UsageError` if two are the same."""
+    identities = [(kind.gvk.group_kind, key_of(obj)) for kind, obj in zip(kinds, desired, strict=True)]
     for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
         raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
     return identities

@@ -254,7 +254,7 @@ class _Values(msgspec.Struct):
         path: Path,
         parent: tuple[Mapping[str, JsonValue], FieldType, str] | None = None,
     ) -> None:
-        """Compare a value as the server would write it: defaults and other spellings are no differences."""
+        """Compare a value as the server would write it: defaults and other spellings are not differences."""
         if live is not ABSENT and deep_equal(live, desired):
             return
         written = written_form(desired, field_type)

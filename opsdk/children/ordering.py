@@ -77,12 +77,12 @@ class ChildIdentity(NamedTuple):
 
 
 def identity_of_child(obj: Any) -> ChildIdentity:
-    """Return kind and key of a child. Raises `UsageError` for what is no child."""
+    """Return kind and key of a child. Raises `UsageError` for what is not a child."""
     identity = getattr(obj, "identity", None)
     if isinstance(identity, ChildIdentity):  # an external resource
         return identity
     if not isinstance(obj, TypedObject | Unstructured) or isinstance(obj, PartialObjectMetadata):
-        raise UsageError(f"{obj!r} is no child: pass an object, such as ConfigMap(metadata=...), or a Child")
+        raise UsageError(f"{obj!r} is not a child: pass an object, such as ConfigMap(metadata=...), or a Child")
     return identity_of_object(obj)
 
 

@@ -38,7 +38,7 @@ def check_ready(ready: Ready, name: str) -> None:
             compile_ready(value)
         except OpsdkError as error:
             raise UsageError(
-                f"ready of {name} is no CEL expression with a bool: {error}\n"
+                f"ready of {name} is not a CEL expression with a bool: {error}\n"
                 "write one such as \"self.status.phase == 'Running'\""
             ) from error
         return

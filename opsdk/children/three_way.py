@@ -2,7 +2,7 @@
 
 Upstream: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go (CreateThreeWayMergePatch);
 k8s.io/client-go/util/csaupgrade/upgrade.go
-Deviates: values are compared in the form that the server writes, so a merge without effect is no patch.
+Deviates: values are compared in the form that the server writes, so a merge without effect is not a patch.
 """
 
 from __future__ import annotations

@@ -42,6 +42,18 @@ class _OpsdkGroup(LazyGroup):
             target=f"{_PACKAGE}:package",
             summary="Package the operator: image, YAML, kustomize, Helm, OLM.",
         ),
+        "validate": LazyCommand(
+            target="opsdk.cli.validate.command:validate",
+            summary="Validate objects in files, without a cluster.",
+        ),
+        "deploy": LazyCommand(
+            target="opsdk.cli.deploy.command:deploy",
+            summary="Install the operator in a cluster, and wait for it.",
+        ),
+        "undeploy": LazyCommand(
+            target="opsdk.cli.deploy.command:undeploy",
+            summary="Remove what opsdk deploy installed.",
+        ),
         "apiserver": LazyCommand(
             target="opsdk.cli.apiserver:apiserver",
             summary="Run a local Kubernetes API server until SIGTERM.",

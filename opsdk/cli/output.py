@@ -71,7 +71,7 @@ def print_files(output: OutputFormat, actions: Mapping[Path, str]) -> None:
 
 
 def print_table(rows: Table) -> None:
-    """Print a table: as wide as the terminal, or as wide as its cells need when standard output is no terminal."""
+    """Print a table: as wide as the terminal, or as wide as its cells need when standard output is not a terminal."""
     console = Console()
     if not sys.stdout.isatty():
         unlimited = console.options.update(width=sys.maxsize)

@@ -6,11 +6,10 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsdk.cli.package.settings import ContainerSettings, container_settings
+from opsdk.cli.package.settings import SETTINGS_KEYS, ContainerSettings, container_settings
 from opsdk.errors import UsageError
 
 _TEXT_KEYS = ("operator", "namespace", "image")
-_CONTAINER = ("env", "resources", "replicas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,7 @@ class Project:
         namespace: the operator's namespace in a cluster.
         image: the container image.
         version: of the distribution; empty without one.
-        container: variables, resources and number of replicas of its container.
+        container: variables, resources, replicas, scheduling and namespaces of its pods.
     """
 
     folder: Path
@@ -58,12 +57,12 @@ def find_project(start: Path) -> Project | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     table = document.get("tool", {}).get("opsdk", {})
-    texts = {key: value for key, value in table.items() if key not in _CONTAINER}
+    texts = {key: value for key, value in table.items() if key not in SETTINGS_KEYS}
     for key, value in texts.items():
         if key not in _TEXT_KEYS or not isinstance(value, str):
             raise UsageError(
                 f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(_TEXT_KEYS)}; "
-                f"the other keys are {', '.join(_CONTAINER)}"
+                f"the other keys are {', '.join(SETTINGS_KEYS)}"
             )
     try:
         container = container_settings(table)

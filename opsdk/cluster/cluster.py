@@ -137,6 +137,7 @@ class Cluster(Closing):
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
             shard=scope.shard,
+            drop_managed_fields=scope.drops_managed_fields,
         )
 
     @cached_property

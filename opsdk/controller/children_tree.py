@@ -46,4 +46,4 @@ def format_children(record: ReconcileRecord) -> str:
             message = f"comes after {', '.join(child.after)}"
         branch = "└─" if child is record.children[-1] else "├─"
         lines.append(f"{branch} {child.name}: {child.state}" + (f": {message}" if message else ""))
-    return "\n".join(lines if record.children else [*lines, "└─ no children were applied"])
+    return "\n".join(lines if record.children else [*lines, "└─ no ordered children (ready=, after=)"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -19,7 +19,7 @@ from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
-from opsdk.children.ordering import Child, ChildIdentity, identity_of_object
+from opsdk.children.ordering import Child, ChildIdentity
 from opsdk.children.readiness import Ready
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder, EventType
@@ -79,7 +79,7 @@ class Context(msgspec.Struct, kw_only=True):
     object: Any = None
     finalizing: bool = False
     specs: SpecComparison | None = None
-    progress: Progress[ChildIdentity] = msgspec.field(default_factory=Progress)
+    progress: Progress = msgspec.field(default_factory=Progress)
     _cluster: Cluster | None = None
     _keeps_order: bool = False
     _externals: Collection[ExternalResource[Any, Any]] = ()
@@ -232,7 +232,7 @@ class Context(msgspec.Struct, kw_only=True):
         if ready is False and after == () and not self._keeps_order:
             # The usual case, and the path of every reconcile that has nothing to do.
             live = await applier.apply(desired, owner=parent, force=force)
-            self.progress.applied(identity_of_object(live))
+            self.progress.add_applied((live,))
             return live
         child = Child(desired, after=after, ready=ready)
         return await self._ordered.apply_one(child, lambda obj, _: applier.apply(obj, owner=parent, force=force))
@@ -263,14 +263,13 @@ class Context(msgspec.Struct, kw_only=True):
         parent = self._parent(owner)
         assert parent is not None
         applier = self.cluster.applier(drift, controller=self.controller)
-        if not any(isinstance(member, Child | ExternalResource) for member in desired):
-            plain = cast("Sequence[TypedObject | Unstructured]", desired)
+        plain = [member for member in desired if isinstance(member, TypedObject | Unstructured)]
+        if len(plain) == len(desired):
             await self._set_namespaces(plain, parent)
             if self._keeps_order:
                 self._ordered.check([Child(member) for member in plain])
             live = await applier.apply_all(plain, owner=parent, prune=prune, force=force)
-            for obj in live:
-                self.progress.applied(identity_of_object(obj))
+            self.progress.add_applied(live)
             return live
         children = [member if isinstance(member, Child) else Child(member) for member in desired]
         objects = [child.desired for child in children if not isinstance(child.desired, ExternalResource)]

@@ -98,7 +98,7 @@ class Controller:
         sources: feed the work queue.
         options: see `ControllerOptions`.
         hook: receives telemetry records.
-        kind: the reconciled kind; None for a controller whose requests are no objects.
+        kind: the reconciled kind; None for a controller whose requests are not objects.
         finalizers: run before the reconciler, see `opsdk.controller.finalizers`.
         cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
         journal: keeps a record of each reconcile.
@@ -458,7 +458,7 @@ class Controller:
             detail=end.detail,
             children=ctx.progress.records(),
         )
-        # Later events of a paused object are no news: they would replace other reconciles.
+        # Later events of a paused object add nothing: they would replace other reconciles.
         if self.journal is not None and not end.is_repeated:
             self.journal.add(record)
         return record

@@ -8,6 +8,7 @@ Upstream: none; Crossplane's ExternalClient and Java Operator SDK's external dep
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -66,7 +67,7 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
 
-class ExternalResource(Generic[T, S]):
+class ExternalResource(ABC, Generic[T, S]):
     """Something outside of Kubernetes that an object owns. Derive from it, and pass an instance in ``owns``.
 
     ``ctx.apply`` observes it, creates it if it is not there, writes its id to the status at once, and updates it. All
@@ -88,24 +89,24 @@ class ExternalResource(Generic[T, S]):
     name: str = ""
     poll: float | timedelta = 60.0
 
+    @abstractmethod
     async def observe(self, obj: T, ref: ExternalRef) -> S | None:
         """Return its state, or None if it is not there. Without ``ref.id``, look for ``ref.token``.
 
         With an id for which this returns None, it is called again without one, before anything is created.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def create(self, obj: T, ref: ExternalRef) -> S:
         """Create it with ``ref.token``, and return its state."""
-        raise NotImplementedError
 
     async def update(self, obj: T, ref: ExternalRef, observed: S) -> S | None:  # noqa: ARG002 - of the method to declare
         """Change what differs from the spec, and return the new state; None if nothing differs. Default: None."""
         return None
 
+    @abstractmethod
     async def delete(self, obj: T, ref: ExternalRef) -> None:
         """Begin its deletion. It is called again until `observe` returns None."""
-        raise NotImplementedError
 
     @property
     def identity(self) -> ChildIdentity:
@@ -135,10 +136,7 @@ def check_external(external: ExternalResource[Any, Any], owner: type[Any] | None
     if not as_seconds(external.poll):
         raise UsageError(f"poll of {kind} is {external.poll!r}: pass more than 0 seconds, or a timedelta")
     for method in ("observe", "create", "update", "delete"):
-        function = getattr(type(external), method)
-        if method != "update" and function is getattr(ExternalResource, method):
-            raise UsageError(f"{kind} has no {method}: declare `async def {method}(self, obj, ref)`")
-        if not is_async(function):
+        if not is_async(getattr(type(external), method)):
             raise UsageError(f"{method} of {kind} is not async: declare it with `async def`")
     if owner is None or not issubclass(owner, TypedObject):
         return

@@ -97,7 +97,7 @@ class Finalizers:
         return iter(self._functions)
 
     async def finalize(self, obj: KubeObject, ctx: Any) -> FinalizeResult:
-        """Change the finalizers of `obj` in place; write it if the result says so.
+        """Change the finalizers of `obj` in place; write it if the result asks for it.
 
         An object that is not being deleted gets every finalizer that it lacks. For one that is being deleted, the
         functions of the finalizers that it has are called in order. A function that returns None removes its finalizer.

@@ -6,7 +6,7 @@ the cause of the next pass. Polls, retries and events of others are foreign caus
 that writes nothing.
 
 A write whose answer was lost has no known version: the next event of its object counts as its own, and the retry beside
-that event is no cause of its own. Else a lossy connection would hide every hot loop.
+that event is not a cause of its own. Else a lossy connection would hide every hot loop.
 
 A hot loop is reported once, and its passes wait 1 s, 2 s, 4 s, up to a minute. A foreign cause starts a pass at once.
 
@@ -22,7 +22,7 @@ import msgspec
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
 
-# Own passes in a second that are no hot loop, besides the first ones: a token bucket, so that idle times save nothing.
+# Own passes in a second that are not a hot loop, besides the first ones. A token bucket: idle times save nothing.
 _RATE = 1.0
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 # Seconds after its last pass for which a row is kept: longer than the longest delay.
@@ -80,7 +80,7 @@ class HotLoops:
     """The rows of own passes of one controller.
 
     Args:
-        limit: own passes in a row that are no hot loop.
+        limit: own passes in a row that are not a hot loop.
     """
 
     def __init__(self, limit: int) -> None:

@@ -39,7 +39,7 @@ class OrderedApply:
 
     def __init__(
         self,
-        progress: Progress[ChildIdentity],
+        progress: Progress,
         is_watched: Callable[[GroupKind], bool],
         *,
         keeps_order: bool = False,

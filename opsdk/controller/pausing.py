@@ -8,7 +8,7 @@
 ``opsdk.dev/reconcile``          a new value reconciles the object once; while it is paused, after that
 ===============================  ==================================================================
 
-A value that is none of these pauses too, because its writer wanted a pause. A Warning Event says what to write.
+Any other value pauses too, because its writer wanted a pause. A Warning Event says what to write.
 
 Upstream: none. `cluster.x-k8s.io/paused` and `crossplane.io/paused` have this purpose; neither has an expiry.
 """

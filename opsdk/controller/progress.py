@@ -5,13 +5,13 @@ Upstream: none; the reasons are of this framework.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.children.graph import DONE, UNREADY, ChildState
+from opsdk.children.ordering import ChildIdentity, identity_of_object
 from opsdk.recipes.summaries import Summary, SummaryState
-
-K = TypeVar("K", bound=Hashable)
 
 # Children that a condition and a result name; their messages may be long.
 _MAX_NAMED = 3
@@ -57,39 +57,45 @@ class ReadyVerdict(NamedTuple):
     message: str
 
 
-class Progress(Generic[K]):
+class Progress:
     """The children of one reconcile, in the order in which they were applied."""
 
     def __init__(self) -> None:
-        self._records: dict[K, ChildRecord | None] = {}
-        """None is a child that was applied: its record is made when it is read."""
-        self._ancestors: dict[K, frozenset[K]] = {}
+        self._records: dict[ChildIdentity, ChildRecord | None] = {}
+        """None is a child without a state: its record is made when it is read."""
+        self._applied: list[TypedObject | Unstructured] = []
+        """Children without a state that are not in `_records` yet.
+
+        A reconcile of plain children ends without a look at them: an identity and a record cost 25 calls for each.
+        """
+        self._ancestors: dict[ChildIdentity, frozenset[ChildIdentity]] = {}
         self.poll_seconds = 0.0
         """Seconds until external resources are observed again; 0 for none."""
 
-    def record(self, identity: K, record: ChildRecord) -> None:
+    def add_applied(self, objects: Iterable[TypedObject | Unstructured]) -> None:
+        """Record children that were applied, and that nothing waits for."""
+        self._applied += objects
+
+    def record(self, identity: ChildIdentity, record: ChildRecord) -> None:
         """Record the state of a child; it replaces an earlier one."""
-        self._records[identity] = record
+        self._identified()[identity] = record
 
-    def applied(self, identity: K) -> None:
-        """Record a child that was applied, and whose state does not matter."""
-        self._records[identity] = None
-
-    def forget(self, identity: K) -> None:
+    def forget(self, identity: ChildIdentity) -> None:
         """Forget a child that is gone."""
-        self._records.pop(identity, None)
+        self._identified().pop(identity, None)
 
-    def identities(self) -> list[K]:
+    def identities(self) -> list[ChildIdentity]:
         """Return the children that are recorded."""
-        return list(self._records)
+        return list(self._identified())
 
-    def get(self, identity: K) -> ChildRecord | None:
+    def get(self, identity: ChildIdentity) -> ChildRecord | None:
         """Return the record of a child, or None."""
-        if identity not in self._records:
+        records = self._identified()
+        if identity not in records:
             return None
-        return self._records[identity] or ChildRecord(str(identity), ChildState.APPLIED.value)
+        return records[identity] or ChildRecord(str(identity), ChildState.APPLIED.value)
 
-    def come_before(self, identity: K, ancestors: Iterable[K]) -> frozenset[K]:
+    def come_before(self, identity: ChildIdentity, ancestors: Iterable[ChildIdentity]) -> frozenset[ChildIdentity]:
         """Record and return the children that come before one, directly or through others.
 
         Args:
@@ -107,12 +113,21 @@ class Progress(Generic[K]):
 
     def unready(self) -> list[ChildRecord]:
         """Return the children that the reconcile waits for."""
+        if not self._records:
+            return []
         return [record for record in self._records.values() if record is not None and record.is_unready]
 
     def records(self) -> tuple[ChildRecord, ...]:
-        """Return the children for the journal: at most 64, those that are not ready first if there are more."""
+        """Return the children for the journal: at most 64, those that are not ready first if there are more.
+
+        Without a child that has a state there are none: the order of plain children is that of the reconciler.
+        """
+        if not self._records:
+            return ()
         applied = ChildState.APPLIED.value
-        records = tuple([record or ChildRecord(str(identity), applied) for identity, record in self._records.items()])
+        records = tuple(
+            [record or ChildRecord(str(identity), applied) for identity, record in self._identified().items()]
+        )
         if len(records) <= _MAX_RECORDS:
             return records
         return tuple(sorted(records, key=lambda record: not record.is_unready)[:_MAX_RECORDS])
@@ -132,6 +147,13 @@ class Progress(Generic[K]):
         elif ChildState.DELETING.value in states:
             reason = "Deleting"
         return ReadyVerdict(False, reason, describe(unready))
+
+    def _identified(self) -> dict[ChildIdentity, ChildRecord | None]:
+        """Return all records, with those of the applied objects."""
+        for obj in self._applied:
+            self._records[identity_of_object(obj)] = None
+        self._applied.clear()
+        return self._records
 
 
 def describe(unready: Iterable[ChildRecord]) -> str:

@@ -76,11 +76,11 @@ class RequeuePolicy:
         item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
-        if result is not None and result.requeue_seconds > 0:
-            delay = f"{result.requeue_seconds:g} s"
+        if result is not None and (seconds := result.requeue_seconds) > 0:
+            delay = f"{seconds:g} s"
             self.forget(queue, item)
             cause = ReconcileCause("requeue_after", detail=delay)
-            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
+            queue.add(item, after=seconds, priority=priority, cause=cause, timer=True)
             return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))

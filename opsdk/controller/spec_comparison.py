@@ -85,7 +85,7 @@ def check_path(cls: type[TypedObject] | None, path: object) -> list[str]:
     Raises `UsageError` for a path that does not exist in the class; the message has the closest name.
     """
     if not isinstance(path, str) or not re.fullmatch(r"spec(\.[^.]+)*", path):
-        raise UsageError(f'{path!r} is no path in the spec: write "spec", or "spec.size"')
+        raise UsageError(f'{path!r} is not a path in the spec: write "spec", or "spec.size"')
     names = path.split(".")[1:]
     if cls is None:
         return names

@@ -165,7 +165,7 @@ class EventDispatcher:
         return passes
 
     def _enqueue(self, mapped: Mapped, event: AnyEvent) -> None:
-        """Queue what the handler returned. Raises `UsageError`, and queues nothing, if one is no request."""
+        """Queue what the handler returned. Raises `UsageError`, and queues nothing, if one is not a request."""
         assert self._queue is not None
         # As a list first: a lazy result raises here, inside the error handling.
         requests = [item if isinstance(item, Enqueue) else Enqueue(request=item) for item in mapped or ()]

@@ -263,7 +263,7 @@ class KindSource(EventSource):
             raise self._problem
         assert self._cached is not None
         assert self._registration is not None
-        await self._cached.wait_synced(max(deadline - monotonic(), 0.001))
+        await self._cached.wait_listed(max(deadline - monotonic(), 0.001))
         try:
             async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
                 await self._registration.wait_synced()
@@ -425,8 +425,8 @@ def _keep(items: dict[Hashable, Hashable | AnyObject], item: Hashable | AnyObjec
 class FuncSource(EventSource):
     """Runs an async function that feeds the queue (``source.Func``).
 
-    The function runs as a task from the start of the controller to its end. An exception ends the task, and readiness
-    says so.
+    The function runs as a task from the start of the controller to its end. An exception ends the task, and fails
+    readiness.
 
     >>> async def produce(queue: WorkQueue[Request]) -> None:
     ...     queue.add(Request("default", "site"))

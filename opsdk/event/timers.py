@@ -218,7 +218,7 @@ class CronSource(_ClockSource):
             return next(CronSim(self.schedule, after.astimezone(self._zone)))
         except CronSimError as error:
             raise UsageError(
-                f"{self.schedule!r} is no cron schedule ({error}): write five fields, such as '0 3 * * mon-fri'"
+                f"{self.schedule!r} is not a cron schedule ({error}): write five fields, such as '0 3 * * mon-fri'"
             ) from error
         except StopIteration:
             raise UsageError(f"the cron schedule {self.schedule!r} has no time") from None
@@ -270,7 +270,7 @@ def _zone(timezone: str | tzinfo) -> tzinfo:
 class PollSource(_Periodic):
     """Polls a system without events, and queues the requests whose state has changed.
 
-    The first poll queues every request. A failed poll changes nothing: it is retried, counted, and readiness says so.
+    The first poll queues every request. A failed poll changes nothing: it is retried, counted, and shown by readiness.
     A change that is undone before the next poll is not seen: if that matters, let the reconciler return
     ``Result(requeue_after=...)`` too.
 

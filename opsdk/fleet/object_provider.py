@@ -154,8 +154,8 @@ class ObjectClusters(ClusterProvider, Generic[T]):
 class KubeconfigSecrets(ObjectClusters[Secret]):
     """One cluster for each Secret with a kubeconfig.
 
-    The kubeconfig can neither run a credential plugin nor name files: a user who may write the Secret must not gain the
-    rights of the operator's pod. The state of the cluster is the annotation `CONDITION_ANNOTATION` of its Secret.
+    The kubeconfig can neither run a credential plugin nor name files: a user who can write the Secret must not gain
+    the permissions of the operator's pod. The annotation `CONDITION_ANNOTATION` of the Secret is the cluster's state.
 
     Args:
         namespace: of the Secrets; empty for all.

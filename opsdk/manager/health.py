@@ -57,6 +57,11 @@ class Checks:
             return _text(500, f"internal server error: {error}") if error is not None else _text(200, "ok")
         return None
 
+    async def failures(self) -> dict[str, BaseException]:
+        """Run all checks, and return the reasons of those that fail, by name. A response withholds the reasons."""
+        results = {name: await self._run(name) for name in list(self._named_checks())}
+        return {name: error for name, error in results.items() if error is not None}
+
     def _named_checks(self) -> Mapping[str, Check]:
         return self._checks or {"ping": ping}
 

@@ -58,7 +58,7 @@ class RbacAccess(AllAccess):
         await super().can_create(context, schema, data)
         namespace = _namespace_of_request(context, schema)
         if data is not None and schema.scope is Scope.NAMESPACE:
-            # A field that the schema does not declare is dropped from the body, so it is no namespace.
+            # A field that the schema does not declare is dropped from the body, so it is not a namespace.
             value = data.get("namespaceId" if "namespaceId" in schema.resource_fields else "namespace")
             # The values of a form are lists.
             namespace = to_text(value[0] if isinstance(value, list) and value else value) or namespace

@@ -104,7 +104,7 @@ class QueueItem(msgspec.Struct, Generic[K], frozen=True):
         item: the item.
         priority: its priority.
         waited: seconds since it became ready.
-        causes: why it was queued; those of combined adds too. A timer that has not fired is none.
+        causes: why it was queued; those of combined adds too. A timer that has not fired does not count.
     """
 
     item: K
@@ -158,7 +158,7 @@ class QueueCore(Generic[K]):
         """Queue `item` for `after` seconds from now. Returns True if it was not queued.
 
         An item that is already queued keeps the earlier time and the higher priority, and its causes. With
-        `timer`, the cause is the end of the delay, so it is no cause of an earlier start.
+        `timer`, the cause is the end of the delay, so it is not a cause of an earlier start.
         """
         if self.state is not QueueState.OPEN:
             return False

@@ -15,7 +15,8 @@ from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
-from opsdk.cache.options import CacheOptions, scopes
+from opsdk.cache.options import CacheOptions, follows_namespaces, scopes
+from opsdk.rbac.permissions import SELECTED_NAMESPACES
 from opsdk.rbac.resources import RuleResource
 from opsdk.rbac.rules import Namespaces, RbacRule, reads
 
@@ -79,6 +80,8 @@ def cached_namespaces(options: CacheOptions) -> Namespaces:
         gvk = info.gvk or GroupVersionKind(info.group, "", "")
         resource = GroupVersionResource(info.group, gvk.version, info.resource)
         mapping = RestMapping(gvk=gvk, resource=resource, namespaced=info.namespaced)
+        if follows_namespaces(options, mapping):
+            return [SELECTED_NAMESPACES]
         return sorted({scope.namespace for scope in scopes(options, mapping).values()})
 
     return namespaces

@@ -11,7 +11,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.errors import UsageError
-from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.permissions import SELECTED_NAMESPACES, RuleSet
 
 __all__ = ["RbacNames", "manifests", "to_yaml"]
 
@@ -43,7 +43,8 @@ def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
     """Return the objects that grant `rules` to the service account, in the order to apply them.
 
     Permissions in all namespaces, and on cluster-scoped resources, become a ClusterRole; those in one namespace become
-    a Role there. Equal rules give equal objects.
+    a Role there. Those in `SELECTED_NAMESPACES` become a ClusterRole without a binding, ``NAME-selected-namespaces``: a
+    RoleBinding in each of the namespaces refers to it. Equal rules give equal objects.
 
     >>> from opsdk.rbac.permissions import Permission
     >>> rules = RuleSet([Permission("get", "", "secrets", namespace="shop")])
@@ -57,6 +58,10 @@ def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
         objects.append(Namespace(metadata=ObjectMeta(name=names.namespace)))
     objects.append(ServiceAccount(metadata=ObjectMeta(name=account, namespace=names.namespace)))
     for namespace in rules.normalized().namespaces:
+        if namespace == SELECTED_NAMESPACES:
+            meta = ObjectMeta(name=f"{names.name}-selected-namespaces")
+            objects.append(ClusterRole(metadata=meta, rules=rules.policy_rules(namespace)))
+            continue
         meta = ObjectMeta(name=names.name, namespace=namespace)
         ref = RoleRef(api_group=_GROUP, kind="Role" if namespace else "ClusterRole", name=names.name)
         role, binding = (Role, RoleBinding) if namespace else (ClusterRole, ClusterRoleBinding)

@@ -149,9 +149,7 @@ class RuleRecorder(TelemetryHook):
         certificate, a second replica. Admission asks for ``update`` of the subresource ``finalizers``, so no request
         has it. Only repeated Events are patched, so ``create`` of Events stands for both.
         """
-        used = self.rules(declared)
-        used |= RuleSet(p._replace(verb="patch") for p in used if p[:3] == _CREATE_EVENTS)
-        used |= self._implied()
+        used = with_repeated_events(self.rules(declared)) | self._implied()
         return RuleSet(p for p in declared if not used.covers(p) and not p.resource.endswith(_FINALIZERS))
 
     def _required_requests(self) -> dict[Permission, ObservedRequest]:
@@ -165,6 +163,11 @@ class RuleRecorder(TelemetryHook):
 
     def __repr__(self) -> str:
         return f"<RuleRecorder of {len(self._requests)} requests>"
+
+
+def with_repeated_events(used: RuleSet) -> RuleSet:
+    """Return used permissions with the patch of Events, where they are created: only a repeated Event is patched."""
+    return used | RuleSet(p._replace(verb="patch") for p in used if p[:3] == _CREATE_EVENTS)
 
 
 def _permission(info: RequestInfo, verb: str) -> Permission:

@@ -16,6 +16,8 @@ __all__ = ["Permission", "RuleSet"]
 
 ALL_NAMESPACES: Final = ""
 """As a namespace: all of them, also those that do not exist yet."""
+SELECTED_NAMESPACES: Final = "*"
+"""As a namespace: those that `CacheOptions.namespace_selector` matches at that time."""
 ANY: Final = "*"
 """As a verb, group or resource: all of them."""
 
@@ -35,7 +37,8 @@ class Permission(NamedTuple):
         resource: the plural, with its subresource: ``pods``, ``pods/log``, ``*/status``, ``*``. Empty for a path.
         name: the name of the object; empty for every object. A request for a collection has no name, and a create has
             none unless a server-side apply or an update creates the object.
-        namespace: empty for cluster-scoped resources, and for all namespaces at once.
+        namespace: empty for cluster-scoped resources, and for all namespaces at once; `SELECTED_NAMESPACES` for those
+            that a selector matches.
         path: of a request without a resource, such as ``/metrics``. A final ``*`` stands for any rest.
     """
 
@@ -54,7 +57,7 @@ class Permission(NamedTuple):
         >>> Permission("get", "", "secrets", "token").covers(Permission("list", "", "secrets"))
         False
         """
-        if self.verb not in (ANY, other.verb) or self.namespace not in (ALL_NAMESPACES, other.namespace):
+        if self.verb not in (ANY, other.verb) or not self._covers_namespace(other.namespace):
             return False
         if not other.resource:
             return bool(self.path) and (
@@ -64,6 +67,11 @@ class Permission(NamedTuple):
         resources = (ANY, other.resource, f"{ANY}/{subresource}") if subresource else (ANY, other.resource)
         return self.group in (ANY, other.group) and self.resource in resources and self.name in ("", other.name)
 
+    def _covers_namespace(self, namespace: str) -> bool:
+        if self.namespace == SELECTED_NAMESPACES:
+            return namespace != ALL_NAMESPACES
+        return self.namespace in (ALL_NAMESPACES, namespace)
+
     def __str__(self) -> str:
         """The permission in words: ``list secrets in namespace default``."""
         if not self.resource:
@@ -71,7 +79,10 @@ class Permission(NamedTuple):
         resource, slash, subresource = self.resource.partition("/")
         words = [self.verb, f"{resource}.{self.group}{slash}{subresource}" if self.group else self.resource]
         words += [f'named "{self.name}"'] if self.name else []
-        words += [f"in namespace {self.namespace}"] if self.namespace else []
+        if self.namespace == SELECTED_NAMESPACES:
+            words.append("in selected namespaces")
+        elif self.namespace:
+            words.append(f"in namespace {self.namespace}")
         return " ".join(words)
 
 
@@ -145,7 +156,7 @@ class RuleSet:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces of the permissions, sorted; `ALL_NAMESPACES` among them for those of a ClusterRole."""
+        """The namespaces of the permissions, sorted, with `ALL_NAMESPACES` and `SELECTED_NAMESPACES` among them."""
         return tuple(sorted({permission.namespace for permission in self.permissions}))
 
     def policy_rules(self, namespace: str = ALL_NAMESPACES) -> list[PolicyRule]:

@@ -1,8 +1,4 @@
-"""The resource of a kind, without a server: from its class, from the table of built-in kinds, or guessed. Pure.
-
-Upstream: k8s.io/apimachinery/pkg/api/meta/restmapper.go, UnsafeGuessKindToResource (v1.36)
-Deviates: ``y`` after a vowel gets an ``s``: gateways.
-"""
+"""The resource of a kind, without a server: from its class, from the table of built-in kinds, or guessed. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import NamedTuple
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind, kind_of, metadata_only
 from opsdk.apimachinery.object import Object
-from opsdk.apimachinery.plurals import guess_plural, plural_of
+from opsdk.apimachinery.plurals import plural_of, pluralize
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
 
@@ -78,7 +74,7 @@ def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
             plural = plural_of(representation)
             info = RuleResource(gvk.group, plural, representation.namespaced, gvk)
         else:
-            plural = guess_plural(gvk.kind.lower())
+            plural = pluralize(gvk.kind.lower())
             info = RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
     return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
 
@@ -91,4 +87,4 @@ def _is_namespaced(group: str, plural: str, gvk: GroupVersionKind | None) -> boo
 
 @cache
 def _built_in_resources() -> dict[tuple[str, str], GroupVersionKind]:
-    return {(gvk.group, guess_plural(gvk.kind.lower())): gvk for gvk in built_in_kinds()}
+    return {(gvk.group, pluralize(gvk.kind.lower())): gvk for gvk in built_in_kinds()}

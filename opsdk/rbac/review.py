@@ -23,7 +23,7 @@ from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.errors import ApiError, MissingPermissionsError, OpsdkError
 from opsdk.rbac.check import RbacCheck
-from opsdk.rbac.permissions import Permission, RuleSet
+from opsdk.rbac.permissions import SELECTED_NAMESPACES, Permission, RuleSet
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -63,13 +63,13 @@ class PermissionReviewer:
         self._client = Client(DirectClient(transport, scheme=scheme, mapper=StaticMapper(_REVIEW_MAPPINGS)))
 
     async def missing(self, rules: RuleSet) -> RuleSet:
-        """Return the permissions that the user lacks.
+        """Return the permissions that the user lacks. Those in `SELECTED_NAMESPACES` are not reviewed.
 
         Raises:
             OpsdkError: the server does not review, or cannot be reached.
         """
         unknown: list[Permission] = []
-        for namespace in rules.namespaces:
+        for namespace in [name for name in rules.namespaces if name != SELECTED_NAMESPACES]:
             part = RuleSet(p for p in rules if p.namespace == namespace)
             unknown += part - await self._rules_review(namespace) if namespace and len(part) > 1 else part
         lacking: list[Permission] = []

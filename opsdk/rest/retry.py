@@ -23,8 +23,8 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds before `request` is sent again, or None to return `outcome` to the caller.
 
-    Any request is repeated if the server certainly did not process it: it says so, or no connection was made. After a
-    connection breaks, only reads are repeated. A `BodyStream` that was started is never sent again.
+    A request is repeated if the server certainly did not process it: its answer states that, or no connection was made.
+    After a connection breaks, only reads are repeated. A `BodyStream` that was started is never sent again.
 
     Args:
         request: the request.

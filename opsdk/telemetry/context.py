@@ -89,7 +89,7 @@ def add_context_to_records() -> None:
 
 def _append(record: logging.LogRecord, text: str) -> None:
     """Append text to the message as an argument: error trackers group records by their message template."""
-    # Without arguments, a percent sign is no placeholder.
+    # Without arguments, a percent sign is not a placeholder.
     message = str(record.msg) if record.args else str(record.msg).replace("%", "%%")
     # `LogRecord` unpacks a single argument that is a dict.
     args = record.args if isinstance(record.args, tuple) else (record.args,) if record.args else ()

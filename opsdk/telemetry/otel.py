@@ -90,7 +90,7 @@ class OpenTelemetryHook(TelemetryHook):
 
     @contextmanager
     def _span(self, name: str, kind: trace.SpanKind, attributes: Mapping[str, AttributeValue]) -> Iterator[trace.Span]:
-        # Errors are set from the records: a conflict that the reconciler handles is no error of the reconcile.
+        # Errors are set from the records: a conflict that the reconciler handles is not an error of the reconcile.
         with self._tracer.start_as_current_span(
             name,
             kind=kind,

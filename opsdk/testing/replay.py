@@ -21,7 +21,7 @@ import msgspec
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import Unstructured
-from opsdk.apimachinery.plurals import guess_plural
+from opsdk.apimachinery.plurals import pluralize
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
@@ -212,7 +212,7 @@ async def _create(client: Client, tree: Mapping[str, Any]) -> Unstructured:
 def _permissive_crd(tree: JsonObject) -> JsonObject:
     """Return a definition for a kind that the operator has no class for. It accepts every field."""
     gvk = GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
-    plural = guess_plural(gvk.kind.lower())
+    plural = pluralize(gvk.kind.lower())
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": gvk.version,

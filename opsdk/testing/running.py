@@ -11,8 +11,6 @@ from opsdk.builder.manifests import operator_definitions
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NoMatchError
-from opsdk.http.asgi_types import Message
-from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 from opsdk.testing.definitions import install_definitions
@@ -158,22 +156,15 @@ async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: flo
             pause = _FIRST_POLL
             while True:
                 await asyncio.sleep(pause)
-                # The failed readiness checks; empty if all pass.
-                readyz = operator.manager.readyz
-                response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
-                assert response is not None
-                reason = "" if response.status == 200 else response.body.decode()
-                if not reason:
+                failures = await operator.manager.readyz.failures()
+                if not failures:
                     return
+                reason = "; ".join(f"{name}: {error}" for name, error in failures.items())
                 pause = min(2 * pause, _LAST_POLL)
     except TimeoutError as error:
         if not limit.expired():
             raise
         raise OperatorTimeoutError(f"{operator!r} is not ready after {seconds:g} s: {reason}") from error
-
-
-async def _no_body() -> Message:
-    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 async def _stop(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, TypedObject
-from opsdk.apimachinery.plurals import guess_plural
+from opsdk.apimachinery.plurals import pluralize
 from opsdk.errors import UsageError
 from opsdk.webhook.configurations import WebhookRegistration, WebhookRule
 from opsdk.webhook.conversion import Converter
@@ -132,7 +132,7 @@ class WebhookBuilder(Generic[T]):
             server.converted_definitions.append(f"{self._resource(kind)}.{kind.gvk.group}")
 
     def _resource(self, kind: Kind[T]) -> str:
-        return self._plural or getattr(kind.representation, "plural", "") or guess_plural(kind.gvk.kind.lower())
+        return self._plural or getattr(kind.representation, "plural", "") or pluralize(kind.gvk.kind.lower())
 
     def _register(
         self,

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from crd_shapes import SPECS, Data, Described, Embedded, Enums, Full, FullBeta, Nested, Nullable, Ruled, kind_with
 
+from opsdk.api.batch.v1 import PodFailurePolicy
 from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.crd import PrinterColumn, Rule, Scale, crd_for, list_type, map_type, schema_for, validations
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -128,6 +129,19 @@ def test_rules_and_embedded_objects() -> None:
     inner = spec_of(Holder)["properties"]["inner"]
     assert inner["x-kubernetes-embedded-resource"] is True
     assert inner["properties"]["metadata"] == {"type": "object"}
+
+
+def test_a_field_may_have_the_name_rules() -> None:
+    """A field named ``rules`` is a property as any other, also in a built-in class."""
+
+    class Firewall(Model):
+        rules: list[str] = msgspec.field(default_factory=list)
+        policy: PodFailurePolicy | None = None
+
+    properties = spec_of(Firewall)["properties"]
+    assert properties["rules"] == {"type": "array", "items": {"type": "string"}}
+    assert properties["policy"]["properties"]["rules"]["type"] == "array"
+    assert "x-kubernetes-validations" not in spec_of(Firewall)
 
 
 def test_a_dataclass_can_be_a_spec() -> None:

@@ -121,7 +121,7 @@ def test_rounding_to_integers_is_away_from_zero() -> None:
 
 
 def test_equality_with_other_things() -> None:
-    """A quantity is no number and no text; ordering with them is a TypeError."""
+    """A quantity is neither a number nor a text; ordering with them is a TypeError."""
     assert Quantity("1") != 1
     assert Quantity("1") != "1"
     with pytest.raises(TypeError):

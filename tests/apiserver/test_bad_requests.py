@@ -29,7 +29,7 @@ async def serving() -> AsyncIterator[Caller]:
 
 
 def told(answer: Answer) -> tuple[int, str]:
-    """Code and message; text where it is no Status."""
+    """Code and message; text where it is not a Status."""
     if not answer.headers.get("content-type", "").startswith("application/json"):
         return answer.status, answer.raw.decode()
     return answer.status, answer.json.get("message", "") if answer.status >= 400 else ""
@@ -99,7 +99,7 @@ async def test_only_trailing_slashes_are_ignored() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
 async def test_invalid_path_segments_are_rejected(method: str) -> None:
-    """A name that is no valid path segment is rejected before any lookup."""
+    """A name that is not a valid path segment is rejected before any lookup."""
     async with serving() as call:
         for name, reason in (("..", "may not be '..'"), (".", "may not be '.'"), ("a%", "may not contain '%'")):
             headers = {"content_type": "application/merge-patch+json"} if method == "PATCH" else {}
@@ -264,7 +264,7 @@ CANNOT = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cann
 
 
 async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
-    """A body that is no JSON object fails in the parser, and one of another kind in the decoder."""
+    """A body that is not a JSON object fails in the parser, and one of another kind in the decoder."""
     nameless = (422, 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required')
     await assert_responses(
         [
@@ -307,7 +307,7 @@ async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
 
 
 async def test_strings_that_are_no_unicode() -> None:
-    """Bytes that are no UTF-8 and halves of characters become replacement characters; NULs stay."""
+    """Bytes that are not UTF-8 and halves of characters become replacement characters; NULs stay."""
     async with serving() as call:
         for name, raw, expected in (("b", b"\xff", "\ufffd"), ("c", b"\\ud800", "\ufffd"), ("d", b"\\u0000", "\x00")):
             body = b'{"metadata":{"name":"' + name.encode() + b'"},"data":{"x":"' + raw + b'"}}'

@@ -11,6 +11,9 @@ import envtest
 from opsdk import ByObject, CacheOptions, ClusterOptions, ObjectMeta, Operator, OperatorOptions, Selector, metadata_only
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.builder.flags import parse_flags
+from opsdk.errors import UsageError
+from opsdk.rbac.manifests import RbacNames, manifests
+from opsdk.rbac.permissions import Permission
 from opsdk.testing.running import running
 
 
@@ -95,3 +98,37 @@ async def test_objects_outside_of_the_namespaces_are_not_seen() -> None:
         await asyncio.sleep(5)
     assert "default/mine" in names
     assert not any(name.startswith("kube-public") for name in names)
+
+
+def test_selected_namespaces_get_a_cluster_role_without_a_binding() -> None:
+    """With --watch-namespace-selector, the RoleBindings of each namespace grant the permissions there."""
+    operator = make_operator(Secret, CacheOptions())
+    arguments, _ = operator_options(operator, "--watch-namespace-selector", "env=prod")
+    operator.options = arguments
+    rules = operator.rules()
+    assert rules.covers(Permission("list", "", "namespaces"))
+    assert rules.covers(Permission("list", "", "configmaps", namespace="any"))
+    assert not rules.covers(Permission("list", "", "configmaps"))
+    assert [f"{obj.kind} {obj.metadata.name}" for obj in manifests(rules, RbacNames(name="shop"))] == [
+        "ServiceAccount shop",
+        "ClusterRole shop",
+        "ClusterRoleBinding shop",
+        "ClusterRole shop-selected-namespaces",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--watch-namespace-selector", "env,,"], "found ',', expected a label key"),
+        (["--watch-namespace-selector", ""], "leave it out for all namespaces"),
+        (["--watch-namespace-selector", "env=prod", "--watch-namespaces", "a"], "exclude each other"),
+    ],
+)
+def test_wrong_selectors_of_namespaces_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A text that does not parse ends the program; an empty selector and both flags are usage errors."""
+    with pytest.raises((SystemExit, UsageError)) as caught:
+        operator_options(make_operator(Secret, CacheOptions()), *arguments)
+    assert message in capsys.readouterr().err + str(caught.value)

@@ -33,6 +33,8 @@ def test_flag_beats_environment_beats_code(flag: Any) -> None:
         first, second = str(default + 1), str(default + 2)
     elif isinstance(default, Enum):
         first, second = (member.value for member in list(type(default))[:2])
+    elif flag.name == "components":
+        first, second = default
     else:
         first, second = "one", "two"
     if flag.name in ("metrics-cert-file", "metrics-key-file", "metrics-authentication"):
@@ -45,7 +47,7 @@ def test_flag_beats_environment_beats_code(flag: Any) -> None:
 
 
 def test_what_run_takes_is_returned_apart() -> None:
-    """Logging and kubeconfig are no options; levels are read in any case."""
+    """Logging and kubeconfig are not options; levels are read in any case."""
     arguments = ["--kubeconfig", "k", "--log-level", "debug", "--log-levels", "opsdk.requests=debug", "--leader-elect"]
     options, run = parse_flags("x", OperatorOptions(), arguments, {"OPSDK_LOG_FORMAT": "json"})
     assert options.leader_election

@@ -15,9 +15,9 @@ from fake_server import FakeServer
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.cache import Cache, strip_managed_fields
+from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.options import CacheOptions, CacheScope
+from opsdk.cache.options import CacheOptions, CacheScope, strip_managed_fields
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
 from opsdk.errors import CacheSyncError, ConnectError, NotCachedError, UnknownNamespaceError, UsageError

@@ -9,8 +9,15 @@ from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.cache.cache import strip_managed_fields
-from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, CacheScope, NamespaceOptions, scopes
+from opsdk.cache.options import (
+    ALL_NAMESPACES,
+    ByObject,
+    CacheOptions,
+    CacheScope,
+    NamespaceOptions,
+    scopes,
+    strip_managed_fields,
+)
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import UsageError
 from opsdk.rest.config import Config

@@ -69,7 +69,7 @@ async def test_a_write_without_the_last_finalizer_is_a_deletion(cluster: Cluster
 
 
 async def test_a_terminating_pod_or_namespace_without_finalizers_is_not_a_deletion(cluster: Cluster) -> None:
-    """A Pod in its grace period and a namespace with finalizers in its spec are no deletions."""
+    """A Pod in its grace period and a namespace with finalizers in its spec are not deletions."""
     client = cluster.client
     meta = ObjectMeta(name="p", namespace="default", finalizers=[HOLD])
     await client.create(

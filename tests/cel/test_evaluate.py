@@ -317,7 +317,7 @@ def test_memory_is_bounded(text: str) -> None:
 
 
 def test_regular_expressions_are_linear() -> None:
-    """A pattern that takes backtracking engines ages is no attack."""
+    """A pattern that takes backtracking engines ages is not an attack."""
     assert value("('a' + s).matches('^(a+)+$')", s="a" * 5000 + "b") is False
 
 

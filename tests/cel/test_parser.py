@@ -175,7 +175,7 @@ def test_depth_is_bounded(pair: tuple[str, str]) -> None:
 
 
 def test_long_chains_of_logic_stay_shallow() -> None:
-    """``&&`` and ``||`` make balanced trees, so a thousand terms are no depth."""
+    """``&&`` and ``||`` make balanced trees, so a thousand terms are not deep."""
     tree = parse(" && ".join(["a"] * 1000))
 
     def depth(node: Expr) -> int:

@@ -42,7 +42,7 @@ def test_the_merge_law(before: dict[str, str], after: dict[str, str], foreign: d
 
 
 def test_lists_merge_by_their_keys() -> None:
-    """A container that another program added stays; a removed one goes; a quantity's spelling is no difference."""
+    """A container that another program added stays; a removed one goes; a quantity's spelling is not a difference."""
 
     def deployment(*containers: dict[str, Any]) -> dict[str, Any]:
         metadata = {"name": "a", "namespace": "default"}
@@ -92,7 +92,7 @@ def test_a_custom_resource_without_schema() -> None:
 
 
 def test_what_go_writes_for_unset_fields_removes_nothing() -> None:
-    """Bad input: empty objects, nulls and a status in the annotation are no fields that were applied."""
+    """Bad input: empty objects, nulls and a status in the annotation are not fields that were applied."""
     desired = config({"a": "1"})
     original = {**desired, "status": {}, "metadata": {**desired["metadata"], "creationTimestamp": None, "labels": {}}}
     live = stored(applied_object(original))

@@ -183,7 +183,7 @@ async def test_a_new_field_manager_sends_nothing_while_nothing_differs() -> None
 
 
 async def test_a_former_applier_keeps_its_updates() -> None:
-    """The operator still updates under its own name: those fields are no part of the apply."""
+    """The operator still updates under its own name: those fields are not part of the apply."""
     async with counted_client() as counted:
         await counted.uncached.create(config(mine="yes"), field_owner="shop")
         applier = Applier(counted.client, field_owner="shop/one", former_applier="shop")

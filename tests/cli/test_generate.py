@@ -190,7 +190,7 @@ def test_the_same_input_gives_the_same_files() -> None:
 
 
 def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No input, a file that is no document, a document without new kinds: one line, status 1."""
+    """No input, a file that is not a document, a document without new kinds: one line, status 1."""
     out = ["--folder", str(tmp_path), "--package", "x"]
     bad = tmp_path / "bad.json"
     bad.write_text("[]")
@@ -298,7 +298,7 @@ def test_one_document_is_read_for_each_group_version() -> None:
     ],
 )
 def test_names_become_pythons(wire: str, attribute: str) -> None:
-    """An identifier that is no keyword, whatever the wire's name."""
+    """An identifier that is not a keyword, whatever the wire's name."""
     assert snake(wire) == attribute
     assert attribute.isidentifier()
 

@@ -86,7 +86,7 @@ def test_names_and_flags_of_the_deployment(capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_list_of_rules_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Programs that are no operators declare a list of rules."""
+    """Programs that are not operators declare a list of rules."""
     assert generate("shop_operator_module:RULES") == 1
     assert "pass --name" in capsys.readouterr().err
     assert generate("shop_operator_module:RULES", "--name", "x") == 0
@@ -122,7 +122,7 @@ def test_a_file_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     ],
 )
 def test_what_is_no_operator_is_named(reference: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A reference that is no operator is one line that says why."""
+    """A reference that is not an operator is one line that says why."""
     assert generate(reference) == 1
     assert message in capsys.readouterr().err
 

@@ -86,7 +86,7 @@ def test_a_module_that_does_not_import_is_one_line(
 def test_a_reference_that_is_no_operator_is_one_line(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reference that is no operator is an error of one line; a failing function adds its place."""
+    """A reference that is not an operator is an error of one line; a failing function adds its place."""
     (tmp_path / "broken.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken", raising=False)

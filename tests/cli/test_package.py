@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from helm_templates import render
 
 from envtest import Environment
 from opsdk import Client, Unstructured
@@ -30,21 +29,24 @@ TOKEN = {secretKeyRef = {name = "api", key = "token"}}
 [tool.opsdk.resources]
 requests = {cpu = "20m", memory = "64Mi"}
 limits = {memory = "128Mi"}
+
+[tool.opsdk.pod]
+imagePullSecrets = ["registry"]
+nodeSelector = {"kubernetes.io/os" = "linux"}
+priorityClassName = "system-cluster-critical"
+tolerations = [{key = "node-role.kubernetes.io/control-plane", operator = "Exists"}]
+topologySpreadConstraints = [{maxSkew = 1, topologyKey = "zone", whenUnsatisfiable = "DoNotSchedule"}]
+affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution = []
 """
 
 
-def rendered_as_helm_does(text: str, values: JsonObject) -> str:
-    """Fill in the forms that the chart has; a change of its templates needs one of this function."""
-
-    def to_yaml(value: object) -> str:
-        return "\n" + textwrap.indent(yaml.safe_dump(value).rstrip(), " " * 10)
-
-    text = re.sub(r"\s*{{- toYaml \. \| nindent 10 }}", lambda _: to_yaml(values["env"]), text)
-    text = re.sub(r"\s*{{- toYaml .Values.resources \| nindent 10 }}", lambda _: to_yaml(values["resources"]), text)
-    text = text.replace("{{ .Release.Namespace }}", "packaged-system")
-    text = text.replace("{{ .Values.replicas }}", str(values["replicas"]))
-    text = text.replace("{{ .Values.image | quote }}", f'"{values["image"]}"')
-    return re.sub(r"^ *{{- (with|if|end).*}}\n", "", text, flags=re.MULTILINE)
+def rendered_chart(chart: Path, **values: object) -> list[JsonObject]:
+    """Return the objects that ``helm template`` prints, but the ServiceMonitor unless it is enabled."""
+    everything = {**documents(chart / "values.yaml")[0], **values}
+    texts = [
+        render(path.read_text(), everything, "packaged-system") for path in sorted((chart / "templates").iterdir())
+    ]
+    return [document for text in texts for document in yaml.safe_load_all(text) if document]
 
 
 @pytest.fixture
@@ -78,15 +80,11 @@ def test_every_form_has_the_same_objects(packages: Path) -> None:
     resources = documents(packages / "kustomize/kustomization.yaml")[0]["resources"]
     folder = documents(*(packages / "kustomize" / path for path in resources))
     assert names(documents(packages / "install.yaml")) == names(folder)
-    values = documents(packages / "chart/values.yaml")[0]
-    rendered: list[JsonObject] = []
-    for path in sorted((packages / "chart/templates").iterdir()):
-        if path.name != "service_monitor.yaml":
-            rendered += yaml.safe_load_all(rendered_as_helm_does(path.read_text(), values))
-    rendered += documents(*(packages / "chart/crds").iterdir())
+    rendered = rendered_chart(packages / "chart")
+    for definition in (obj for obj in rendered if obj["kind"] == "CustomResourceDefinition"):
+        assert definition["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     key = str
     assert sorted(rendered, key=key) == sorted((o for o in folder if o["kind"] != "Namespace"), key=key)
-    assert "{{" not in str(rendered)
     (deployment,) = [obj for obj in rendered if obj["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [
@@ -164,7 +162,7 @@ def test_the_kubeconfig_of_dev_does_not_enter_the_build(packages: Path) -> None:
 
 
 def test_the_base_image_can_be_pinned(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both stages use ``--base-image``; a text that is no image name is an error."""
+    """Both stages use ``--base-image``; a text that is not an image name is an error."""
     pinned = f"registry.example.com/python@sha256:{'0' * 64}"
     assert main(["package", "--base-image", pinned]) == 0
     lines = (packages / "Containerfile").read_text().splitlines()
@@ -240,3 +238,16 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     role.unlink()
     assert main(["generate", "manifests", "--check"]) == 1
     assert "config/rbac.yaml cannot be read" in capsys.readouterr().err
+
+
+def test_the_roles_of_the_deploying_user_are_printed(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``opsdk deploy --print-role`` needs no cluster; each object of the installation has its rule by name."""
+    capsys.readouterr()
+    assert main(["deploy", "--print-role", "--namespace", "elsewhere"]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [obj["kind"] for obj in printed[:2]] == ["Namespace", "ServiceAccount"]
+    named = {name for obj in printed for rule in obj.get("rules", ()) for name in rule.get("resourceNames", ())}
+    assert named == {obj["metadata"]["name"] for obj in documents(packages / "install.yaml")} - {"packaged-system"} | {
+        "elsewhere"
+    }
+    assert {obj["metadata"]["namespace"] for obj in printed if obj["kind"] == "Role"} == {"elsewhere"}

@@ -55,6 +55,16 @@ def test_all_sources_of_variables() -> None:
             "resources = {requests = {cpu = '2'}, limits = {cpu = '500m'}}",
             r"resources\.requests\.cpu = '2' exceeds the limit '500m'",
         ),
+        ("webhook-replicas = 'two'", r"webhook-replicas = 'two': write a number"),
+        ("watch-namespaces = 'shop'", r"watch-namespaces = 'shop': write a list of namespaces"),
+        ("watch-namespaces = ['Shop']", r"watch-namespaces = \['Shop'\]: write a list of namespaces"),
+        ("pod = 5", r"pod: write a table with affinity, imagePullSecrets"),
+        ("pod.hostNetwork = true", r"pod\.hostNetwork: write a table with affinity"),
+        ("pod.tolerations = [{key = 5}]", r"pod: Expected `str .*tolerations"),
+        (
+            "pod.tolerations = [{key = 'a', operation = 'Exists'}]",
+            r"pod\.tolerations\[0\]\.operation: a PodSpec has no",
+        ),
         ("environment = 'x'", r"environment = 'x': write text for .*; the other keys are env, resources, replicas"),
     ],
 )

@@ -81,7 +81,7 @@ async def test_a_test_is_exported_when_the_operator_shows_objects(
 
 
 async def test_what_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """A closed port, a page that is no debug page, and a wrong URL end with one line and status 1."""
+    """A closed port, a page that is not a debug page, and a wrong URL end with one line and status 1."""
     assert await why("a", "--url", "http://127.0.0.1:1") == 1
     assert "cannot be reached" in capsys.readouterr().err
     async with Server(always(answer(404))) as server:
@@ -125,7 +125,7 @@ async def test_the_children_that_an_object_waits_for(capsys: pytest.CaptureFixtu
         assert await why("--not-ready", "--controller", "app", "--url", url) == 0
         assert capsys.readouterr().out == f"{tree}"
         assert await why("default/b", "--not-ready", "--url", url) == 0
-        assert capsys.readouterr().out.splitlines()[1:] == ["└─ no children were applied"]
+        assert capsys.readouterr().out.splitlines()[1:] == ["└─ no ordered children (ready=, after=)"]
         assert await why("--not-ready", "--url", url, "--output", "json") == 0
         (record,) = json.loads(capsys.readouterr().out)
         assert record["children"] == children

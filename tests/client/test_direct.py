@@ -202,7 +202,7 @@ async def test_an_undecodable_item_is_left_out_of_its_list() -> None:
 
 
 async def test_a_response_that_is_not_a_list_raises_decode_error() -> None:
-    """A response to a list that is no list raises DecodeError."""
+    """A response to a list that is not a list raises DecodeError."""
     with pytest.raises(DecodeError, match="expected a list"):
         await client_of(tree()).list(Site)
 

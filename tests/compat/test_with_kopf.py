@@ -101,7 +101,7 @@ def test_an_operator_lives_its_life(story: Story) -> None:
     with story.operator() as runner:
         story.make("t")
         eventually(lambda: story.status("t").get("made") == {"seen": 1, "name": "t"})
-        # What changes before all handlers have seen the beginning is no change.
+        # What changes before all handlers have seen the beginning is not a change.
         eventually(lambda: HANDLED in story.notes("t"))
         story.resize("t", 5)
         eventually(lambda: story.status("t")["made"]["seen"] == 5)

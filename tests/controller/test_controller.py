@@ -412,7 +412,7 @@ def circular_causes() -> Exception:
 async def test_no_exception_of_a_reconciler_stops_the_controller(
     make: Callable[[], BaseException], panicked: bool
 ) -> None:
-    """Any exception of a reconciler is counted and retried, as a panic if it is no Exception; others continue."""
+    """Any exception of a reconciler is counted and retried, as a panic if it is not an Exception; others continue."""
     names: list[str] = []
 
     async def reconcile(request: Request) -> None:
@@ -431,7 +431,7 @@ async def test_no_exception_of_a_reconciler_stops_the_controller(
 
 
 async def test_an_exit_ends_the_controller() -> None:
-    """SystemExit is no failure of one object: also in a group it ends the worker."""
+    """SystemExit is not a failure of one object: also in a group it ends the worker."""
 
     async def reconcile(_: Request) -> None:
         raise BaseExceptionGroup("group", [ValueError("x"), SystemExit(3)])

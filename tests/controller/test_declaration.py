@@ -23,7 +23,7 @@ HERE = re.escape(__file__)
 
 @dataclass(frozen=True)
 class Shard:
-    """A request that is no object."""
+    """A request that is not an object."""
 
     number: int
 
@@ -84,7 +84,7 @@ def test_a_local_class_is_found_by_its_name() -> None:
 
 
 def test_a_request_of_another_type_needs_no_kind() -> None:
-    """A class that is no kind is the type of the controller's requests."""
+    """A class that is not a kind is the type of the controller's requests."""
     assert inspect_reconciler(of_shard, None).request_type is Shard
     with pytest.raises(UsageError, match="declare 'shard' as Request or as Site"):
         inspect_reconciler(of_shard, SITE)

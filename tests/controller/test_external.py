@@ -108,18 +108,10 @@ async def test_a_resource_that_vanishes_is_created_again() -> None:
 
 # ------------------------------------------------------------------ wrong declarations
 class Nameless(External):
-    """A resource whose name is no field."""
+    """A resource whose name is not a field."""
 
     def __init__(self) -> None:
         super().__init__(Service(), "")
-
-
-class Partial(ExternalResource[Shop, Item]):
-    """A resource without `create`."""
-
-    name = "bucket"
-
-    async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None: ...
 
 
 class Plain(External):
@@ -139,7 +131,6 @@ class Never(External):
     [
         (External, r"owns got the class External: pass an instance, External\(...\)"),
         (Nameless(), "the name of Nameless is '': name a field of the status"),
-        (Partial(), r"Partial has no create: declare `async def create\(self, obj, ref\)`"),
         (Plain(Service(), "bucket"), "delete of Plain is not async: declare it with `async def`"),
         (Never(Service(), "bucket"), "poll of Never is 0: pass more than 0 seconds, or a timedelta"),
         (External(Service(), "queue"), "External keeps its id in the status of Shop: add `queue: ExternalStatus = "),
@@ -152,6 +143,18 @@ def test_a_wrong_resource_is_refused(owned: Any, message: str) -> None:
 
         @Operator("shops").reconciler(Shop, owns=[owned])
         async def reconcile(obj: Shop) -> None: ...
+
+
+def test_a_resource_without_a_method_has_no_instance() -> None:
+    """Python refuses an instance of a resource without `create` or `delete`, and names both."""
+
+    class Partial(ExternalResource[Shop, Item]):
+        name = "bucket"
+
+        async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None: ...
+
+    with pytest.raises(TypeError, match=r"abstract class Partial .*create.*delete"):
+        Partial()  # type: ignore[abstract]
 
 
 def test_a_resource_needs_an_owner() -> None:

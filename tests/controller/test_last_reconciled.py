@@ -149,10 +149,10 @@ def test_a_path_names_attributes_or_their_json_names(path: str, names: list[str]
         ("spec.by_name.x.pat", r"spec.by_name.x has no 'pat'.*did you mean spec.by_name.x.path\?"),
         ("spec.volumes.path", "spec.volumes has no fields .*: name spec.volumes itself"),
         ("spec.size.bytes", "name spec.size itself"),
-        ("metadata.labels", "is no path in the spec"),
-        ("size", "is no path in the spec"),
-        ("spec..size", "is no path in the spec"),
-        (3, "3 is no path in the spec"),
+        ("metadata.labels", "is not a path in the spec"),
+        ("size", "is not a path in the spec"),
+        ("spec..size", "is not a path in the spec"),
+        (3, "3 is not a path in the spec"),
     ],
 )
 def test_a_path_that_does_not_exist_is_refused(path: Any, message: str) -> None:

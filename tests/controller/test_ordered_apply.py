@@ -491,15 +491,15 @@ A, B = config("a"), config("b")
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (lambda ctx: ctx.apply(A, ready="self.x ="), "ready of ConfigMap default/a is no CEL expression"),
-        (lambda ctx: ctx.apply(A, ready="1 + 1"), "is no CEL expression with a bool: its type is int"),
+        (lambda ctx: ctx.apply(A, ready="self.x ="), "ready of ConfigMap default/a is not a CEL expression"),
+        (lambda ctx: ctx.apply(A, ready="1 + 1"), "is not a CEL expression with a bool: its type is int"),
         (lambda ctx: ctx.apply(A, ready=3), "ready of ConfigMap default/a is 3: write True, a CEL expression, or"),
         (lambda ctx: ctx.apply(A, ready=_async_ready), "ready function of ConfigMap default/a is async"),
         (lambda ctx: ctx.apply(A, ready=_none_ready), "ready function _none_ready returned None: return True or False"),
         (lambda ctx: ctx.apply(deployment("x"), ready=True), r"resume the reconcile: add owns=\[Deployment\]"),
         (lambda ctx: ctx.apply(A, after=[B]), "has not applied: apply ConfigMap default/b before it"),
         (lambda ctx: ctx.apply(A, after=B), r"after of ConfigMap default/a is .*: write a list of children, after=\["),
-        (lambda ctx: ctx.apply(A, after=["b"]), "'b' is no child: pass an object"),
+        (lambda ctx: ctx.apply(A, after=["b"]), "'b' is not a child: pass an object"),
         (lambda ctx: ctx.apply_all([Child(A), A]), "ConfigMap default/a is in the set twice"),
         (lambda ctx: ctx.apply_all([Child(A, after=[B])]), "comes after ConfigMap default/b, which is not in the set"),
         (
@@ -507,7 +507,7 @@ A, B = config("a"), config("b")
             "the order of the children is a circle: ConfigMap default/. after",
         ),
         (lambda ctx: ctx.apply_all([Child(Child(A))]), "is a Child already: pass its object"),
-        (lambda ctx: ctx.apply_all([Child("a")]), "'a' is no child: pass an object"),
+        (lambda ctx: ctx.apply_all([Child("a")]), "'a' is not a child: pass an object"),
     ],
 )
 async def test_a_wrong_order_is_refused(step: Any, message: str) -> None:

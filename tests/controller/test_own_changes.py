@@ -72,7 +72,7 @@ def test_only_events_of_own_status_writes_are_dropped(writes: list[tuple[bool, i
             steps.append((time + shown_after, 1, lambda before=before, after=after: show(before, after)))  # type: ignore[misc]
     for _, _, step in sorted(steps, key=lambda item: item[:2]):
         step()
-    if gap:  # a list shows the sum of all writes: that is no single own write, unless there is only one
+    if gap:  # a list shows the sum of all writes: that is not a single own write, unless there is only one
         show(0, len(writes))
         expected = [(0, len(writes))] if len(writes) != 1 or expected else []
     assert sorted(queued) == sorted(expected)

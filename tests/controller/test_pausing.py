@@ -42,7 +42,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_an_annotation_pauses_until_its_time(value: str | None, pause: Pause | None) -> None:
-    """``true`` has no end, a time is the end, and ``false`` or a time in the past is no pause."""
+    """``true`` has no end, a time is the end, and ``false`` or a time in the past is not a pause."""
     assert read_pause({PAUSED_ANNOTATION: value} if value is not None else {}, now=NOW) == pause
 
 

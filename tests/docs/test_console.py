@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,8 @@ from etcd_cluster import progress_flag
 from processes import until
 
 from envtest.__main__ import parser as serve_parser
+from opsdk.builder.flags import parse_flags
+from opsdk.builder.options import OperatorOptions
 from opsdk.cli.app import app
 from opsdk.testing.webhooks import free_port
 
@@ -236,6 +239,17 @@ def test_each_target_of_make_exists(page: Path) -> None:
 def test_unknown_command_words_are_found(line: str, unknown: list[str]) -> None:
     """Unknown words of opsdk's commands are found; other programs and operator flags are ignored."""
     assert unknown_words(words_of(line)) == unknown
+
+
+def test_each_configuration_of_vs_code_starts_a_command() -> None:
+    """The file is JSON; its subcommands, options and operator flags exist."""
+    (block,) = [each for each in blocks(DOCS / "howto/develop.md") if each.title == ".vscode/launch.json"]
+    configurations = json.loads(block.text)["configurations"]
+    assert {each["module"] for each in configurations} == {"opsdk.cli"}
+    for each in configurations:
+        words, _, flags = " ".join(each["args"]).partition(" -- ")
+        assert unknown_words(["opsdk", *words.split()]) == []
+        parse_flags("operator", OperatorOptions(), flags.split(), {})
 
 
 def test_the_console_blocks_of_each_page_run() -> None:

@@ -30,7 +30,7 @@ def test_each_module_can_be_imported(page: Path) -> None:
         while not _imports(module):
             module, _, last = module.rpartition(".")
             rest.insert(0, last)
-            assert module, f"{name} in {page.name} is no module"
+            assert module, f"{name} in {page.name} is not a module"
         target = importlib.import_module(module)
         for part in rest:
             target = getattr(target, part)

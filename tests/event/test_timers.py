@@ -72,7 +72,7 @@ async def test_jitter_spreads_ticks_and_never_shortens_them() -> None:
 
 
 async def test_a_poll_queues_changed_requests() -> None:
-    """First everything; then additions, changes and removals; equal values are no change."""
+    """First everything; then additions, changes and removals; equal values are not a change."""
     state: dict[Request, object] = {A: {"size": 1}, B: 2}
 
     async def poll() -> dict[Request, object]:
@@ -283,9 +283,9 @@ async def test_a_schedule_retries_a_function_that_fails() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"schedule": "61 * * * *"}, r"'61 \* \* \* \*' is no cron schedule \(Bad minute\): write five fields"),
-        ({"schedule": "@daily"}, "is no cron schedule"),
-        ({"schedule": "0 0 31 2 *"}, "is no cron schedule|has no time"),
+        ({"schedule": "61 * * * *"}, r"'61 \* \* \* \*' is not a cron schedule \(Bad minute\): write five fields"),
+        ({"schedule": "@daily"}, "is not a cron schedule"),
+        ({"schedule": "0 0 31 2 *"}, "is not a cron schedule|has no time"),
         ({"timezone": "Europe/Atlantis"}, "timezone is 'Europe/Atlantis': pass an IANA name"),
         ({"timezone": "../../etc/passwd"}, "timezone is"),
         ({"timezone": 3}, "timezone is 3"),

@@ -64,7 +64,7 @@ async def test_the_three_states(make: Any) -> None:
 
 @both
 async def test_timestamps_change_only_with_the_condition(make: Any) -> None:
-    """Norman condition.Cond, timestamp only on change: a new message is no transition; an equal set changes nothing."""
+    """Norman keeps the timestamp of a condition when a new message or an equal value is set."""
     obj = make()
     READY.true(obj)
     first = READY.last_updated(obj)

@@ -259,7 +259,7 @@ async def test_on_change_and_on_remove(world: Any) -> None:
 
 @pytest.mark.parametrize("in_condition", [True, False])
 async def test_a_panic_fails_its_handler_only(world: Any, calls: Calls, in_condition: bool) -> None:
-    """An exception that is no Exception is counted as a panic; the next handler and other objects are called."""
+    """An exception that is not an Exception is counted as a panic; the next handler and other objects are called."""
 
     class Panic(BaseException):
         """As PyO3's PanicException."""

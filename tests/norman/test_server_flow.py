@@ -813,7 +813,7 @@ async def test_a_form_has_at_most_a_thousand_fields() -> None:
     ],
 )
 async def test_a_body_costs_no_more_than_its_bytes(body: bytes, content_type: str) -> None:
-    """Parts, parameters, lines and numbers to the base 60 are no work that grows with their square."""
+    """Parts, parameters, lines and numbers to the base 60 are not work that grows with their square."""
     served = library()
     started = time.process_time()
     await served.raw("POST", "/v3/books", body, {"content-type": content_type})

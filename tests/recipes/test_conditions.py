@@ -11,7 +11,7 @@ NOON = datetime(2026, 1, 1, 12, 0, 0, 999, tzinfo=UTC)
 
 
 def test_the_transition_time_moves_with_the_status() -> None:
-    """A new reason or message is a change, but no transition; nothing new is no change."""
+    """A new reason or message is a change but not a transition; nothing new is not a change."""
     conditions: list[Condition] = []
     later = NOON + timedelta(hours=1)
     assert set_condition(conditions, "Ready", False, "Waiting", now=NOON)

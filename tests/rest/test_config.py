@@ -41,7 +41,7 @@ def test_host_table(host: str, tls: bool, text: str, authority: str) -> None:
 
 @pytest.mark.parametrize("host", ["", "ftp://x", "https://", "https://x:port", "https://x/?q=1", "https://u:p@x"])
 def test_unusable_hosts_are_named(host: str) -> None:
-    """A host that is no plain http(s) address is a configuration error which hides the password in it."""
+    """A host that is not a plain http(s) address is a configuration error which hides the password in it."""
     with pytest.raises(ConfigError) as caught:
         parse_host(host, tls=False)
     assert "u:p" not in str(caught.value)

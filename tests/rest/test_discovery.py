@@ -166,7 +166,7 @@ async def test_a_stale_group_is_a_failure() -> None:
 
 
 async def test_a_version_deleted_meanwhile_is_left_out() -> None:
-    """A CRD deleted between two requests is no failure."""
+    """A CRD deleted between two requests is not a failure."""
     groups, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": None})
     assert not groups.failures
 

@@ -49,7 +49,7 @@ def test_parse_leaves_the_object_encoded() -> None:
     "garbage", [b"<html>", b"{}", b'{"type":1,"object":{}}', b'{"type":"ADDED"', b'{"type":"\xff"', b""]
 )
 def test_the_error_quotes_the_start_of_an_invalid_frame(garbage: bytes) -> None:
-    """Bytes that are no watch event are a decode error which quotes their start."""
+    """Bytes that are not a watch event are a decode error which quotes their start."""
     with pytest.raises(DecodeError) as caught:
         parse_frame(garbage + b" " * 500)
     assert repr(garbage)[2:-1] in str(caught.value)

@@ -169,7 +169,7 @@ async def test_head_has_no_body() -> None:
     "data", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 101 Up\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"]
 )
 async def test_an_invalid_http_response_is_an_error(data: bytes) -> None:
-    """Bytes that are no answer, or one too many, end the connection."""
+    """Bytes that are not an answer, or one too many, end the connection."""
     async with Server(always(data)) as server, Transport(Config(host=server.host)) as transport:
         with pytest.raises(ConnectionLostError, match="not valid HTTP"):
             await transport.send(POST)
@@ -194,7 +194,7 @@ async def test_garbage_gzip_is_a_decode_error() -> None:
 
 
 async def test_a_gzip_without_its_end_is_a_decode_error() -> None:
-    """A compressed answer that stops early is no shorter answer, whole or as a stream."""
+    """A compressed answer that stops early is not a shorter answer, whole or as a stream."""
     short = gzip.compress(b"hello world" * 100)[:-9]
     async with (
         Server(always(answer(body=short, Content_Encoding="gzip"))) as server,

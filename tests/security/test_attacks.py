@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[AttackedServer]:
 
 @pytest.mark.parametrize("attack", _ALL, ids=lambda attack: attack.name)
 async def test_an_attack_costs_little(attack: Attack, server: AttackedServer) -> None:
-    """60 KB take a bounded time of the processor, and the response is no error of the server."""
+    """60 KB take a bounded time of the processor, and the response is not an error of the server."""
     request = attack.request(SMALL, server.token)
     start = time.process_time()
     response = await exchange(_port(server, attack), request)

@@ -34,7 +34,7 @@ def test_a_copy_is_equal(tree: Any) -> None:
     ],
 )
 def test_equality_is_that_of_json(a: Any, b: Any, same: bool) -> None:
-    """Numbers are equal by value, and booleans are no numbers."""
+    """Numbers are equal by value, and booleans are not numbers."""
     assert deep_equal(a, b) is same
     assert deep_equal(b, a) is same
 

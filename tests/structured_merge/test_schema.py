@@ -66,7 +66,7 @@ def test_unknown_leads_to_unknown() -> None:
 
 
 def test_the_zero_value_is_what_the_server_would_write() -> None:
-    """Objects that are no pointers and required lists stand in it; custom resources have nothing."""
+    """Objects that are not pointers and required lists stand in it; custom resources have nothing."""
     assert WORK.zero() == {
         "metadata": {},
         "spec": {"containers": None, "selector": None, "strategy": {}},

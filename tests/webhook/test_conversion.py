@@ -249,7 +249,7 @@ async def test_a_failure_is_a_status_in_the_review(version: str, tree: JsonObjec
     ],
 )
 async def test_what_is_no_review_is_a_bad_request(body: bytes) -> None:
-    """A body that is no ConversionReview gets HTTP 400."""
+    """A body that is not a ConversionReview gets HTTP 400."""
     status, text = await post(serving(CONVERTER), "/convert", body)
     assert status == 400
     assert "ConversionReview" in text

@@ -183,7 +183,7 @@ async def test_the_failure_policy_decides_about_a_webhook_that_hangs() -> None:
 
 
 async def test_the_failure_policy_decides_about_nonsense() -> None:
-    """An answer that is no review fails the call."""
+    """An answer that is not a review fails the call."""
 
     async def nonsense(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -111,7 +111,7 @@ UNSENDABLE = AdmissionResponse(allowed=True, patches=({"op": "add", "path": "/x"
 
 @pytest.mark.parametrize("nonsense", [None, True, {"allowed": True}, UNSENDABLE])
 async def test_a_handler_that_returns_nonsense_is_answered_with_500(nonsense: Any) -> None:
-    """A handler's return value that is no valid response gets the code 500."""
+    """A handler's return value that is not a valid response gets the code 500."""
 
     async def answer_nonsense(request: AdmissionRequest) -> Any:
         return nonsense

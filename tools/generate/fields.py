@@ -57,7 +57,7 @@ class _Structs:
         return (self._packages[path].imports.get(alias, alias) if alias else path), name
 
     def _named(self, path: str, name: str) -> str:
-        """What a type that is no struct stands for; empty for a struct."""
+        """What a type that is not a struct stands for; empty for a struct."""
         package = self._packages.get(path)
         return package.named.get(name, "") if package else ""
 

@@ -66,7 +66,7 @@ def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     except ValueError:
         items = None
     if not isinstance(items, list) or not all(isinstance(text, str) for text in items):
-        raise ConfigError(f"{NAMESPACE}/{NAME}: {key} is no list of strings in JSON: {data.get(key)!r}")
+        raise ConfigError(f"{NAMESPACE}/{NAME}: {key} is not a list of strings in JSON: {data.get(key)!r}")
     return tuple(items)
 
 

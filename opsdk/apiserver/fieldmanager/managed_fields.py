@@ -63,7 +63,7 @@ def decode_entries(entries: Iterable[JsonValue] | None) -> Managed:
     managed: Managed = {}
     for entry in entries or ():
         if not isinstance(entry, Mapping):
-            raise DecodeError("managedFields: an entry is no object")
+            raise DecodeError("managedFields: an entry is not an object")
         operation = entry.get("operation") or ""
         if operation not in (APPLY, UPDATE):
             raise DecodeError(f"managedFields: operation must be Apply or Update, not {operation!r}")

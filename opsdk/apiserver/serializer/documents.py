@@ -151,7 +151,7 @@ def _parse_canonical(raw: bytes) -> JsonObject | None:
 
 
 def _no_constant(name: str) -> JsonValue:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} has no form in JSON")
 
 
 def _integer(text: str) -> int | float:

@@ -83,7 +83,7 @@ def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
     except ValueError as error:
         raise RedirectError(hop.url, f'failed to parse Location header "{location}": {error}') from None
     if url.scheme != "https" or not host:
-        raise RedirectError(url.geturl(), "redirected to what is no https address")
+        raise RedirectError(url.geturl(), "redirected to what is not an https address")
     return Redirect(
         method=hop.method if status in _AS_BEFORE else "GET",
         authority=url.netloc,

@@ -8,10 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
+import yaml
 from rich.table import Table
 from rich.text import Text
 
+from opsdk.api.rbac.v1 import ClusterRole
+from opsdk.apimachinery.object import convert
 from opsdk.cli.doctor.examine import clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
@@ -20,6 +24,7 @@ from opsdk.cli.output import Output, OutputFormat, print_json, print_result, pri
 from opsdk.cli.project import find_project
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
+from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.load import load_config
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -38,11 +43,16 @@ def doctor(
     orphans: Annotated[
         bool, typer.Option("--orphans", help="also report finalizers without a controller; reads all objects")
     ] = False,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="roles of observed_manifests; report granted permissions beyond them"),
+    ] = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Check a cluster for problems: RBAC, CRDs, webhooks, finalizers, leader election.
 
-    Exits with status 1 if there is an error.
+    Exits with status 1 if there is an error. If the operator is deployed, its service account's roles are compared with
+    the permissions that it declares, or that tests recorded.
 
     opsdk doctor
 
@@ -50,7 +60,8 @@ def doctor(
     """
     target = load_operator(operator)
     config = load_config(context=context or None)
-    findings = asyncio.run(examine(target, config, namespace=namespace or _namespace(), orphans=orphans))
+    used = recorded_rules(recorded) if recorded is not None else None
+    findings = asyncio.run(examine(target, config, namespace=namespace or _namespace(), orphans=orphans, recorded=used))
     if output is OutputFormat.JSON:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -116,6 +127,21 @@ def cleanup(
         print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)
     if drained.problems:
         raise typer.Exit(1)
+
+
+def recorded_rules(path: Path) -> RuleSet:
+    """Return the permissions of the roles in a file. Raises `UsageError` if it has none."""
+    rules = RuleSet()
+    try:
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if isinstance(document, dict) and document.get("kind") in ("Role", "ClusterRole"):
+                role = convert({**document, "kind": "ClusterRole"}, ClusterRole)
+                rules |= RuleSet.from_policy_rules(role.rules, role.metadata.namespace)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    if not rules:
+        raise UsageError(f"{path} has no roles with rules: write it with opsdk.testing.rules.observed_manifests")
+    return rules
 
 
 def _namespace() -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opsdk.aio.clock import utc_now
+from opsdk.api.apps.v1 import Deployment
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.discovery.v1 import EndpointSlice
+from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import to_tree
 from opsdk.builder.operator import Operator
@@ -22,10 +25,15 @@ from opsdk.cli.doctor.findings import (
     slow_finalizers,
     subject_of,
 )
+from opsdk.cli.doctor.roles import ClusterRoles, account_of, flags_of, of_roles
+from opsdk.cli.generate.rbac import rules_of
+from opsdk.cli.package.deployment import webhook_service_name
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import ApiError, NoMatchError, OpsdkError
+from opsdk.errors import ApiError, ForbiddenError, NoMatchError, OpsdkError
 from opsdk.lifecycle.orphans import drain_all
+from opsdk.rbac.observed import with_repeated_events
+from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
@@ -35,7 +43,9 @@ from opsdk.webhook.configurations import WebhookClientConfig
 _PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
-async def examine(operator: Operator, config: Config, *, namespace: str, orphans: bool = False) -> list[Finding]:
+async def examine(
+    operator: Operator, config: Config, *, namespace: str, orphans: bool = False, recorded: RuleSet | None = None
+) -> list[Finding]:
     """Return the findings of all checks, in the order of the checks.
 
     A check that fails with Forbidden is reported as a finding.
@@ -45,15 +55,16 @@ async def examine(operator: Operator, config: Config, *, namespace: str, orphans
         config: of the cluster.
         namespace: of the operator.
         orphans: also read the metadata of all objects, for finalizers that the operator does not declare.
+        recorded: permissions that the operator used; granted ones beyond them are reported. None: beyond the declared.
 
     Raises:
         OpsdkError: the server cannot be reached.
     """
     findings: list[Finding] = []
     async with Cluster(config) as cluster:
-        findings += await _rights(operator, cluster, namespace)
         client = cluster.uncached
         checks = [
+            ("rights", _rights(operator, cluster, namespace, recorded)),
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
             ("finalizer", _deletions(operator, client)),
@@ -70,12 +81,44 @@ async def examine(operator: Operator, config: Config, *, namespace: str, orphans
     return findings
 
 
-async def _rights(operator: Operator, cluster: Cluster, namespace: str) -> list[Finding]:
-    rules = operator.rules(namespace=namespace)
+async def _rights(operator: Operator, cluster: Cluster, namespace: str, recorded: RuleSet | None) -> Iterable[Finding]:
+    """Check the roles of the deployed service account; without a Deployment, the permissions of this user."""
+    client = cluster.uncached
+    names = (operator.name, webhook_service_name(operator.name))
     try:
-        missing = await PermissionReviewer(cluster.transport, cluster.scheme).missing(rules)
-    except ApiError as error:
-        return [Finding(check="rights", level=Level.WARNING, message=f"cannot be reviewed: {error}")]
+        found = [await client.get_or_none(Deployment, f"{namespace}/{name}") for name in names]
+    except ForbiddenError:
+        found = []
+    deployments = [deployment for deployment in found if deployment is not None]
+    account = account_of(deployments)
+    if not account:
+        return await _own_rights(operator, cluster, namespace)
+    declared, implied = _deployed_rules(operator, deployments, namespace)
+    roles = ClusterRoles(
+        cluster_roles=list(await client.list(ClusterRole)),
+        roles=list(await client.list(Role)),
+        cluster_role_bindings=list(await client.list(ClusterRoleBinding)),
+        role_bindings=list(await client.list(RoleBinding)),
+    )
+    bound = roles.bound_to(account, namespace)
+    used = declared if recorded is None else with_repeated_events(recorded) | implied
+    needed = declared | (recorded or RuleSet())
+    return of_roles(f"{namespace}/{account}", bound, needed, used, recorded=recorded is not None)
+
+
+def _deployed_rules(operator: Operator, deployments: Sequence[Deployment], namespace: str) -> tuple[RuleSet, RuleSet]:
+    """Return the declared and the implied permissions of an operator with the flags of its Deployments."""
+    declared, implied, options = RuleSet(), RuleSet(), operator.options
+    for deployment in deployments:
+        operator.options = options
+        declared |= rules_of(operator, namespace, flags_of(deployment.spec.template.spec.containers[0]))
+        implied |= operator.implied_rules(namespace=namespace)
+    return declared, implied
+
+
+async def _own_rights(operator: Operator, cluster: Cluster, namespace: str) -> list[Finding]:
+    rules = operator.rules(namespace=namespace)
+    missing = await PermissionReviewer(cluster.transport, cluster.scheme).missing(rules)
     if not missing:
         return [Finding(check="rights", level=Level.OK, message=f"this user has all {len(list(rules))} permissions")]
     advice = "opsdk generate rbac prints the roles"

@@ -26,7 +26,7 @@ async def remove_finalizers(
 
     Raises:
         NoMatchError: the server does not serve a kind.
-        UsageError: a name is no finalizer.
+        UsageError: a name is not a finalizer.
         OpsdkError: the server cannot be reached.
     """
     check_names(names)

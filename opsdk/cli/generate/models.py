@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, LIST_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, RULES
-from opsdk.apimachinery.plurals import guess_plural
+from opsdk.apimachinery.plurals import pluralize
 from opsdk.cli.generate.names import camel, pascal, snake
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -166,7 +166,7 @@ class ModelModule:
         columns = [self._call("PrinterColumn", column) for column in version.get("additionalPrinterColumns") or ()]
         fields = tuple(f["jsonPath"] for f in version.get("selectableFields") or ())
         values = {
-            "plural": (names["plural"], guess_plural(lower)),
+            "plural": (names["plural"], pluralize(lower)),
             "singular": (names.get("singular", lower), lower),
             "list_kind": (names.get("listKind", f"{names['kind']}List"), f"{names['kind']}List"),
             "short_names": (tuple(names.get("shortNames") or ()), ()),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from opsdk.apimachinery.plurals import guess_plural
+from opsdk.apimachinery.plurals import pluralize
 from opsdk.structured_merge.value import JsonObject
 
 _BUILT_IN = ("io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator.")
@@ -39,7 +39,7 @@ def inline_definitions(schemas: Mapping[str, Any]) -> tuple[list[JsonObject], di
                 "spec": {
                     "group": group,
                     "scope": "Namespaced",
-                    "names": {"plural": guess_plural(kind.lower()), "kind": kind},
+                    "names": {"plural": pluralize(kind.lower()), "kind": kind},
                     "versions": [],
                 }
             },

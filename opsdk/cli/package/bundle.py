@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
+from opsdk.rbac.permissions import SELECTED_NAMESPACES
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -24,10 +25,19 @@ def bundle_files(
         rules: policy rules by namespace; the empty one holds those of the whole cluster.
         version: of the operator, three numbers.
     """
-    deployment = parts.deployment(workload)
+    deployments = parts.deployments(workload)
     install = {
-        "deployments": [{"name": workload.name, "label": workload.labels, "spec": deployment["spec"]}],
-        "clusterPermissions": [{"serviceAccountName": workload.name, "rules": list(rules.get("", ()))}],
+        "deployments": [
+            {"name": each["metadata"]["name"], "label": each["metadata"]["labels"], "spec": each["spec"]}
+            for each in deployments
+        ],
+        # OLM binds no roles to selected namespaces.
+        "clusterPermissions": [
+            {
+                "serviceAccountName": workload.name,
+                "rules": [*rules.get("", ()), *rules.get(SELECTED_NAMESPACES, ())],
+            }
+        ],
         "permissions": [{"serviceAccountName": workload.name, "rules": list(rules.get(workload.namespace, ()))}],
     }
     owned = [

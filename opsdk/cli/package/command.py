@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
 from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.yaml_text import to_yaml
-from opsdk.builder.operator import Operator
 from opsdk.cli.generate.files import check_files, with_hash, write_all, write_generated
-from opsdk.cli.generate.rbac import rules_of
-from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE, containerfile
-from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
+from opsdk.cli.package.inputs import package_inputs
 from opsdk.cli.package.tree import config_files
-from opsdk.cli.project import Project, current_project, operator_namespace
 from opsdk.errors import UsageError
-from opsdk.rbac.manifests import RbacNames
-from opsdk.rbac.manifests import manifests as rbac_manifests
-from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonObject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PackageInputs:
-    """The project's operator and its manifests."""
-
-    project: Project
-    operator: Operator
-    workload: Workload
-    definitions: list[JsonObject]
-    configurations: list[JsonObject]
-    rules: RuleSet
-    rbac: str
 
 
 def manifests(
@@ -56,7 +34,7 @@ def manifests(
 
     opsdk generate manifests && kubectl apply -k config
     """
-    parts = _package_inputs()
+    parts = package_inputs()
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
     command = "opsdk generate manifests"
     if check:
@@ -70,7 +48,7 @@ def webhooks() -> None:
 
     opsdk generate webhooks | kubectl apply -f -
     """
-    print(to_yaml(_package_inputs().configurations), end="")
+    print(to_yaml(package_inputs().configurations), end="")
 
 
 def package(
@@ -86,14 +64,16 @@ def package(
 
     opsdk package && podman build -t demo:latest -f dist/Containerfile .
     """
-    parts = _package_inputs()
+    parts = package_inputs()
     workload, definitions = parts.workload, parts.definitions
     config = config_files(workload, definitions, parts.rbac, parts.configurations)
     # kubectl apply -f keeps the order of the file.
     first = (*(path for path in config if path.startswith("crd/")), "namespace.yaml", "rbac.yaml")
     last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})
     whole = "---\n".join(config[path] for path in (*first, *last))
-    rules = {name: [_tree(rule) for rule in parts.rules.policy_rules(name)] for name in parts.rules.namespaces}
+    # The Operator Lifecycle Manager grants permissions in all namespaces or in the operator's own.
+    cluster_rules = parts.cluster_rules
+    rules = {name: [_tree(rule) for rule in cluster_rules.policy_rules(name)] for name in cluster_rules.namespaces}
     if not (version := parts.project.version):
         raise UsageError(
             f"{parts.project.folder / 'pyproject.toml'} has no version, which the Helm chart and the OLM bundle need"
@@ -109,10 +89,7 @@ def package(
         "Containerfile.dockerignore": IGNORED_FILES,
         "install.yaml": whole,
         **{f"kustomize/{path}": text for path, text in config.items()},
-        **{
-            f"chart/{path}": text
-            for path, text in chart_files(workload, definitions, parts.rbac, parts.configurations, version).items()
-        },
+        **{f"chart/{path}": text for path, text in chart_files(parts, version).items()},
         **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
     }
     ignore_file = parts.project.folder / ".dockerignore"
@@ -121,36 +98,6 @@ def package(
         if output is OutputFormat.TEXT:
             print("wrote .dockerignore")
     write_all(folder, files, command="opsdk package", output=output, force=force)
-
-
-def _package_inputs() -> _PackageInputs:
-    """Return what all files of a package are made from, read from the project and its operator."""
-    project = current_project()
-    operator = load_operator("")
-    namespace = operator_namespace(project, operator.name)
-    flags = (*FLAGS, *(webhook_flags(operator.name) if operator.has_webhooks else ()))
-    rules = rules_of(operator, namespace, flags)
-    client_config = None
-    if (certificates := operator.options.webhook.certificates) is not None:
-        client_config = replace(certificates, namespace=certificates.namespace or namespace).client_config()
-    workload = Workload(
-        name=operator.name,
-        namespace=namespace,
-        image=project.image,
-        package=project.package,
-        webhooks=operator.has_webhooks,
-        settings=project.container,
-    )
-    names = RbacNames(name=workload.name, namespace=workload.namespace)
-    return _PackageInputs(
-        project=project,
-        operator=operator,
-        workload=workload,
-        definitions=operator.definitions(client_config),
-        configurations=operator.webhook_configurations(client_config),
-        rules=rules,
-        rbac=to_yaml(rbac_manifests(rules, names)),
-    )
 
 
 def _tree(rule: PolicyRule) -> JsonObject:

@@ -5,7 +5,7 @@ state    bytes                                    next state, and event
 ======== ======================================== ==========================================================
 IDLE     the first of a request                   METHOD
 METHOD   the method and its blank                 HEAD
-METHOD   a method that is none                    CLOSED, `Refusal`
+METHOD   an invalid method                        CLOSED, `Refusal`
 HEAD     the end of a valid head                  BODY, `RequestHead`
 HEAD     an invalid, too large or unfinished head CLOSED, `Refusal`
 BODY     some of the body                         BODY, the bytes

@@ -113,7 +113,7 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
     With `client_ca_file`, the handshake fails for a client without a certificate of these CAs.
 
     Raises:
-        ConfigError: the files are no matching pair, or the CAs cannot be loaded.
+        ConfigError: the files do not match, or the CAs cannot be loaded.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -20,7 +20,7 @@ import msgspec
 from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.object import TypedObject
-from opsdk.apimachinery.plurals import guess_plural
+from opsdk.apimachinery.plurals import plural_of
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
@@ -209,7 +209,7 @@ class ClassImporter:
 def _describe_kind(schema: Schema, cls: type[TypedObject]) -> None:
     schema.scope = Scope.NAMESPACE if cls.namespaced else Scope.CLUSTER
     schema.status = any(each.name == "status" and unwrap(each.annotation).types for each in fields_of(cls))
-    plural = getattr(cls, "plural", "") or guess_plural(cls.gvk.kind.lower())
+    plural = plural_of(cls)
     resource = GroupVersionResource(cls.gvk.group, cls.gvk.version, plural)
     schema.attributes |= {GVK: cls.gvk, RESOURCE: resource}
 

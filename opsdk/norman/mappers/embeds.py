@@ -173,7 +173,7 @@ class SliceToMap(BaseMapper, frozen=True, kw_only=True):
     >>> SliceToMap(field="ports", key="name").from_internal(site); site
     {'ports': {'web': {'port': 80}}}
 
-    Elements that are no objects are lost outward. Of several elements with one key, or without a key, the last stays.
+    Elements that are not objects are lost outward. Of several elements with one key, or without a key, the last stays.
 
     Attributes:
         field: the name of the list.
@@ -191,7 +191,7 @@ class SliceToMap(BaseMapper, frozen=True, kw_only=True):
             data[self.field] = {str(item.pop(self.key, None) or ""): item for item in objects}
 
     def to_internal(self, data: JsonObject) -> None:
-        """Turn the map into a list, in its order. Raises `NormanError` InvalidFormat for a value that is no object."""
+        """Turn the map into a list, in its order. Raises `NormanError` InvalidFormat unless each value is an object."""
         items = data.get(self.field)
         if not isinstance(items, dict):
             return
@@ -205,8 +205,8 @@ class SliceToMap(BaseMapper, frozen=True, kw_only=True):
         """Change the type to a map, and remove the key from the schema of the elements.
 
         Raises:
-            UsageError: the field or the key is missing, the field is no array of objects, or another schema uses the
-                schema of its elements.
+            UsageError: the field or the key is missing, the field is not an array of objects, or another schema uses
+                the schema of its elements.
         """
         declared = check_field(self.field, schema)
         expression = TypeExpression.parse(declared.type)

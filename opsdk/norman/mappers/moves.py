@@ -61,7 +61,7 @@ class Move(BaseMapper, frozen=True, kw_only=True):
         move_outward(data, self.source.split("/"), self.to.split("/"))
 
     def to_internal(self, data: JsonObject) -> None:
-        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is no object."""
+        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is not an object."""
         move_inward(data, self.source.split("/"), self.to.split("/"))
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
@@ -120,7 +120,7 @@ class UntypedMove(BaseMapper, frozen=True, kw_only=True):
         move_outward(data, self.source.split(self.separator), self.to.split(self.separator))
 
     def to_internal(self, data: JsonObject) -> None:
-        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is no object."""
+        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is not an object."""
         move_inward(data, self.source.split(self.separator), self.to.split(self.separator))
 
 
@@ -238,7 +238,7 @@ class SliceMerge(BaseMapper, frozen=True, kw_only=True):
     ignore_definition: bool = False
 
     def from_internal(self, data: JsonObject) -> None:
-        """Join the lists. Values that are no lists are removed."""
+        """Join the lists. Values that are not lists are removed."""
         values = [data.pop(name, None) for name in self.source]
         lists = [value for value in values if isinstance(value, list)]
         if lists:

@@ -57,7 +57,7 @@ def get_value(data: JsonObject, path: Sequence[str]) -> JsonValue:
 
 
 def put_value(data: JsonObject, path: Sequence[str], value: JsonValue) -> bool:
-    """Set the value at a path, and create its parents. Returns False, and changes nothing, if a parent is no object.
+    """Set the value at a path, and create its parents. Returns False and changes nothing if a parent is not an object.
 
     >>> data = {"kind": "Site"}
     >>> put_value(data, ["spec", "replicas"], 3), put_value(data, ["kind", "name"], "a"), data
@@ -106,7 +106,7 @@ def remove_value(data: JsonObject, path: Sequence[str], *, prune: bool = False) 
 
 
 def move_outward(data: JsonObject, source: Sequence[str], to: Sequence[str]) -> None:
-    """Move a value to the external path; leave it where it is if a parent of `to` is no object."""
+    """Move a value to the external path; leave it where it is if a parent of `to` is not an object."""
     value = get_value(data, source)
     # Remove the source first: it may be a parent of `to`.
     if value is not ABSENT and source != to:
@@ -116,7 +116,7 @@ def move_outward(data: JsonObject, source: Sequence[str], to: Sequence[str]) -> 
 
 
 def move_inward(data: JsonObject, source: Sequence[str], to: Sequence[str]) -> None:
-    """Move a value back from the external path. Raises `NormanError` if a parent of `source` is no object."""
+    """Move a value back from the external path. Raises `NormanError` if a parent of `source` is not an object."""
     value = ABSENT if source == to else remove_value(data, to, prune=True)
     if value is not ABSENT and not put_value(data, source, value):
         name = "/".join(to)

@@ -179,7 +179,7 @@ class JsonEncode(BaseMapper, frozen=True, kw_only=True):
     separator: str = "/"
 
     def from_internal(self, data: JsonObject) -> None:
-        """Decode the text, unless it is no JSON object or list."""
+        """Decode the text, unless it is not a JSON object or list."""
         path = self.field.split(self.separator)
         if isinstance(value := get_value(data, path), str):
             put_value(data, path, _decode_json(value, *_STRUCTURED))

@@ -46,7 +46,7 @@ class Picky:
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         if token.startswith(self.kind):
-            raise UnauthorizedError(f"{self.kind} is no good")
+            raise UnauthorizedError(f"{self.kind} is not good")
         return None
 
 
@@ -70,7 +70,7 @@ BEARER = BearerAuthenticator(
     ],
 )
 async def test_who_it_is(sent: str, wanted: str) -> None:
-    """A known token is its user, whatever other checkers say; an unknown one is wrong; the rest is no credentials."""
+    """A known token is its user, whatever other checkers say; an unknown one is wrong; the rest is not a credential."""
     union = UnionAuthenticator([BEARER])
     if wanted:
         user = await union.authenticate(request(sent))
@@ -98,7 +98,7 @@ async def test_reasons_are_reported_together() -> None:
     """A review hears every reason once; a token for other audiences is simply not known."""
     for token, audiences, text in (
         ("u", ["a"], "invalid bearer token"),
-        ("x", ["a"], "[invalid bearer token, x is no good]"),
+        ("x", ["a"], "[invalid bearer token, x is not good]"),
         ("t", ["other"], "invalid bearer token"),
     ):
         with pytest.raises(UnauthorizedError) as caught:

@@ -99,7 +99,7 @@ BETWEEN = issue("below", PROXIES, ca=True)
 
 
 async def test_a_front_proxy_certificate_is_no_user() -> None:
-    """A certificate whose chain ends at the front proxy CA is no user, whatever group it has."""
+    """A certificate whose chain ends at the front proxy CA is not a user, whatever group it has."""
     users = CertificateAuthenticator(ChainVerifier(USERS.pem))
     mallory = issue("mallory", BETWEEN, group=MASTERS)
     with pytest.raises(UnauthorizedError):

@@ -204,7 +204,7 @@ def test_a_pods_node_may_go() -> None:
 
 
 async def test_foreign_tokens_are_skipped() -> None:
-    """A token of another issuer and an opaque token are no service account tokens."""
+    """A token of another issuer and an opaque token are not service account tokens."""
     checker = ServiceAccountTokens(KEY, World().find)
     assert await checker.check("opaque", [ISSUER]) is None
     assert await checker.check(KEY.sign({**claims(), "iss": "https://elsewhere"}), [ISSUER]) is None

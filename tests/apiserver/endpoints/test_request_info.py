@@ -48,6 +48,6 @@ def test_resource_requests(line: str, expected: tuple[str, ...]) -> None:
     "path", ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1/", "/healthz", "/version"]
 )
 def test_other_paths(path: str) -> None:
-    """Discovery, health and the like are no resource requests; their verb is the method."""
+    """Discovery, health and the like are not resource requests; their verb is the method."""
     info = parse_request("GET", path, Query())
     assert (info.is_resource, info.verb) == (False, "get")

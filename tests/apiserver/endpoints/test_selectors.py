@@ -43,7 +43,7 @@ def test_what_cannot_be_read_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "=", "!=", ",=,"])
 def test_terms_that_say_nothing_are_none(text: str) -> None:
-    """No field and no value is no condition."""
+    """An object without field and value has no condition."""
     assert parse_fields(text) == FieldSelector(())
 
 

@@ -106,7 +106,7 @@ def test_objects_can_be_read_and_compared() -> None:
 
 
 def test_what_has_no_json_is_refused() -> None:
-    """Keys that are no texts, types, and fields of patches that are no texts at run time."""
+    """Keys that are not texts, types, and fields of patches that are not texts at run time."""
     for expression in ("Object{a: {1: 2}}", "Object{a: type(1)}"):
         with pytest.raises(PatchError):
             as_tree(value(expression))

@@ -183,7 +183,7 @@ def test_the_first_document_counts() -> None:
 
 @pytest.mark.parametrize("raw", [b"{[1]: x}", b"? {a: b}\n: x\n", b"~: x", b"&a [*a]"])
 def test_what_json_cannot_hold(raw: bytes) -> None:
-    """Keys that are no text, and documents that contain themselves."""
+    """Keys that are not text, and documents that contain themselves."""
     with pytest.raises(SyntaxProblemError):
         parse_yaml(raw)
 

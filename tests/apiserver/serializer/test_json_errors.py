@@ -1,4 +1,4 @@
-"""What the scanner says of texts that are no JSON."""
+"""What the scanner says of texts that are not JSON."""
 
 import json
 

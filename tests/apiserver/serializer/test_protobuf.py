@@ -37,13 +37,13 @@ def test_a_cut_message_is_refused(cut: int) -> None:
 
 
 def test_other_bytes_are_refused() -> None:
-    """A body without the magic is no protobuf body."""
+    """A body without the magic is not a protobuf body."""
     with pytest.raises(DecodeError, match="expected prefix"):
         envelope(b"{}")
 
 
 _OWN_FORM = {"JSON", "Quantity", "FieldsV1", "MicroTime", "Time", "RawExtension", "IntOrString"}
-"""Messages that are no objects in JSON."""
+"""Messages that are not objects in JSON."""
 
 
 def shown(message: str) -> set[str]:

@@ -136,7 +136,7 @@ def test_the_alternative_with_most_checks_is_reported() -> None:
     ],
 )
 def test_maps_are_made_of_objects(items: list[Any], errors: list[str]) -> None:
-    """The first element that is no object ends the search for duplicates; null counts as an object without keys."""
+    """The first element that is not an object ends the search for duplicates; null counts as an object without keys."""
     item = {"type": "object", "properties": {"k": {"type": "string"}}}
     keyed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     schema = StructuralSchema({"type": "object", "properties": {"x": keyed}})

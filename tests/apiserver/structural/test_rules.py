@@ -132,7 +132,7 @@ def test_the_whole_object_has_names() -> None:
 
 
 def test_names_are_escaped() -> None:
-    """Properties that are no identifiers are still seen."""
+    """Properties that are not identifiers are still seen."""
     schema = obj(**{"a-b": INTEGER, "x.y/z": INTEGER, "namespace": INTEGER, "a__b": INTEGER})
     rule = "self.a__dash__b + self.x__dot__y__slash__z + self.__namespace__ + self.a__underscores__b == 10"
     assert check(with_rules(schema, rule), {"a-b": 1, "x.y/z": 2, "namespace": 3, "a__b": 4}) == []

@@ -70,7 +70,7 @@ async def test_loops_end() -> None:
     ("location", "why"),
     [
         ("", "the server responded with the status code 307 but did not return more information"),
-        ("http://other.example/x", 'Post "http://other.example/x": redirected to what is no https address'),
+        ("http://other.example/x", 'Post "http://other.example/x": redirected to what is not an https address'),
         ("https://h:x/", 'Post "https://hook.example/start?timeout=10s": failed to parse Location header'),
     ],
 )

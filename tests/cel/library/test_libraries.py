@@ -109,7 +109,7 @@ LONG = "9" * 10_000
     "text", [LONG, f"{LONG}h", f"1.0.0-{LONG}", f"{LONG}.{LONG}.{LONG}", f"10.0.0.0/{LONG}", f"+{LONG}:00"]
 )
 def test_no_number_is_too_long(text: str) -> None:
-    """Thousands of digits are no number, or a very large one; never a crash."""
+    """Thousands of digits are a very large number or not a number; they never crash."""
     for parse in ("duration", "quantity", "semver", "ip", "cidr", "int", "uint", "double", "url", "timestamp"):
         ENVIRONMENT.compile(f"dyn({parse}(s)) == 1").run({"s": text})
     ENVIRONMENT.compile("timestamp(0).getHours(s) == 1").run({"s": text})

@@ -270,7 +270,7 @@ async def test_pending_events_are_written_within_the_grace() -> None:
 
 
 async def test_recording_never_raises() -> None:
-    """An object without a kind, a note that is no text: dropped and counted."""
+    """An object without a kind, a note that is not a text: dropped and counted."""
     server = Server()
     recorder = server.recorder()
     recorder.event(Unstructured(), "Normal", "X", "note")

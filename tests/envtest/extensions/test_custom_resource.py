@@ -202,7 +202,7 @@ async def test_duplicate_keys_of_a_patch_warn_or_fail() -> None:
 
 @pytest.mark.parametrize(("operation", "kind"), [(b"1", "number"), (b"[]", "array"), (b'"x"', "string")])
 async def test_operations_that_are_no_objects(operation: bytes, kind: str) -> None:
-    """A JSON patch operation that is no object is the decoder's error; null is an operation without name."""
+    """A JSON patch operation that is not an object is the decoder's error; null is an operation without name."""
     async with serving() as call:
         errors = refusal(await call("PATCH", f"{WIDGETS}/w", b"[" + operation + b"]", content_type=JSON_PATCH))
         text = f"error decoding patch: json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"

@@ -60,7 +60,7 @@ def test_numbers_have_limits(count: int) -> None:
 
 
 def test_replicas_are_put_where_the_path_leads() -> None:
-    """Parents are made; one that is no object is not overwritten."""
+    """Parents are made; one that is not an object is not overwritten."""
     obj: JsonObject = {}
     PATHS.put(obj, 4)
     assert obj == {"spec": {"n": 4}}

@@ -146,7 +146,7 @@ async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_killed_process_can_be_stopped(tmp_path: Path) -> None:
-    """Stopping a process that is already dead is no error."""
+    """Stopping a process that is already dead is not an error."""
     process = etcd(tmp_path)
     await process.start()
     os.kill(process.pid, signal.SIGKILL)
@@ -289,7 +289,7 @@ async def test_timeouts_are_durations() -> None:
     assert clusters.process_options({names[0]: "7"}).start_timeout == 7
     assert clusters.process_options({"KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT": "true"}).attach_output
     for bad in ("soon", "3 s", "1m30", "-1s"):
-        with pytest.raises(ConfigError, match="is no duration"):
+        with pytest.raises(ConfigError, match="is not a duration"):
             clusters.process_options({names[0]: bad})
 
 

@@ -41,7 +41,7 @@ async def test_unready_pods_may_be_evicted() -> None:
 
 
 async def test_services_that_change_their_type() -> None:
-    """A service that is no load balancer any more loses its ingress; a cluster IP may not become None."""
+    """A service that is not a load balancer any more loses its ingress; a cluster IP may not become None."""
     async with Environment() as env:
         call = Caller(env)
         spec = {"type": "LoadBalancer", "ports": [{"port": 1}]}

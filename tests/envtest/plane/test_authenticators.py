@@ -272,7 +272,7 @@ async def token_of(call: Caller, **spec: Any) -> str:
 
 
 async def test_a_service_account_gets_in_with_its_token() -> None:
-    """The token is the account, as long as the account is there; for other audiences it is no good here."""
+    """The token is the account, as long as the account is there; for other audiences it is not valid here."""
     async with server() as env:
         admin = Caller(env)
         response = await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})

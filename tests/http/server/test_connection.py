@@ -361,7 +361,7 @@ async def test_a_trailer_without_end_is_not_kept() -> None:
 
 @pytest.mark.parametrize("extension", [b"1;" + b"x" * 30_000 + b"\r\na\r\n", b"1" + b";a=b" * 8000 + b"\r\na\r\n"])
 async def test_chunk_extensions_are_limited(extension: bytes) -> None:
-    """Bytes of a body that are no data are bounded."""
+    """Bytes of a body that are not data are bounded."""
     async with serving() as server:
         assert b"POST" not in await talk(server, CHUNKED + b"\r\n", extension[:20_000], extension[20_000:] * 40)
 

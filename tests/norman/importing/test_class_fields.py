@@ -68,7 +68,7 @@ class Unresolvable(msgspec.Struct):
 
 
 class Wrong(msgspec.Struct):
-    """A struct with a default that is no JSON."""
+    """A struct with a default that has no form in JSON."""
 
     a: Any = object
 
@@ -79,7 +79,7 @@ def short(cls: type) -> list[tuple[str, str, object, bool]]:
 
 
 def test_fields_of_dataclasses() -> None:
-    """Names become camelCase; links, class variables and init variables are no fields."""
+    """Names become camelCase; links, class variables and init variables are not fields."""
     assert short(Plain) == [
         ("clusterId", "cluster_id", None, True),
         ("size", "size", 3, False),
@@ -90,7 +90,7 @@ def test_fields_of_dataclasses() -> None:
 
 
 def test_fields_of_structs() -> None:
-    """Names are those of the encoder; a factory is called; UNSET is no default."""
+    """Names are those of the encoder; a factory is called; UNSET is not a default."""
     assert short(Struct) == [
         ("clusterId", "cluster_id", None, True),
         ("size", "size", 3, False),

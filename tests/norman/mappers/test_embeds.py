@@ -33,7 +33,7 @@ def test_what_an_embed_loses() -> None:
 
 
 def test_an_embed_must_not_overwrite_a_field() -> None:
-    """The error names both; a field with the name of the object is no conflict."""
+    """The error names both; a field with the name of the object is not a conflict."""
     schemas = registry(schema("spec", name="string"), schema("same", same="string"))
     with pytest.raises(UsageError, match="embedding field spec on site will overwrite the field name"):
         Embed(field="spec").modify_schema(schema(name="string", spec="spec"), schemas)
@@ -87,7 +87,7 @@ def test_a_union_needs_its_check_fields() -> None:
 
 
 def test_a_list_becomes_a_map_by_key() -> None:
-    """The order is kept, empty lists too; the key is no field of the elements any more."""
+    """The order is kept, empty lists too; the key is not a field of the elements any more."""
     port = schema("port", name="string", number="int")
     site = schema(ports="array[port]")
     mapper = SliceToMap(field="ports", key="name")
@@ -101,7 +101,7 @@ def test_a_list_becomes_a_map_by_key() -> None:
 
 
 def test_what_a_map_by_key_loses() -> None:
-    """Of two elements with one key the last stays; elements that are no objects go; a client may not send such."""
+    """Of two elements with one key the last stays; elements that are not objects go; a client may not send such."""
     mapper = SliceToMap(field="ports", key="name")
     assert outward(mapper, {"ports": [{"name": "a", "n": 1}, {"name": "a", "n": 2}, 3]}) == {"ports": {"a": {"n": 2}}}
     with pytest.raises(NormanError) as raised:

@@ -29,7 +29,7 @@ def test_a_field_is_kept_in_a_label() -> None:
 
 
 def test_base64_is_decoded_outward() -> None:
-    """Text that is no base64 of UTF-8 is shown as it is, and encoded inward: that is lost."""
+    """Text that is not base64 of UTF-8 is shown as it is, and encoded inward: that is lost."""
     mapper = Base64(field="data.key", separator=".")
     assert outward(mapper, {"data": {"key": "w6Q="}}) == {"data": {"key": "ä"}}
     assert inward(mapper, {"data": {"key": "ä"}}) == {"data": {"key": "w6Q="}}

@@ -177,7 +177,7 @@ async def test_counts_are_sent_when_objects_come_or_go() -> None:
 
 
 async def test_pings_show_that_the_session_lives_and_foreign_frames_are_errors() -> None:
-    """A ping comes every 30 seconds; a message that is no frame changes nothing."""
+    """A ping comes every 30 seconds; a message that is not a frame changes nothing."""
     async with subscribed(ADMIN) as (peer, _, _api):
         peer.sent.put_nowait(b"[")
         peer.say(resourceType=5)
@@ -262,7 +262,7 @@ async def test_an_error_of_the_source_ends_the_watch_with_a_message(mode: str) -
 
 
 async def test_a_session_has_a_limit_of_watches_and_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost connection is no error."""
+    """A lost connection is not an error."""
     monkeypatch.setattr(subscription, "_MAX_WATCHES", 1)
     peer = Peer()
     session = SubscribeSession(FakeSource(1), peer.take)

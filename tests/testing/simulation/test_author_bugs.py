@@ -224,7 +224,7 @@ def test_children_of_deleted_owners_are_collected() -> None:
 
 
 def test_the_time_limit_ends_a_simulation() -> None:
-    """The seeds that were not run are named, and are no failure."""
+    """The seeds that were not run are named, and are not a failure."""
     sites = Simulation(
         operator=site_with_webhooks,
         environment=envtest.Environment,

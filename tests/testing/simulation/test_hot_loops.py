@@ -23,7 +23,7 @@ def test_loops_are_found_and_let_go() -> None:
 
 
 def test_a_correct_operator_has_no_alarm() -> None:
-    """The same faults and actions are no hot loop."""
+    """The same faults and actions are not a hot loop."""
     simulate(NO_LOOPS, range(8), name="NO_LOOPS")
 
 

@@ -32,7 +32,7 @@ class GoFile:
     imports: Mapping[str, str]
     """Local name of a package -> import path."""
     named: Mapping[str, str]
-    """Types that are no structs -> the type that each stands for."""
+    """Types that are not structs -> the type that each stands for."""
     structs: Mapping[str, tuple[GoField, ...]]
 
 

@@ -268,7 +268,7 @@ class _ApplyPatcher(_Patcher):
         desired = await managed_fields.with_field_manager(self.served, context, merge)
         applied = await self.gate.mutate(await context.compute(self._decode, desired, live), live)
         if live is not None:
-            # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
+            # Compare again after decoding: 1024Mi over 1Gi is not a change (IgnoreManagedFieldsTimestampsTransformer).
             applied = await context.compute(keep_times, live, applied)
         return model.to_storage(applied)
 

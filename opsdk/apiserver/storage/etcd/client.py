@@ -161,7 +161,7 @@ class EtcdClient(Closing):
                 streams.discard(stream)
 
     async def _responses(self, endpoint: str, stream: GrpcStream, create: Any, kind: Any) -> AsyncGenerator[Any, None]:
-        """Yield the responses of a watch's stream. Raises `EtcdError` at its end, whoever ends it."""
+        """Yield the responses of a watch's stream. Raises `EtcdError` when the server or the client ends it."""
         call = stream.call
         try:
             async with asyncio.timeout(self._options.request_timeout):

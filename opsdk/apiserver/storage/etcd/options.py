@@ -99,8 +99,8 @@ def target_of(endpoint: str) -> tuple[str, bool]:
         url = urlsplit(endpoint)
         port = url.port
     except ValueError as error:
-        raise ConfigError(f"{endpoint!r} is no URL of an etcd member: {error}") from error
+        raise ConfigError(f"{endpoint!r} is not a URL of an etcd member: {error}") from error
     if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
-        raise ConfigError(f"{endpoint!r} is no URL of an etcd member: write http://HOST:PORT or https://HOST:PORT")
+        raise ConfigError(f"{endpoint!r} is not a URL of an etcd member: write http://HOST:PORT or https://HOST:PORT")
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return f"{host}:{port}", url.scheme == "https"

@@ -150,7 +150,7 @@ async def test_an_answer_that_breaks_the_rules_fails_the_call(kind: str, answer:
     ],
 )
 async def test_refusals_carry_code_reason_and_message(status: Any, code: int, reason: Any, text: str) -> None:
-    """A denial has the webhook's code, reason and message; a code that is no error becomes 400."""
+    """A denial has the webhook's code, reason and message; a code that is not an error becomes 400."""
     async with Environment() as env:
         result = {"allowed": False} if status is None else {"allowed": False, "status": status}
         hooks, call = Hooks(lambda _, __: result), Caller(env)

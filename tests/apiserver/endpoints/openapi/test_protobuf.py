@@ -160,7 +160,7 @@ def test_small_numbers_are_read_as_they_were_written() -> None:
 
 
 async def test_both_forms_say_the_same() -> None:
-    """The schemas in protobuf are those of the JSON document; query parameters are no bodies."""
+    """The schemas in protobuf are those of the JSON document; query parameters are not bodies."""
     async with envtest.Environment() as env:
         binary = await Caller(env)("GET", "/openapi/v2", accept=MEDIA)
         text = (await Caller(env)("GET", "/openapi/v2")).json

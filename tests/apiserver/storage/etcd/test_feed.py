@@ -98,7 +98,7 @@ def test_a_deletion_without_its_last_state_ends_the_watches() -> None:
 
 
 def test_progress_counts_only_when_nothing_is_missing() -> None:
-    """The confirmation of a watch is no progress: earlier events come after it. An empty response is."""
+    """The confirmation of a watch is not a progress: earlier events come after it. An empty response is."""
     feed = feed_at(10)
     feed.take(response(revision=20, created=True))
     assert feed.progress() == 10

@@ -28,7 +28,7 @@ async def large(_: Any) -> bytes:
 
 
 async def malformed(_: Any) -> bytes:
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
     return b"\xff" * 1000
 
 

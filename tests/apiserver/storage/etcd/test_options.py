@@ -16,7 +16,7 @@ from opsdk.errors import ConfigError
         ({"endpoints": ()}, "at least one endpoint"),
         ({"endpoints": ("etcd:2379",)}, "write http://HOST:PORT"),
         ({"endpoints": ("http://etcd",)}, "write http://HOST:PORT"),
-        ({"endpoints": ("http://etcd:99999",)}, "no URL of an etcd member"),
+        ({"endpoints": ("http://etcd:99999",)}, "not a URL of an etcd member"),
         ({"endpoints": ("http://etcd:2379/v3",)}, "write http://HOST:PORT"),
         ({"endpoints": ("http://a:1", "https://b:2")}, "mix http and https"),
         ({"prefix": "registry"}, "begin and end with a slash"),

@@ -71,7 +71,7 @@ async def test_keys_and_values_are_readable_elsewhere(etcd: EtcdCluster) -> None
 
 
 async def test_foreign_values_are_named(etcd: EtcdCluster) -> None:
-    """A value that is no object fails the read with its key, and a watch with the same error."""
+    """A value that is not an object fails the read with its key, and a watch with the same error."""
     options = options_for(etcd)
     async with EtcdStorage(options) as storage:
         watch = await storage.watch(P)

@@ -52,6 +52,6 @@ def test_equal_objects_of_two_writers_differ_in_their_bytes() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"k8s\0", b"[]", b"{"])
 def test_foreign_bytes_are_named(data: bytes) -> None:
-    """A value that is no JSON object raises an error with its key."""
+    """A value that is not a JSON object raises an error with its key."""
     with pytest.raises(EtcdError, match="/registry/a/b/c holds no JSON object"):
         decode(KeyValue(data))

@@ -1,0 +1,1 @@
+"""``opsdk deploy`` and ``opsdk undeploy``."""

@@ -1,0 +1,1 @@
+"""``opsdk validate``."""

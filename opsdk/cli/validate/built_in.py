@@ -1,0 +1,81 @@
+"""Validates objects of built-in kinds by dry runs against envtest's API server, in this process."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import Unstructured
+from opsdk.children.kinds import built_in_kind
+from opsdk.cli.validate.custom import Problem
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import AlreadyExistsError, ApiError
+from opsdk.structured_merge.value import JsonObject
+
+# They look for other objects, which a file need not have.
+_PLUGINS: Final = ("ServiceAccount", "Priority", "PersistentVolumeClaimResize")
+_UNKNOWN: Final = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
+
+
+def can_validate() -> bool:
+    """Whether envtest is installed. It is not imported."""
+    return importlib.util.find_spec("envtest") is not None
+
+
+async def built_in_problems(trees: Sequence[tuple[JsonObject, JsonObject | None]]) -> list[list[Problem]]:
+    """Return the errors of each object.
+
+    Args:
+        trees: each object as it would be sent, and the object before an update; None for a create.
+    """
+    # opsdk never depends on envtest: this command uses it where it is installed.
+    envtest: Any = importlib.import_module("envtest")
+    async with envtest.Environment(disable_admission_plugins=_PLUGINS) as env, Cluster(env.config) as cluster:
+        return [await _problems(cluster.uncached, tree, old) for tree, old in trees]
+
+
+async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) -> list[Problem]:
+    try:
+        if old is None:
+            await client.create(_local(tree), dry_run=True, field_validation="Strict")
+        else:
+            before = await client.create(_local(old))
+            try:
+                updated = _local(tree)
+                updated.metadata.resource_version = before.metadata.resource_version
+                await client.update(updated, dry_run=True, field_validation="Strict")
+            finally:
+                await client.delete(unstructured(tree["apiVersion"], tree["kind"]), _key(before), missing_ok=True)
+    except AlreadyExistsError:
+        return []  # the server validates before it stores
+    except ApiError as error:
+        return _of_error(error)
+    return []
+
+
+def _local(tree: JsonObject) -> Unstructured:
+    """Return the object in the namespace ``default``, which exists."""
+    known = built_in_kind(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]))
+    metadata = tree.get("metadata")
+    metadata = dict(metadata) if isinstance(metadata, dict) else {}
+    if known is not None and known.namespaced:
+        metadata["namespace"] = "default"
+    return Unstructured.from_tree({**tree, "metadata": metadata})
+
+
+def _key(obj: Unstructured) -> str:
+    return "/".join(part for part in (obj.metadata.namespace, obj.metadata.name) if part)
+
+
+def _of_error(error: ApiError) -> list[Problem]:
+    if error.details.causes:
+        return [Problem(field=cause.field, message=cause.message) for cause in error.details.causes]
+    if unknown := _UNKNOWN.findall(error.message):
+        return [Problem(field=path, message="unknown field") for path in unknown]
+    return [Problem(field="", message=error.message)]

@@ -1,0 +1,134 @@
+"""``opsdk validate``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.children.kinds import built_in_kind
+from opsdk.cli.loading import load_operator
+from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.validate.built_in import built_in_problems, can_validate
+from opsdk.cli.validate.custom import CustomKinds, Problem
+from opsdk.cli.validate.documents import Document, read_documents
+from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.configurations import WebhookClientConfig
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+# The schemas do not depend on the address of the webhooks.
+_PLACEHOLDER = WebhookClientConfig(url="https://localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    file: str
+    line: int
+    object: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        field = f"{self.field}: " if self.field else ""
+        return f"{self.file}:{self.line}: {self.object}: {field}{self.message}"
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON files, or folders of them")],
+    *,
+    old: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="the objects before an update, for transition rules")
+    ] = None,
+    operator: Annotated[
+        str, typer.Option(metavar="MODULE:OPERATOR", help="default: the operator in pyproject.toml")
+    ] = "",
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Validate objects without a cluster: schemas, CEL rules and metadata of the project's kinds; built-in kinds.
+
+    Exits with status 1 if an object is invalid. Webhooks are not called. Built-in kinds require opsdk[envtest].
+
+    opsdk validate config/samples
+
+    opsdk validate new.yaml --old old.yaml
+    """
+    kinds = CustomKinds(load_operator(operator).definitions(_PLACEHOLDER))
+    documents = [document for path in _paths(files) for document in _read(path)]
+    if not documents:
+        raise UsageError(f"{', '.join(map(str, files))}: there are no objects in files with {', '.join(_SUFFIXES)}")
+    before = {_identity(document): document.tree for document in (_read(old) if old is not None else ())}
+    notes: list[str] = []
+    findings = list(_findings(documents, before, kinds, notes))
+    count = f"{len(documents)} objects" if len(documents) != 1 else "1 object"
+    lines = [*map(str, findings), *([] if findings else [f"{count} checked, no errors"])]
+    print_result(output, [asdict(finding) for finding in findings], lines)
+    for note in dict.fromkeys(notes):
+        print(f"opsdk: {note}", file=sys.stderr)
+    raise typer.Exit(int(bool(findings)))
+
+
+def _paths(files: Sequence[Path]) -> Iterator[Path]:
+    for path in files:
+        if path.is_dir():
+            yield from sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES)
+        else:
+            yield path
+
+
+def _read(path: Path) -> list[Document]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    return list(read_documents(str(path), text))
+
+
+def _identity(document: Document) -> tuple[str, ...]:
+    """Return group, kind, namespace and name. An object keeps them when its version changes."""
+    gvk = _gvk(document.tree)
+    metadata = document.tree.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return (gvk.group, gvk.kind, str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+
+
+def _gvk(tree: JsonObject) -> GroupVersionKind:
+    return GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
+
+
+def _findings(
+    documents: Sequence[Document], before: dict[tuple[str, ...], JsonObject], kinds: CustomKinds, notes: list[str]
+) -> Iterator[_Finding]:
+    """Yield the errors in the order of the objects. Built-in kinds share one server."""
+    built_in: list[Document] = []
+    problems: dict[int, list[Problem]] = {}
+    for document in documents:
+        gvk, old = _gvk(document.tree), before.get(_identity(document))
+        if gvk.group_kind in kinds.group_kinds:
+            problems[id(document)] = list(kinds.problems(gvk, document.tree, old, notes.append))
+        elif built_in_kind(gvk) is not None:
+            built_in.append(document)
+        else:
+            notes.append(f"{gvk.api_version} {gvk.kind} is not checked: the project has no definition of it")
+    if built_in and not can_validate():
+        notes.append("objects of built-in kinds are not checked: pip install 'opsdk[envtest]'")
+    elif built_in:
+        trees = [(document.tree, before.get(_identity(document))) for document in built_in]
+        results = asyncio.run(built_in_problems(trees))
+        problems |= {id(document): found for document, found in zip(built_in, results, strict=True)}
+    for document in documents:
+        repeated = [Problem(field="", message=text) for text in document.repeated]
+        for problem in [*repeated, *problems.get(id(document), ())]:
+            yield _Finding(
+                file=document.file,
+                line=document.line(problem.field),
+                object=document.subject,
+                field=problem.field,
+                message=problem.message,
+            )
