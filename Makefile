@@ -102,9 +102,9 @@ bench-quick: $(STAMP) ## function calls and allocations of the hot paths against
 	$(COMPILE) benchmarks
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 
-sim: $(STAMP) ## 2,000 seeded schedules of six operators, with faults, in virtual time
+sim: $(STAMP) ## 2,000 seeded schedules of seven operators, with faults, in virtual time
 	$(COMPILE)
-	PYTHONPATH=samples/website:tests/support $(BIN)/python -m tests.simulation $(ARGS)
+	PYTHONPATH=samples/website:samples/application:tests/support $(BIN)/python -m tests.simulation $(ARGS)
 
 fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -9,9 +9,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from opsdk.apimachinery.object import TypedObject, Unstructured, origin_of, to_tree
+from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_tree
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_summary_before_rules
+from opsdk.structured_merge.value import JsonObject
 
 Ready: TypeAlias = bool | str | Callable[[Any], bool]
 """When a child is ready. True: by the rules of `opsdk.recipes.summary`, those of kstatus. A text: a CEL expression over
@@ -62,13 +63,22 @@ def judge_ready(obj: Any, ready: Ready) -> Summary:
     if not isinstance(obj, TypedObject | Unstructured):
         assert callable(ready)
         return _by_function(obj, ready)
-    tree = origin_of(obj) or to_tree(obj)
+    tree = _tree_of(obj)
     if ready is True:
         return tree_summary(tree)
     before = tree_summary_before_rules(tree)
     if before is not None:
         return before
     return _by_expression(tree, ready) if isinstance(ready, str) else _by_function(obj, ready)
+
+
+def _tree_of(obj: TypedObject | Unstructured) -> JsonObject:
+    """Return the tree of an object. The items of a list have neither ``apiVersion`` nor ``kind``, so both are added."""
+    origin = origin_of(obj)
+    if origin is None or "kind" in origin:
+        return origin or to_tree(obj)
+    gvk = gvk_of(obj)
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, **origin}
 
 
 def _by_function(obj: Any, ready: Callable[[Any], bool]) -> Summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -23,9 +24,14 @@ from opsdk import (
 )
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.object import to_tree
+from opsdk.children.readiness import judge_ready
 from opsdk.client.patch import merge_patch
 from opsdk.errors import NotReadyError
+from opsdk.recipes.summaries import SummaryState
 
 READY = ControllerOptions(ready_condition="Ready")
 
@@ -73,6 +79,16 @@ UP = "has(self.data.state) && self.data.state == 'up'"
 
 
 # ------------------------------------------------------------------ one child
+async def test_a_child_of_a_list_is_judged_by_its_kind() -> None:
+    """The items of a list have neither apiVersion nor kind; the object that was decoded from one has both."""
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    tree = {**to_tree(deployment("db")), "status": {"observedGeneration": 1, **counts}}
+    item = json.dumps({key: tree[key] for key in ("metadata", "spec", "status")})
+    listed = decode(item.encode(), kind_of(Deployment))
+    for ready in (True, "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'"):
+        assert judge_ready(listed, ready).state is SummaryState.CURRENT
+
+
 async def test_a_child_that_is_not_ready_ends_the_reconcile_quietly(caplog: pytest.LogCaptureFixture) -> None:
     """No error, no retry: a condition and the journal say what it waits for, and the child's event resumes it."""
     operator = Operator("boxes")

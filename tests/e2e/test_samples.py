@@ -22,7 +22,7 @@ from opsdk.cli.__main__ import main
 from opsdk.testing.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = ["database", "secret-copier", "website"]
+SAMPLES = ["application", "database", "secret-copier", "website"]
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -88,7 +88,8 @@ def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     shells = ["\n".join(lines[1 : start + 1]), "\n".join(lines[start + 1 :])]
     shells[0] = shells[0].replace("opsdk dev", f"exec opsdk dev --webhook-port {ports[0]}")
-    shells[0] = shells[0].replace("8100", str(ports[1])).replace("fake_service.py &", f"fake_service.py {ports[1]} &")
+    for port, program in (("8100", "fake_service.py"), ("8200", "fake_dns.py")):
+        shells[0] = shells[0].replace(port, str(ports[1])).replace(f"{program} &", f"{program} {ports[1]} &")
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

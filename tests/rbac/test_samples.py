@@ -18,6 +18,8 @@ from greeter import reconcile as greet
 from rbac_operator import install, rbac_server, service_account, until
 
 import envtest
+from application.dns import DnsClient
+from application.operator import make_operator as make_application_operator
 from database.api import Database, DatabaseSpec, SecretReference
 from database.operator import make_operator as make_operator_of_databases
 from database.service import HttpDatabaseService
@@ -342,8 +344,9 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
         ("website", add_webhooks_of_websites(make_operator())),
         ("database", add_webhooks_of_databases(make_database_operator(OperatorOptions()))),
         ("secret-copier", make_secret_copier()),
+        ("application", make_application_operator(DnsClient(httpx.AsyncClient()))),
     ],
-    ids=["website", "database", "secret-copier"],
+    ids=["website", "database", "secret-copier", "application"],
 )
 async def test_an_installed_sample_runs_as_its_service_account(folder: str, operator: Operator) -> None:
     """With the manifests of ``config/`` and the flags of its Deployment it leads, and makes its webhooks trusted."""

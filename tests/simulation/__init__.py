@@ -1,1 +1,1 @@
-"""``make sim``: thousands of seeded schedules of six operators."""
+"""``make sim``: thousands of seeded schedules of seven operators."""

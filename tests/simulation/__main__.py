@@ -1,4 +1,4 @@
-"""Simulates six operators with many seeds on all cores: ``python -m tests.simulation [--seeds 2000] [--first 0]``.
+"""Simulates seven operators with many seeds on all cores: ``python -m tests.simulation [--seeds 2000] [--first 0]``.
 
 Prints a line for each operator, and for each failing seed a test that repeats it. Exits with 1 if there is one.
 """
@@ -25,7 +25,7 @@ _MAX_SHRUNK = 5
 
 def main() -> int:
     """Run the seeds."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate six operators.")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate seven operators.")
     parser.add_argument("--seeds", type=int, default=2000, help="number of schedules, shared among the operators")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from application_simulation import APPLICATIONS
 from box_simulation import BOXES
 from thread_simulation import THREADS
 
@@ -485,4 +486,5 @@ ALL = {
     "boxes": BOXES,
     "pauses": PAUSES,
     "threads": THREADS,
+    "applications": APPLICATIONS,
 }

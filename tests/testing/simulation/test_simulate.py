@@ -1,4 +1,4 @@
-"""Simulations of six operators: nothing is violated, and one seed is one run."""
+"""Simulations of seven operators: nothing is violated, and one seed is one run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _SCRIPT = "import sys, zlib, simulations as s; print([zlib.crc32(s.ALL[n].run(3)
 @pytest.mark.slow
 def test_a_seed_repeats_its_run_in_other_processes() -> None:
     """A seed gives the same run in another process, with any string hashes."""
-    path = os.pathsep.join(map(str, [ROOT, ROOT / "tests/support", ROOT / "samples/website"]))
+    folders = ["", "tests/support", "samples/website", "samples/application"]
+    path = os.pathsep.join(str(ROOT / folder) for folder in folders)
     running = [
         subprocess.Popen(
             [sys.executable, "-c", _SCRIPT],

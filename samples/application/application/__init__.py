@@ -1,0 +1,1 @@
+"""An operator for applications with ordered parts: a sample to copy."""
