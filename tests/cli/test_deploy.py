@@ -16,7 +16,7 @@ import envtest
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment
-from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, ServiceAccount
+from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, Service, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, PolicyRule
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.quantity import Quantity
@@ -247,6 +247,36 @@ async def test_a_webhook_with_certificate_is_awaited() -> None:
         assert any("has no caBundle" in line for line in tool.lines)
         assert await tool.deploy(inputs(webhooks=True)) == []
         assert tool.actions() == {DeployAction.UNCHANGED}
+
+
+async def test_what_a_new_version_lacks_is_deleted_after_its_start() -> None:
+    """A Service that only the earlier deployment had is deleted when the new one works, and not if it fails."""
+    async with cluster_with() as (_, admin, tool):
+        before = inputs(webhooks=True)
+        before.configurations.clear()  # they would wait for a certificate
+        await tool.deploy(before)
+        service = f"{NAMESPACE}/berth-webhooks"
+        assert await tool.deploy(inputs(image="berth:does-not-exist"), within=5.0) != []
+        assert await admin.get_or_none(Service, service) is not None
+        await tool.deploy(inputs(), dry_run=True)
+        assert str(tool.steps[-1]) == f"deleted Service {service} (dry run)"
+        assert await tool.deploy(inputs()) == []
+        deleted = {step.subject for step in tool.steps if step.action is DeployAction.DELETED}
+        assert f"Service {service}" in deleted
+        assert await admin.get_or_none(Service, service) is None
+        assert await tool.deploy(inputs()) == []
+        assert tool.actions() == {DeployAction.UNCHANGED}
+
+
+async def test_undeploy_deletes_what_an_earlier_version_had() -> None:
+    """The record of the Deployment has it after a failed deployment too; objects of others stay."""
+    async with cluster_with() as (_, admin, tool):
+        before = inputs(webhooks=True)
+        before.configurations.clear()
+        await tool.deploy(before)
+        await tool.deploy(inputs(image="berth:does-not-exist"), within=5.0)
+        await tool.undeploy(inputs())
+        assert await admin.get_or_none(Service, f"{NAMESPACE}/berth-webhooks") is None
 
 
 async def test_objects_of_others_stay() -> None:
