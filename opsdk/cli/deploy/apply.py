@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,6 +39,8 @@ Report = Callable[[str], None]
 """Gets each line of progress."""
 
 POLL_SECONDS: Final = 0.5
+# Seconds for which a Deployment must be failed: its status may still be that of an earlier attempt.
+_FAILED_SECONDS: Final = 30.0
 _DEFINITION: Final = "CustomResourceDefinition"
 
 
@@ -191,7 +194,7 @@ class Deployer:
         """Return why Deployments are not available, or webhooks have no certificate, at the deadline."""
         deployments = [tree for tree in objects if tree["kind"] == "Deployment"]
         called = [tree for tree in objects if tree["kind"].endswith("WebhookConfiguration") or _is_converted(tree)]
-        reported = ""
+        reported, failed_at = "", math.inf
         while True:
             pending, failed = [], False
             for tree in deployments:
@@ -203,7 +206,8 @@ class Deployer:
                 pending = certificate_problems([await self._read(tree) for tree in called])
             if not pending:
                 return []
-            if failed or monotonic() >= deadline:
+            failed_at = min(failed_at, monotonic()) if failed else math.inf
+            if monotonic() >= min(deadline, failed_at + _FAILED_SECONDS):
                 return await self._explain(deployments, called)
             if pending[0] != reported:
                 reported = pending[0]
