@@ -149,8 +149,10 @@ async def test_a_service_account_with_the_printed_role_deploys_and_undeploys() -
         assert await tool.deploy(inputs(image="berth:2")) == []
         (changed,) = [step for step in tool.steps if step.action is DeployAction.CHANGED]
         assert changed.changes == ('spec.template.spec.containers.0.image: "berth:1" -> "berth:2"',)
-        await tool.undeploy(inputs())
+        await admin.create(Berth(metadata=ObjectMeta(name="a", namespace="default"), spec=BerthSpec()))
+        await tool.undeploy(inputs(), delete_objects=True)
         assert tool.actions() == {DeployAction.DELETED, DeployAction.KEPT}
+        assert tool.steps[1].subject == "Berth default/a"
         for tree in objects_of(inputs()):
             if tree["kind"] != "Namespace":
                 kind = unstructured(tree["apiVersion"], tree["kind"])

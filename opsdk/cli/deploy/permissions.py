@@ -62,7 +62,8 @@ def undeploy_rules(objects: Sequence[JsonObject], *, delete_objects: bool) -> Ru
     for tree in objects:
         if tree["kind"] == "CustomResourceDefinition":
             group, plural = tree["spec"]["group"], tree["spec"]["names"]["plural"]
-            verbs = ("list", "delete") if delete_objects else ("list",)
+            # Each object is read until its finalizers have removed it.
+            verbs = ("get", "list", "delete") if delete_objects else ("list",)
             permissions += [Permission(verb, group, plural) for verb in verbs]
         elif tree["kind"] == "Namespace":
             name = tree["metadata"]["name"]
