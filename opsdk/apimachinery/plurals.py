@@ -2,6 +2,7 @@
 
 Upstream: sigs.k8s.io/controller-tools/pkg/crd/spec.go, which uses github.com/gobuffalo/flect (v1.0);
 github.com/rancher/wrangler/pkg/name (GuessPluralName)
+Deviates: rare Latin and French words of flect's table are left out.
 """
 
 from __future__ import annotations

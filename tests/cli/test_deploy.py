@@ -16,7 +16,7 @@ import envtest
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment
-from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, ServiceAccount
+from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, Service, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, PolicyRule
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.quantity import Quantity
@@ -149,8 +149,10 @@ async def test_a_service_account_with_the_printed_role_deploys_and_undeploys() -
         assert await tool.deploy(inputs(image="berth:2")) == []
         (changed,) = [step for step in tool.steps if step.action is DeployAction.CHANGED]
         assert changed.changes == ('spec.template.spec.containers.0.image: "berth:1" -> "berth:2"',)
-        await tool.undeploy(inputs())
+        await admin.create(Berth(metadata=ObjectMeta(name="a", namespace="default"), spec=BerthSpec()))
+        await tool.undeploy(inputs(), delete_objects=True)
         assert tool.actions() == {DeployAction.DELETED, DeployAction.KEPT}
+        assert tool.steps[1].subject == "Berth default/a"
         for tree in objects_of(inputs()):
             if tree["kind"] != "Namespace":
                 kind = unstructured(tree["apiVersion"], tree["kind"])
@@ -215,13 +217,19 @@ async def test_a_container_that_crashes_shows_its_last_words() -> None:
 
 
 async def test_a_quota_that_forbids_the_pods_ends_the_wait() -> None:
-    """A ReplicaSet that cannot create pods fails at once, with the server's message."""
+    """A ReplicaSet that cannot create pods fails soon, with the server's message; a raised quota mends it."""
     async with cluster_with() as (_, admin, tool):
         await admin.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
-        quota = ResourceQuotaSpec(hard={"pods": Quantity("0")})
-        await admin.create(ResourceQuota(metadata=ObjectMeta(name="none", namespace=NAMESPACE), spec=quota))
+        spec = ResourceQuotaSpec(hard={"pods": Quantity("0")})
+        await admin.create(ResourceQuota(metadata=ObjectMeta(name="few", namespace=NAMESPACE), spec=spec))
+        started = asyncio.get_running_loop().time()
         problems = await tool.deploy(inputs(), within=10_000.0)
-    assert any("exceeded quota: none" in problem for problem in problems)
+        assert asyncio.get_running_loop().time() - started < 100
+        assert any("exceeded quota: few" in problem for problem in problems)
+        quota = await admin.get(ResourceQuota, f"{NAMESPACE}/few")
+        quota.spec.hard = {"pods": Quantity("5")}
+        await admin.update(quota)
+        assert await tool.deploy(inputs(), within=10_000.0) == []
 
 
 async def test_a_webhook_without_certificate_is_a_problem() -> None:
@@ -247,6 +255,36 @@ async def test_a_webhook_with_certificate_is_awaited() -> None:
         assert any("has no caBundle" in line for line in tool.lines)
         assert await tool.deploy(inputs(webhooks=True)) == []
         assert tool.actions() == {DeployAction.UNCHANGED}
+
+
+async def test_what_a_new_version_lacks_is_deleted_after_its_start() -> None:
+    """A Service that only the earlier deployment had is deleted when the new one works, and not if it fails."""
+    async with cluster_with() as (_, admin, tool):
+        before = inputs(webhooks=True)
+        before.configurations.clear()  # they would wait for a certificate
+        await tool.deploy(before)
+        service = f"{NAMESPACE}/berth-webhooks"
+        assert await tool.deploy(inputs(image="berth:does-not-exist"), within=5.0) != []
+        assert await admin.get_or_none(Service, service) is not None
+        await tool.deploy(inputs(), dry_run=True)
+        assert str(tool.steps[-1]) == f"deleted Service {service} (dry run)"
+        assert await tool.deploy(inputs()) == []
+        deleted = {step.subject for step in tool.steps if step.action is DeployAction.DELETED}
+        assert f"Service {service}" in deleted
+        assert await admin.get_or_none(Service, service) is None
+        assert await tool.deploy(inputs()) == []
+        assert tool.actions() == {DeployAction.UNCHANGED}
+
+
+async def test_undeploy_deletes_what_an_earlier_version_had() -> None:
+    """The record of the Deployment has it after a failed deployment too; objects of others stay."""
+    async with cluster_with() as (_, admin, tool):
+        before = inputs(webhooks=True)
+        before.configurations.clear()
+        await tool.deploy(before)
+        await tool.deploy(inputs(image="berth:does-not-exist"), within=5.0)
+        await tool.undeploy(inputs())
+        assert await admin.get_or_none(Service, f"{NAMESPACE}/berth-webhooks") is None
 
 
 async def test_objects_of_others_stay() -> None:

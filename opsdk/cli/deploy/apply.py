@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.cli.deploy.diagnosis import certificate_problems, deployment_problems
-from opsdk.cli.deploy.permissions import deploy_rules, grant_rules
+from opsdk.cli.deploy.permissions import delete_rules, deploy_rules, grant_rules
 from opsdk.cli.deploy.steps import (
     DeployAction,
     DeployStep,
@@ -22,6 +23,8 @@ from opsdk.cli.deploy.steps import (
     labelled,
     other_manager,
     subject_of_tree,
+    surplus_objects,
+    with_record,
 )
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -36,6 +39,8 @@ Report = Callable[[str], None]
 """Gets each line of progress."""
 
 POLL_SECONDS: Final = 0.5
+# Seconds for which a Deployment must be failed: its status may still be that of an earlier attempt.
+_FAILED_SECONDS: Final = 30.0
 _DEFINITION: Final = "CustomResourceDefinition"
 
 
@@ -74,6 +79,8 @@ class Deployer:
     async def deploy(self, objects: Sequence[JsonObject], rules: RuleSet) -> list[str]:
         """Apply objects in their order, and wait for CustomResourceDefinitions and the Deployment.
 
+        Then delete what an earlier deployment applied and this one does not have, such as an unused ClusterRole.
+
         Args:
             objects: definitions first, as `installed_objects` returns them.
             rules: of the operator's service account; who grants them must have them, or ``escalate`` and ``bind``.
@@ -90,7 +97,9 @@ class Deployer:
             ApiError: the server rejects an object.
         """
         deadline = monotonic() + self._timeout
-        await self._check_permissions(objects, rules)
+        main = next(tree for tree in objects if tree["kind"] == "Deployment")
+        surplus = await find_surplus(self._client, objects)
+        await self._check_permissions(objects, rules, surplus)
         definitions = [tree for tree in objects if tree["kind"] == _DEFINITION]
         for tree in definitions:
             await self._apply(tree)
@@ -100,13 +109,29 @@ class Deployer:
             await wait_established(self._client, names, within=remaining, poll_interval=POLL_SECONDS)
         for tree in objects:
             if tree["kind"] != _DEFINITION:
-                await self._apply(tree)
-        return [] if self._dry_run else await self._wait_available(objects, deadline)
+                await self._apply(with_record(tree, [*objects, *surplus]) if tree is main else tree)
+        problems = [] if self._dry_run else await self._wait_available(objects, deadline)
+        if surplus and not problems:
+            await self._prune(surplus)
+            await self._send(with_record(main, objects), subject_of_tree(main))
+        return problems
+
+    # -------------------------------------------------------------- surplus
+    async def _prune(self, surplus: Sequence[JsonObject]) -> None:
+        for tree in surplus:
+            live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
+            if live is None or not is_deployed(to_tree(live), self._manager):
+                continue
+            if not self._dry_run:
+                await self._client.delete(live, missing_ok=True)
+            self._report(DeployStep(subject=subject_of_tree(tree), action=DeployAction.DELETED, dry_run=self._dry_run))
 
     # -------------------------------------------------------------- permissions
-    async def _check_permissions(self, objects: Sequence[JsonObject], rules: RuleSet) -> None:
+    async def _check_permissions(
+        self, objects: Sequence[JsonObject], rules: RuleSet, surplus: Sequence[JsonObject]
+    ) -> None:
         """Name all missing permissions at once, before the first write. Raises `MissingPermissionsError`."""
-        needed = deploy_rules(objects)
+        needed = deploy_rules(objects) | delete_rules(surplus)
         reviewer = PermissionReviewer(self._cluster.transport, self._cluster.scheme)
         try:
             missing = await reviewer.missing(needed)
@@ -169,7 +194,7 @@ class Deployer:
         """Return why Deployments are not available, or webhooks have no certificate, at the deadline."""
         deployments = [tree for tree in objects if tree["kind"] == "Deployment"]
         called = [tree for tree in objects if tree["kind"].endswith("WebhookConfiguration") or _is_converted(tree)]
-        reported = ""
+        reported, failed_at = "", math.inf
         while True:
             pending, failed = [], False
             for tree in deployments:
@@ -181,7 +206,8 @@ class Deployer:
                 pending = certificate_problems([await self._read(tree) for tree in called])
             if not pending:
                 return []
-            if failed or monotonic() >= deadline:
+            failed_at = min(failed_at, monotonic()) if failed else math.inf
+            if monotonic() >= min(deadline, failed_at + _FAILED_SECONDS):
                 return await self._explain(deployments, called)
             if pending[0] != reported:
                 reported = pending[0]
@@ -213,6 +239,16 @@ class Deployer:
 
 def _is_converted(tree: JsonObject) -> bool:
     return tree["kind"] == _DEFINITION and "conversion" in tree["spec"]
+
+
+async def find_surplus(client: Client, objects: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return what an earlier deployment applied, and `objects` does not have; empty if the user may not read it."""
+    main = next(tree for tree in objects if tree["kind"] == "Deployment")
+    try:
+        live = await client.get_or_none(kind_of_tree(main), key_of_tree(main))
+    except ForbiddenError:
+        return []  # the check of the permissions names it
+    return surplus_objects(to_tree(live), objects) if live is not None else []
 
 
 async def wait_gone(client: Client, tree: JsonObject, deadline: float) -> None:

@@ -30,6 +30,11 @@ def deploy_rules(objects: Iterable[JsonObject]) -> RuleSet:
     return RuleSet(permissions)
 
 
+def delete_rules(objects: Iterable[JsonObject]) -> RuleSet:
+    """Return what the deletion of the objects needs."""
+    return RuleSet(permission for tree in objects for permission in _of_object(tree, ("get", "delete")))
+
+
 def grant_rules(objects: Iterable[JsonObject]) -> RuleSet:
     """Return what lets a user write roles and bindings without having their permissions: ``escalate`` and ``bind``.
 
@@ -53,11 +58,12 @@ def undeploy_rules(objects: Sequence[JsonObject], *, delete_objects: bool) -> Ru
         objects: that were deployed.
         delete_objects: the custom objects are deleted too.
     """
-    permissions = [permission for tree in objects for permission in _of_object(tree, ("get", "delete"))]
+    permissions = list(delete_rules(objects))
     for tree in objects:
         if tree["kind"] == "CustomResourceDefinition":
             group, plural = tree["spec"]["group"], tree["spec"]["names"]["plural"]
-            verbs = ("list", "delete") if delete_objects else ("list",)
+            # Each object is read until its finalizers have removed it.
+            verbs = ("get", "list", "delete") if delete_objects else ("list",)
             permissions += [Permission(verb, group, plural) for verb in verbs]
         elif tree["kind"] == "Namespace":
             name = tree["metadata"]["name"]

@@ -10,7 +10,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import metadata_only
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
 from opsdk.apimachinery.status import PropagationPolicy
-from opsdk.cli.deploy.apply import wait_gone
+from opsdk.cli.deploy.apply import find_surplus, wait_gone
 from opsdk.cli.deploy.permissions import LEFT_IN_NAMESPACE, undeploy_rules
 from opsdk.cli.deploy.steps import (
     DeployAction,
@@ -73,6 +73,7 @@ class Remover:
             ApiError: the server rejects a deletion.
         """
         deadline = monotonic() + self._timeout
+        objects = [*objects, *await find_surplus(self._client, objects)]
         await self._check_permissions(objects)
         live = {key: tree for tree in objects if (key := await self._deployed(tree)) is not None}
         custom = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,6 +15,10 @@ from opsdk.children.ownership import applied_by, managers_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _PREFIX: Final = "opsdk-deploy/"
+_RECORD: Final = "opsdk.dev/deployed-objects"
+"""Annotation of the operator's Deployment: the objects of the deployment, so that a later one finds the surplus."""
+# With a definition or a namespace, objects of users are deleted: only undeploy deletes them, after its checks.
+_NOT_RECORDED: Final = ("CustomResourceDefinition", "Namespace")
 _LABEL: Final = {"app.kubernetes.io/managed-by": "opsdk"}
 # Written by the server at each write.
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
@@ -81,6 +85,41 @@ def labelled(tree: JsonObject) -> JsonObject:
     return {**tree, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **_LABEL}}}
 
 
+def with_record(deployment: JsonObject, objects: Iterable[JsonObject]) -> JsonObject:
+    """Return a copy of the operator's Deployment with the record of a deployment."""
+    texts = {_record_of(tree) for tree in objects if tree["kind"] not in _NOT_RECORDED}
+    metadata = deployment["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), _RECORD: ",".join(sorted(texts))}
+    return {**deployment, "metadata": {**metadata, "annotations": annotations}}
+
+
+def recorded_objects(deployment: JsonObject) -> list[JsonObject]:
+    """Return the objects in the record of a Deployment, with kind, namespace and name.
+
+    >>> service = {"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "shop", "name": "a"}}
+    >>> recorded_objects(with_record({"metadata": {"name": "shop"}}, [service])) == [service]
+    True
+    """
+    text: str = (deployment["metadata"].get("annotations") or {}).get(_RECORD, "")
+    trees: list[JsonObject] = []
+    for record in text.split(",") if text else ():
+        api_version, kind, key = record.split()
+        namespace, _, name = key.rpartition("/")
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        trees.append({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    return trees
+
+
+def surplus_objects(deployment: JsonObject, objects: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the recorded objects of a live Deployment that `objects` does not have."""
+    current = {_record_of(tree) for tree in objects}
+    return [tree for tree in recorded_objects(deployment) if _record_of(tree) not in current]
+
+
+def _record_of(tree: JsonObject) -> str:
+    return f"{tree['apiVersion']} {tree['kind']} {key_of_tree(tree)}"
+
+
 def is_deployed(live: JsonObject, manager: str) -> bool:
     """Whether `manager` applied a live object."""
     return applied_by(managers_of(live), manager) is not None
@@ -131,6 +170,8 @@ def changes_of(live: JsonObject, applied: JsonObject) -> tuple[str, ...]:
 
 def _written(tree: JsonObject) -> JsonObject:
     metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_FIELDS}
+    annotations = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name != _RECORD}
+    metadata |= {"annotations": annotations} if annotations else {}
     return {**{name: value for name, value in tree.items() if name != "status"}, "metadata": metadata}
 
 
