@@ -6,7 +6,7 @@ github.com/rancher/wrangler/pkg/name (GuessPluralName)
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 _VOWELS = "aeiou"
@@ -61,7 +61,7 @@ def _rules() -> tuple[tuple[str, str], ...]:
     return (*reversed([*uncountable, *_pairs(_IRREGULAR)]), *_pairs(_SUFFIXES))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def pluralize(kind: str) -> str:
     """Return the plural of a kind in lower case, as kubebuilder and controller-gen write it.
 

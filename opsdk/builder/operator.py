@@ -32,6 +32,7 @@ from opsdk.builder.manifests import injection_targets, operator_configurations, 
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.builder.setup_block import setup_function
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder
@@ -44,7 +45,6 @@ from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import OpsdkError, UsageError
-from opsdk.event.handlers import is_async
 from opsdk.manager.deferred import DeferredRunnable
 from opsdk.manager.manager import Manager
 from opsdk.manager.phases import Phase
@@ -310,13 +310,12 @@ class Operator:
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
 
-        Raises `UsageError` for an ``async`` function, because the operator does not run yet. Add a runnable instead.
+        An async generator function runs around the controllers, on each replica: to its ``yield`` before they start,
+        and on when they have ended. Its reads need ``uncached=True``: the caches start meanwhile.
+
+        Raises `UsageError` for another ``async`` function, because the operator does not run yet.
         """
-        if is_async(function):
-            raise UsageError(
-                f"{function.__qualname__} is async: a setup function is a plain def; add a runnable instead"
-            )
-        self._setups.append(function)
+        self._setups.append(setup_function(function))
         return function
 
     def controller_for(

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except OpsdkError as error:
-        print(f"opsdk: {error}", file=sys.stderr)
+        print("\n".join([f"opsdk: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 1
     return 0
 

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -103,6 +104,11 @@ class BlockingContext(Waiting[Context]):
     def remaining(self) -> float | None:
         """See `Context.remaining`."""
         return self.target.remaining
+
+    @property
+    def now(self) -> datetime:
+        """See `Context.now`."""
+        return self.target.now
 
     @property
     def last_reconciled(self) -> Any:

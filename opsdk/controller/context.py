@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
@@ -111,6 +112,11 @@ class Context(msgspec.Struct, kw_only=True):
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    @property
+    def now(self) -> datetime:
+        """The wall time, aware, in UTC; in a test with virtual time, the virtual one."""
+        return utc_now()
 
     @property
     def last_reconciled(self) -> Any:
@@ -237,6 +243,17 @@ class Context(msgspec.Struct, kw_only=True):
         child = Child(desired, after=after, ready=ready)
         return await self._ordered.apply_one(child, lambda obj, _: applier.apply(obj, owner=parent, force=force))
 
+    @overload
+    async def apply_all(
+        self,
+        desired: Sequence[D],
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
+        prune: Sequence[AnyKind] = (),
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+    ) -> list[D]: ...
+    @overload
     async def apply_all(
         self,
         desired: Sequence[TypedObject | Unstructured | Child | ExternalResource[Any, Any]],
@@ -245,7 +262,16 @@ class Context(msgspec.Struct, kw_only=True):
         prune: Sequence[AnyKind] = (),
         force: bool = True,
         drift: Drift = Drift.REPAIR,
-    ) -> list[TypedObject | Unstructured]:
+    ) -> list[Any]: ...
+    async def apply_all(
+        self,
+        desired: Sequence[Any],
+        *,
+        owner: KubeObject | Literal[Owner.RECONCILED] = Owner.RECONCILED,
+        prune: Sequence[AnyKind] = (),
+        force: bool = True,
+        drift: Drift = Drift.REPAIR,
+    ) -> list[Any]:
         """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
 
         With a `Child` among them, the order is that of its ``after``, and up to ten that do not depend on each other

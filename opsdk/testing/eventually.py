@@ -197,4 +197,9 @@ async def events_of(client: Client, obj: AnyObject) -> list[Event]:
     """
     events = await client.list(Event, namespace=obj.metadata.namespace, uncached=True)
     own = [event for event in events if event.regarding.uid == obj.metadata.uid]
-    return sorted(own, key=lambda event: int(event.metadata.resource_version))
+    # A recorder writes Events in parallel; the names have the order in which they were recorded.
+    return sorted(own, key=_recorded_at)
+
+
+def _recorded_at(event: Event) -> tuple[Any, str]:
+    return event.event_time or event.metadata.creation_timestamp, event.metadata.name

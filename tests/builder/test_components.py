@@ -30,7 +30,7 @@ class Leaf(Object[LeafSpec, None]):
     plural = "leaves"
 
 
-def make_operator(*components: str, seen: list[str] | None = None) -> Operator:
+def make_operator(*components: str, colors: list[str] | None = None) -> Operator:
     """Return an operator with a webhook and a controller that runs these components."""
     options = OperatorOptions(components=components, leader_election=True, leader_election_thread=False)
     operator = Operator("leaf", options)
@@ -42,24 +42,24 @@ def make_operator(*components: str, seen: list[str] | None = None) -> Operator:
 
     @operator.reconciler(Leaf)
     async def reconcile(leaf: Leaf, ctx: Context) -> None:
-        (seen if seen is not None else []).append(leaf.spec.color)
+        (colors if colors is not None else []).append(leaf.spec.color)
 
     return operator
 
 
 async def test_each_component_runs_in_a_process_of_its_own(k8s_env: Environment, k8s_client: Client) -> None:
     """The process for webhooks sets the default, the other one reconciles; only the other one leads."""
-    seen: list[str] = []
-    never: list[str] = []
+    colors: list[str] = []
+    none: list[str] = []
     async with (
-        running(make_operator("webhooks", seen=never), k8s_env) as webhooks,
-        running(make_operator("controllers", seen=seen), k8s_env) as controllers,
+        running(make_operator("webhooks", colors=none), k8s_env) as webhooks,
+        running(make_operator("controllers", colors=colors), k8s_env) as controllers,
     ):
         await k8s_client.create(Leaf(metadata=ObjectMeta(name="a", namespace="default"), spec=LeafSpec()))
-        await eventually(lambda: seen == ["green"])
+        await eventually(lambda: colors == ["green"])
         assert (webhooks.has_webhooks, list(webhooks.controllers)) == (True, [])
         assert (controllers.has_webhooks, list(controllers.controllers)) == (False, ["leaf"])
-    assert never == []
+    assert none == []
 
 
 def test_setup_functions_may_not_build_controllers_beside_webhooks_only() -> None:

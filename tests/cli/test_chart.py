@@ -18,12 +18,13 @@ from opsdk.apimachinery.model import decode_hook
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.inputs import PackageInputs, inputs_of
 from opsdk.cli.package.settings import ContainerSettings
-from opsdk.cli.package.tree import installed_objects
+from opsdk.cli.package.tree import config_files, installed_objects
 from opsdk.cli.project import Project
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import applies, reads, records_events
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
 
 NAMESPACE = "quay-system"
@@ -33,6 +34,13 @@ class QuaySpec(Model):
     """A text such as ``{{ .Values.name }}``, which is not an expression of the chart."""
 
     text: str = "{{"
+    place: str = "quay-system"
+
+
+class QuayV2(Object[QuaySpec, None]):
+    """The kind in another version, which a webhook converts."""
+
+    gvk = GroupVersionKind("chart.opsdk.dev", "v2", "Quay")
 
 
 class Quay(Object[QuaySpec, None]):
@@ -54,7 +62,12 @@ def make_operator(*, webhooks: bool = False) -> Operator:
 
     operator.rbac(reads(Node))
     if webhooks:
-        operator.webhook_for(Quay).with_validator(create=validate)
+        spoke = Spoke(
+            QuayV2,
+            to_hub=lambda quay: Quay(metadata=quay.metadata, spec=quay.spec),
+            from_hub=lambda quay: QuayV2(metadata=quay.metadata, spec=quay.spec),
+        )
+        operator.webhook_for(Quay).with_validator(create=validate).with_converter(HubSpokeConverter(Quay, spoke))
     return operator
 
 
@@ -99,8 +112,8 @@ def granted(objects: Sequence[JsonObject]) -> RuleSet:
             ]
             for binding in bound:
                 assert [each["namespace"] for each in binding["subjects"]] == ["here"]
-                made = msgspec.convert(obj["rules"], list[PolicyRule], dec_hook=decode_hook)
-                rules |= RuleSet.from_policy_rules(made, meta.get("namespace", ""))
+                policy_rules = msgspec.convert(obj["rules"], list[PolicyRule], dec_hook=decode_hook)
+                rules |= RuleSet.from_policy_rules(policy_rules, meta.get("namespace", ""))
     return rules
 
 
@@ -172,10 +185,30 @@ def test_webhooks_have_a_deployment_of_their_own() -> None:
     assert selected(policy["spec"]["podSelector"]["matchLabels"]) == list(names)
 
 
+def test_no_file_has_anchors() -> None:
+    """Each object is written out, also where parts of the manifests share labels and settings."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    parts = inputs(webhooks=True, webhook_replicas=2, pod={"topologySpreadConstraints": [spread, spread]})
+    files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    texts = {**files, **chart_files(parts, "1.0.0")}
+    assert [path for path, text in texts.items() if "&id" in text] == []
+
+
 def test_webhook_replicas_need_webhooks() -> None:
     """A Deployment that could serve nothing is an error."""
     with pytest.raises(UsageError, match="the operator has no webhooks: remove it"):
         inputs(webhook_replicas=2)
+
+
+def test_every_webhook_calls_the_namespace_of_the_release() -> None:
+    """Admission and conversion call the Service where the chart is installed; schemas keep their texts."""
+    objects = rendered(inputs(webhooks=True), "elsewhere")
+    (definition,) = of_kind(objects, "CustomResourceDefinition").values()
+    (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration").values()
+    clients = [definition["spec"]["conversion"]["webhook"], *configuration["webhooks"]]
+    assert {each["clientConfig"]["service"]["namespace"] for each in clients} == {"elsewhere"}
+    assert NAMESPACE not in str([obj for obj in objects if obj["kind"] != "CustomResourceDefinition"])
+    assert "quay-system" in str(definition["spec"]["versions"])
 
 
 def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:
@@ -191,8 +224,14 @@ def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:
 
 def scheduling(pod: JsonObject) -> Iterator[str]:
     """Yield the fields of a pod's spec that scheduling settings add."""
-    known = {"containers", "securityContext", "serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
-    yield from (name for name in pod if name not in known)
+    template_fields = {
+        "containers",
+        "securityContext",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "volumes",
+    }
+    yield from (name for name in pod if name not in template_fields)
 
 
 def test_values_schedule_the_pods() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from http_servers import make_ca
 from rbac_operator import rbac_server, service_account
 
 import envtest
@@ -21,7 +24,7 @@ from opsdk.cli.deploy.apply import Deployer
 from opsdk.cli.deploy.command import deployer_roles
 from opsdk.cli.deploy.diagnosis import deployment_problems
 from opsdk.cli.deploy.remove import Remover
-from opsdk.cli.deploy.steps import Action, Step
+from opsdk.cli.deploy.steps import DeployAction, DeployStep
 from opsdk.cli.package.inputs import PackageInputs, inputs_of
 from opsdk.cli.package.tree import installed_objects
 from opsdk.cli.project import Project
@@ -87,7 +90,7 @@ class Tool:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.steps: list[Step] = []
+        self.steps: list[DeployStep] = []
         self.lines: list[str] = []
 
     async def deploy(self, parts: PackageInputs, *, within: float = 60.0, **options: bool) -> list[str]:
@@ -106,7 +109,7 @@ class Tool:
             remover = Remover(cluster, "berth", report=self.steps.append, timeout=within, **options)
             await remover.undeploy(objects_of(parts))
 
-    def actions(self) -> set[Action]:
+    def actions(self) -> set[DeployAction]:
         """Return the actions of the last run."""
         return {step.action for step in self.steps}
 
@@ -139,15 +142,15 @@ async def test_a_service_account_with_the_printed_role_deploys_and_undeploys() -
             "created CustomResourceDefinition berths.deploy.opsdk.dev",
             f"kept Namespace {NAMESPACE}: it exists already",
         ]
-        assert {step.action for step in tool.steps[2:]} == {Action.CREATED}
+        assert {step.action for step in tool.steps[2:]} == {DeployAction.CREATED}
         assert (await admin.get(Deployment, f"{NAMESPACE}/berth")).status.available_replicas == 2
         assert await tool.deploy(inputs()) == []
-        assert tool.actions() == {Action.UNCHANGED, Action.KEPT}
+        assert tool.actions() == {DeployAction.UNCHANGED, DeployAction.KEPT}
         assert await tool.deploy(inputs(image="berth:2")) == []
-        (changed,) = [step for step in tool.steps if step.action is Action.CHANGED]
+        (changed,) = [step for step in tool.steps if step.action is DeployAction.CHANGED]
         assert changed.changes == ('spec.template.spec.containers.0.image: "berth:1" -> "berth:2"',)
         await tool.undeploy(inputs())
-        assert tool.actions() == {Action.DELETED, Action.KEPT}
+        assert tool.actions() == {DeployAction.DELETED, DeployAction.KEPT}
         for tree in objects_of(inputs()):
             if tree["kind"] != "Namespace":
                 kind = unstructured(tree["apiVersion"], tree["kind"])
@@ -180,11 +183,11 @@ async def test_a_dry_run_writes_nothing_and_shows_the_changes() -> None:
     """Before the first deployment everything would be created; later only the changed fields are shown."""
     async with cluster_with() as (_, admin, tool):
         assert await tool.deploy(inputs(), dry_run=True) == []
-        assert tool.actions() == {Action.CREATED}
+        assert tool.actions() == {DeployAction.CREATED}
         assert await admin.get_or_none(Namespace, NAMESPACE) is None
         await tool.deploy(inputs())
         assert await tool.deploy(inputs(image="berth:2"), dry_run=True) == []
-        assert [step.changes for step in tool.steps if step.action is not Action.UNCHANGED] == [
+        assert [step.changes for step in tool.steps if step.action is not DeployAction.UNCHANGED] == [
             ('spec.template.spec.containers.0.image: "berth:1" -> "berth:2"',)
         ]
         live = await admin.get(Deployment, f"{NAMESPACE}/berth")
@@ -228,6 +231,24 @@ async def test_a_webhook_without_certificate_is_a_problem() -> None:
     assert problem.startswith("ValidatingWebhookConfiguration berth-validating has no caBundle for ")
 
 
+async def test_a_webhook_with_certificate_is_awaited() -> None:
+    """The deployment ends when the operator has set the ``caBundle``, and a second one leaves it."""
+    kind = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+
+    async def inject(admin: Client) -> None:
+        live = await eventually(lambda: admin.get(kind, "berth-validating"))
+        await asyncio.sleep(5)
+        live["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(make_ca().cert).decode()
+        await admin.update(live)
+
+    async with cluster_with() as (_, admin, tool), asyncio.TaskGroup() as tasks:
+        tasks.create_task(inject(admin))
+        assert await tool.deploy(inputs(webhooks=True)) == []
+        assert any("has no caBundle" in line for line in tool.lines)
+        assert await tool.deploy(inputs(webhooks=True)) == []
+        assert tool.actions() == {DeployAction.UNCHANGED}
+
+
 async def test_objects_of_others_stay() -> None:
     """An object that another client created is taken over with ``force`` only; undeploy keeps it."""
     async with cluster_with() as (_, admin, tool):
@@ -237,10 +258,13 @@ async def test_objects_of_others_stay() -> None:
         with pytest.raises(UsageError, match="ClusterRole berth exists, and opsdk deploy did not create it"):
             await tool.deploy(inputs())
         await tool.undeploy(inputs())
-        kept = {step.subject for step in tool.steps if step.action is Action.KEPT}
-        assert kept == {"ClusterRole berth", f"Namespace {NAMESPACE}"}
+        kept_subjects = {step.subject for step in tool.steps if step.action is DeployAction.KEPT}
+        assert kept_subjects == {"ClusterRole berth", f"Namespace {NAMESPACE}"}
         assert await admin.get_or_none(ClusterRole, "berth") is not None
         assert await tool.deploy(inputs(), force=True) == []
+        await tool.undeploy(inputs())
+        assert await admin.get_or_none(ClusterRole, "berth") is None
+        assert await admin.get_or_none(Namespace, NAMESPACE) is not None
 
 
 async def test_a_field_of_another_manager_is_a_conflict() -> None:
@@ -268,7 +292,7 @@ async def test_custom_objects_are_deleted_while_the_operator_runs() -> None:
                 await tool.undeploy(inputs())
             assert tool.steps == []
             await tool.undeploy(inputs(), delete_objects=True)
-        assert tool.steps[0] == Step(subject="Berth default/a", action=Action.DELETED)
+        assert tool.steps[0] == DeployStep(subject="Berth default/a", action=DeployAction.DELETED)
         assert await admin.get_or_none(Namespace, NAMESPACE) is None
 
 
@@ -289,8 +313,8 @@ async def test_a_namespace_with_objects_of_others_stays() -> None:
         await tool.deploy(inputs())
         await admin.create(ConfigMap(metadata=ObjectMeta(name="mine", namespace=NAMESPACE)))
         await tool.undeploy(inputs())
-        (kept,) = [step for step in tool.steps if step.action is Action.KEPT]
-        assert str(kept) == f"kept Namespace {NAMESPACE}: it has ConfigMap {NAMESPACE}/mine"
+        (step,) = [step for step in tool.steps if step.action is DeployAction.KEPT]
+        assert str(step) == f"kept Namespace {NAMESPACE}: it has ConfigMap {NAMESPACE}/mine"
         assert await admin.get_or_none(ServiceAccount, f"{NAMESPACE}/berth") is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import Environment
-from opsdk import Client, Context, ObjectMeta, Operator, UsageError
+from opsdk import Client, Context, ObjectMeta, Operator, Unstructured, UsageError
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Container, EnvVar
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
@@ -21,10 +21,14 @@ from opsdk.cli.doctor.examine import examine
 from opsdk.cli.doctor.findings import Finding, Level
 from opsdk.cli.doctor.roles import BoundRole, flags_of, of_roles
 from opsdk.cli.package.deployment import Workload, deployments
+from opsdk.cli.package.inputs import inputs_of
 from opsdk.cli.package.settings import ContainerSettings
+from opsdk.cli.package.tree import installed_objects
+from opsdk.cli.project import Project
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import RbacRule, applies
+from opsdk.webhook.handlers import AdmissionContext
 
 PERMISSIONS = st.sets(
     st.builds(
@@ -39,9 +43,15 @@ PERMISSIONS = st.sets(
 )
 
 
-def make_operator() -> Operator:
-    """Return an operator that applies ConfigMaps and reads Secrets."""
+def make_operator(*, webhooks: bool = False) -> Operator:
+    """Return an operator that applies ConfigMaps and reads Secrets, and validates ConfigMaps on request."""
     operator = Operator("hoist")
+
+    def validate(config_map: ConfigMap, ctx: AdmissionContext) -> None:
+        """Accept it."""
+
+    if webhooks:
+        operator.webhook_for(ConfigMap).with_validator(create=validate)
 
     @operator.reconciler(ConfigMap, rbac=[applies(ConfigMap), RbacRule("get", "secrets")])
     async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
@@ -112,6 +122,30 @@ async def test_the_flags_of_the_deployment_count(k8s_env: Environment, k8s_clien
     deployment.spec.template.spec.containers[0].args = []
     await k8s_client.update(deployment)
     assert [finding.level for finding in await rights(k8s_env)] == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("settings", "webhooks"),
+    [
+        (ContainerSettings(), False),
+        (ContainerSettings(), True),
+        (ContainerSettings(webhook_replicas=2), True),
+        (ContainerSettings(watch_namespaces=("kube-public",)), True),
+    ],
+)
+async def test_what_opsdk_deploys_has_exactly_its_permissions(
+    k8s_env: Environment, k8s_client: Client, settings: ContainerSettings, *, webhooks: bool
+) -> None:
+    """The manifests of a project have neither too few nor too many rules, for each way to deploy it."""
+    project = Project(
+        folder=Path(), name="hoist", operator="hoist.x:y", namespace="kube-system", image="i", container=settings
+    )
+    parts = inputs_of(project, make_operator(webhooks=webhooks))
+    files = installed_objects(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    for tree in [tree for trees in files.values() for tree in trees]:
+        await k8s_client.apply(Unstructured.from_tree(tree), field_owner="test", force=True)
+    findings = await examine(make_operator(webhooks=webhooks), k8s_env.config, namespace="kube-system")
+    assert [finding.level for finding in findings if finding.check == "rights"] == [Level.OK]
 
 
 async def test_a_recording_shows_declared_rules_that_nothing_uses(k8s_env: Environment, k8s_client: Client) -> None:

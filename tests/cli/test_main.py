@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.cli import app as app_module
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.files import write_generated
 from opsdk.cli.loading import load, load_operator
@@ -18,7 +19,7 @@ GROUPS = ["", "generate", "create"]
 COMMANDS = [
     "generate crd", "generate models", "generate rbac", "generate webhooks", "generate manifests", "generate all",
     "create api", "create version", "create webhook", "init", "run", "dev", "apiserver", "package", "doctor", "cleanup",
-    "why",
+    "why", "deploy", "undeploy", "validate",
 ]  # fmt: skip
 
 
@@ -36,6 +37,21 @@ def test_a_wrong_command_line_ends_with_2(capsys: pytest.CaptureFixture[str]) ->
     """With the name of the option, and without a traceback."""
     assert main(["why", "--nothing"]) == 2
     assert "--nothing" in capsys.readouterr().err
+
+
+def test_the_notes_of_an_error_are_printed_below_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command adds what to do as a note."""
+
+    def fail(**_: object) -> None:
+        error = UsageError("a conflict")
+        error.add_note("pass --force")
+        raise error
+
+    monkeypatch.setattr(app_module, "app", fail)
+    assert main(["deploy"]) == 1
+    assert capsys.readouterr().err == "opsdk: a conflict\npass --force\n"
 
 
 def test_an_operator_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,8 +246,10 @@ def test_the_roles_of_the_deploying_user_are_printed(packages: Path, capsys: pyt
     assert main(["deploy", "--print-role", "--namespace", "elsewhere"]) == 0
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [obj["kind"] for obj in printed[:2]] == ["Namespace", "ServiceAccount"]
-    named = {name for obj in printed for rule in obj.get("rules", ()) for name in rule.get("resourceNames", ())}
-    assert named == {obj["metadata"]["name"] for obj in documents(packages / "install.yaml")} - {"packaged-system"} | {
-        "elsewhere"
+    resource_names = {
+        name for obj in printed for rule in obj.get("rules", ()) for name in rule.get("resourceNames", ())
     }
+    assert resource_names == {obj["metadata"]["name"] for obj in documents(packages / "install.yaml")} - {
+        "packaged-system"
+    } | {"elsewhere"}
     assert {obj["metadata"]["namespace"] for obj in printed if obj["kind"] == "Role"} == {"elsewhere"}

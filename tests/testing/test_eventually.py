@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import Environment
+from envtest.testing.effects import Delay
 from opsdk import Cluster, Condition, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.errors import ForbiddenError, NoMatchError, NotFoundError, ServiceUnavailableError
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.eventually import assert_condition, consistently, events_of, eventually
@@ -177,3 +179,19 @@ async def test_an_installed_definition_is_not_written_again() -> None:
         other["spec"]["names"] |= {"plural": "places", "singular": "place"}
         with pytest.raises(NoMatchError, match=r"rejects places\.demo\.opsdk\.dev: .*Site"):
             await install_definitions(cluster.uncached, [other])
+
+
+async def test_events_have_the_order_in_which_they_were_recorded() -> None:
+    """Events of one moment are listed as they were recorded, though a recorder writes them in parallel."""
+    reasons = [f"Step{number}" for number in range(20)]
+    async with Environment() as env, Cluster(env.config) as cluster:
+        client = cluster.uncached
+        env.faults.add(Delay(1), resource="events", probability=0.5)
+        config = await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        recorder = EventRecorder(client, "steps")
+        recorder.open()
+        for reason in reasons:
+            recorder.event(config, "Normal", reason, "a note")
+        await asyncio.sleep(10)
+        assert [event.reason for event in await events_of(client, config)] == reasons
+        await recorder.aclose()

@@ -12,8 +12,8 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.cli.deploy.diagnosis import certificate_problems, deployment_problems
 from opsdk.cli.deploy.permissions import deploy_rules, grant_rules
 from opsdk.cli.deploy.steps import (
-    Action,
-    Step,
+    DeployAction,
+    DeployStep,
     changes_of,
     field_manager,
     is_deployed,
@@ -56,7 +56,7 @@ class Deployer:
         cluster: Cluster,
         operator: str,
         *,
-        report: Callable[[Step], None],
+        report: Callable[[DeployStep], None],
         progress: Report,
         force: bool = False,
         dry_run: bool = False,
@@ -129,8 +129,9 @@ class Deployer:
         live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
         before = to_tree(live) if live is not None else None
         if before is not None and not is_deployed(before, self._manager):
-            if tree["kind"] == "Namespace" and not self._force:
-                self._report(Step(subject=subject, action=Action.KEPT, reason="it exists already"))
+            if tree["kind"] == "Namespace":
+                # Not even with `force`: undeploy would delete what others have in it.
+                self._report(DeployStep(subject=subject, action=DeployAction.KEPT, reason="it exists already"))
                 return
             if not self._force:
                 raise UsageError(
@@ -139,14 +140,14 @@ class Deployer:
                 )
         if self._dry_run and before is None and tree["metadata"].get("namespace") in self._new_namespaces:
             # The server cannot validate an object in a namespace that the dry run did not create.
-            self._report(Step(subject=subject, action=Action.CREATED, dry_run=True))
+            self._report(DeployStep(subject=subject, action=DeployAction.CREATED, dry_run=True))
             return
         if tree["kind"] == "Namespace" and before is None:
             self._new_namespaces.add(tree["metadata"]["name"])
         after = to_tree(await self._send(tree, subject))
         changes = changes_of(before, after) if before is not None else ()
-        action = Action.CREATED if before is None else Action.CHANGED if changes else Action.UNCHANGED
-        self._report(Step(subject=subject, action=action, changes=changes, dry_run=self._dry_run))
+        action = DeployAction.CREATED if before is None else DeployAction.CHANGED if changes else DeployAction.UNCHANGED
+        self._report(DeployStep(subject=subject, action=action, changes=changes, dry_run=self._dry_run))
 
     async def _send(self, tree: JsonObject, subject: str) -> Unstructured:
         try:
@@ -168,7 +169,7 @@ class Deployer:
         """Return why Deployments are not available, or webhooks have no certificate, at the deadline."""
         deployments = [tree for tree in objects if tree["kind"] == "Deployment"]
         called = [tree for tree in objects if tree["kind"].endswith("WebhookConfiguration") or _is_converted(tree)]
-        said = ""
+        reported = ""
         while True:
             pending, failed = [], False
             for tree in deployments:
@@ -182,9 +183,9 @@ class Deployer:
                 return []
             if failed or monotonic() >= deadline:
                 return await self._explain(deployments, called)
-            if pending[0] != said:
-                said = pending[0]
-                self._progress(f"waiting: {said}")
+            if pending[0] != reported:
+                reported = pending[0]
+                self._progress(f"waiting: {reported}")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _read(self, tree: JsonObject) -> JsonObject:

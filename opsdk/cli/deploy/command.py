@@ -17,7 +17,7 @@ from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.deploy.apply import Deployer
 from opsdk.cli.deploy.permissions import deploy_rules, grant_rules, undeploy_rules
 from opsdk.cli.deploy.remove import Remover
-from opsdk.cli.deploy.steps import Step
+from opsdk.cli.deploy.steps import DeployStep
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
@@ -121,9 +121,9 @@ class _StepLog:
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = output
-        self._steps: list[Step] = []
+        self._steps: list[DeployStep] = []
 
-    def step(self, step: Step) -> None:
+    def step(self, step: DeployStep) -> None:
         self._steps.append(step)
         if self._output is OutputFormat.TEXT:
             print(step, flush=True)

@@ -83,9 +83,9 @@ def _container_problems(container: JsonObject) -> Iterator[str]:
         advice = f" ({_ADVICE[reason]})" if reason in _ADVICE else ""
         yield f"container {name}: {reason}{message}{advice}"
     if ended and ended.get("exitCode"):
-        why = f", {ended['reason']}" if ended.get("reason") not in (None, "", "Error") else ""
+        reason_text = f", {ended['reason']}" if ended.get("reason") not in (None, "", "Error") else ""
         text = (ended.get("message") or "").strip()[-_MAX_MESSAGE:]
-        yield f"container {name}: ended with exit code {ended['exitCode']}{why}" + (f": {text}" if text else "")
+        yield f"container {name}: ended with exit code {ended['exitCode']}{reason_text}" + (f": {text}" if text else "")
 
 
 def _is_owned(obj: JsonObject, owner: JsonObject) -> bool:

@@ -77,6 +77,6 @@ LEFT_IN_NAMESPACE: Final = {
 def _of_object(tree: JsonObject, verbs: Iterable[str]) -> list[Permission]:
     gvk = GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
     info = resource_of(gvk)
-    known = built_in_kind(gvk)
-    namespace = (tree["metadata"].get("namespace") or "") if known is None or known.namespaced else ""
+    built_in = built_in_kind(gvk)
+    namespace = (tree["metadata"].get("namespace") or "") if built_in is None or built_in.namespaced else ""
     return [Permission(verb, info.group, info.resource, tree["metadata"]["name"], namespace) for verb in verbs]

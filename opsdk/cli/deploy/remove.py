@@ -12,7 +12,15 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, 
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.cli.deploy.apply import wait_gone
 from opsdk.cli.deploy.permissions import LEFT_IN_NAMESPACE, undeploy_rules
-from opsdk.cli.deploy.steps import Action, Step, field_manager, is_deployed, key_of_tree, kind_of_tree, subject_of_tree
+from opsdk.cli.deploy.steps import (
+    DeployAction,
+    DeployStep,
+    field_manager,
+    is_deployed,
+    key_of_tree,
+    kind_of_tree,
+    subject_of_tree,
+)
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import MissingPermissionsError, NoMatchError, UsageError
@@ -41,7 +49,7 @@ class Remover:
         cluster: Cluster,
         operator: str,
         *,
-        report: Callable[[Step], None],
+        report: Callable[[DeployStep], None],
         delete_objects: bool = False,
         dry_run: bool = False,
         timeout: float = 300.0,
@@ -80,8 +88,10 @@ class Remover:
         for obj in custom if not self._dry_run else ():
             await wait_gone(self._client, _tree_of(obj), deadline)
         for tree in _removal_order(list(live.values())):
-            if tree["kind"] == "Namespace" and (left := await self._left_in(tree["metadata"]["name"])):
-                self._report(Step(subject=subject_of_tree(tree), action=Action.KEPT, reason=f"it has {left}"))
+            if tree["kind"] == "Namespace" and (remaining := await self._left_in(tree["metadata"]["name"])):
+                self._report(
+                    DeployStep(subject=subject_of_tree(tree), action=DeployAction.KEPT, reason=f"it has {remaining}")
+                )
                 continue
             await self._delete(tree)
             if not self._dry_run:
@@ -99,10 +109,10 @@ class Remover:
         live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
         subject = subject_of_tree(tree)
         if live is None:
-            self._report(Step(subject=subject, action=Action.MISSING))
+            self._report(DeployStep(subject=subject, action=DeployAction.MISSING))
             return None
         if not is_deployed(to_tree(live), self._manager):
-            self._report(Step(subject=subject, action=Action.KEPT, reason="opsdk deploy did not create it"))
+            self._report(DeployStep(subject=subject, action=DeployAction.KEPT, reason="opsdk deploy did not create it"))
             return None
         return subject
 
@@ -117,21 +127,21 @@ class Remover:
 
     async def _left_in(self, namespace: str) -> str:
         """Return what others have in a namespace as text; empty for nothing."""
-        found = []
+        subjects = []
         for kind in LEFT_IN_NAMESPACE:
             objects = await self._client.list(metadata_only(GroupVersionKind("", "v1", kind)), namespace=namespace)
-            found += [_subject(obj) for obj in objects if (kind, obj.metadata.name) != ("ConfigMap", _ROOT_CA)]
+            subjects += [_subject(obj) for obj in objects if (kind, obj.metadata.name) != ("ConfigMap", _ROOT_CA)]
         # In a dry run, the objects of the operator are still there.
-        if not found or self._dry_run:
+        if not subjects or self._dry_run:
             return ""
-        return found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1} more"
+        return subjects[0] if len(subjects) == 1 else f"{subjects[0]} and {len(subjects) - 1} more"
 
     async def _delete(self, tree: JsonObject) -> None:
         if not self._dry_run:
             # Foreground: a Deployment is gone when its pods are, so the operator has released its Lease.
             foreground: PropagationPolicy | None = "Foreground" if tree["kind"] == "Deployment" else None
             await self._client.delete(kind_of_tree(tree), key_of_tree(tree), propagation=foreground, missing_ok=True)
-        self._report(Step(subject=subject_of_tree(tree), action=Action.DELETED, dry_run=self._dry_run))
+        self._report(DeployStep(subject=subject_of_tree(tree), action=DeployAction.DELETED, dry_run=self._dry_run))
 
 
 def _removal_order(objects: Sequence[JsonObject]) -> list[JsonObject]:

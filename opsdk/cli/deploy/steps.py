@@ -22,7 +22,7 @@ _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation", "uid"
 _MAX_VALUE: Final = 60
 
 
-class Action(StrEnum):
+class DeployAction(StrEnum):
     """What happened to an object."""
 
     CREATED = "created"
@@ -35,19 +35,19 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DeployStep:
     """What happened to one object.
 
     Attributes:
         subject: kind, namespace and name.
-        action: see `Action`.
+        action: see `DeployAction`.
         changes: the changed fields, each with its old and its new value.
         reason: why an object was kept; else empty.
         dry_run: the server wrote nothing.
     """
 
     subject: str
-    action: Action
+    action: DeployAction
     changes: tuple[str, ...] = ()
     reason: str = ""
     dry_run: bool = False
@@ -56,7 +56,7 @@ class Step:
         """The progress line, with one line more for each change."""
         text = f"{self.action.value} {self.subject}"
         text += f": {self.reason}" if self.reason else ""
-        text += " (dry run)" if self.dry_run and self.action not in (Action.KEPT, Action.MISSING) else ""
+        text += " (dry run)" if self.dry_run and self.action not in (DeployAction.KEPT, DeployAction.MISSING) else ""
         return "\n".join([text, *(f"  {change}" for change in self.changes)])
 
 

@@ -86,10 +86,10 @@ async def _rights(operator: Operator, cluster: Cluster, namespace: str, recorded
     client = cluster.uncached
     names = (operator.name, webhook_service_name(operator.name))
     try:
-        found = [await client.get_or_none(Deployment, f"{namespace}/{name}") for name in names]
+        candidates = [await client.get_or_none(Deployment, f"{namespace}/{name}") for name in names]
     except ForbiddenError:
-        found = []
-    deployments = [deployment for deployment in found if deployment is not None]
+        candidates = []
+    deployments = [deployment for deployment in candidates if deployment is not None]
     account = account_of(deployments)
     if not account:
         return await _own_rights(operator, cluster, namespace)

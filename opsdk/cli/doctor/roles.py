@@ -48,7 +48,7 @@ class ClusterRoles:
         """Return the roles of a service account, also those of its groups."""
         wide = {role.metadata.name: role.rules for role in self.cluster_roles}
         narrow = {(role.metadata.namespace, role.metadata.name): role.rules for role in self.roles}
-        found = []
+        roles = []
         bindings: list[ClusterRoleBinding | RoleBinding] = [*self.cluster_role_bindings, *self.role_bindings]
         for binding in bindings:
             where = binding.metadata.namespace if isinstance(binding, RoleBinding) else ""
@@ -58,14 +58,14 @@ class ClusterRoles:
             ref = binding.role_ref
             is_wide = ref.kind == "ClusterRole"
             rules: Iterable[PolicyRule] = wide.get(ref.name, ()) if is_wide else narrow.get((where, ref.name), ())
-            found.append(
+            roles.append(
                 BoundRole(
                     name=f"ClusterRole {ref.name}" if is_wide else f"Role {where}/{ref.name}",
                     rules=RuleSet.from_policy_rules(rules, where),
                     direct="account" in ties,
                 )
             )
-        return found
+        return roles
 
 
 def _tie(subject: Subject, account: str, namespace: str, binding_namespace: str) -> str:
@@ -87,20 +87,20 @@ def flags_of(container: Container) -> tuple[str, ...]:
     >>> flags_of(Container(name="a", args=["--leader-elect", "--own", "--watch-namespaces", "shop"]))
     ('leader-elect', 'watch-namespaces=shop')
     """
-    known = {flag.name: flag for flag in FLAGS}
-    found: dict[str, str] = {}
+    flags = {flag.name: flag for flag in FLAGS}
+    values: dict[str, str] = {}
     words = list(container.args)
     for index, word in enumerate(words):
         name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or name not in known:
+        if not word.startswith("--") or name not in flags:
             continue
         following = words[index + 1] if index + 1 < len(words) else "--"
-        found[name] = value if equals else "" if following.startswith("--") else following
+        values[name] = value if equals else "" if following.startswith("--") else following
     for variable in container.env:
         name = next((flag.name for flag in FLAGS if flag.variable == variable.name), "")
-        if name and variable.value and name not in found:
-            found[name] = variable.value
-    return tuple(f"{name}={value}" if value else name for name, value in found.items())
+        if name and variable.value and name not in values:
+            values[name] = variable.value
+    return tuple(f"{name}={value}" if value else name for name, value in values.items())
 
 
 def account_of(deployments: Sequence[Deployment]) -> str:

@@ -86,7 +86,7 @@ class Workload:
         return self.settings.webhook_replicas > 0
 
     def role_flags(self, watch_namespaces: Sequence[str]) -> tuple[str, ...]:
-        """Return the flags, without dashes, for which the roles are made. All containers have one service account."""
+        """Return the flags for which the roles are made. All containers have one service account."""
         return (*FLAGS, *_watch_flags(watch_namespaces), *(webhook_flags(self.name) if self.webhooks else ()))
 
     def flags(self) -> tuple[str, ...]:
@@ -118,12 +118,12 @@ def deployments(workload: Workload) -> list[JsonObject]:
     With `ContainerSettings.webhook_replicas` there are two: one for the controllers and one for the webhooks.
     """
     flags, serves = workload.flags(), workload.webhooks and not workload.has_webhook_pods
-    made = [_deployment(workload, workload.name, flags, workload.settings.replicas, workload.labels, webhooks=serves)]
+    trees = [_deployment(workload, workload.name, flags, workload.settings.replicas, workload.labels, webhooks=serves)]
     if workload.has_webhook_pods:
         flags, replicas = workload.webhook_pod_flags(), workload.settings.webhook_replicas
         name = webhook_service_name(workload.name)
-        made.append(_deployment(workload, name, flags, replicas, workload.webhook_labels, webhooks=True))
-    return made
+        trees.append(_deployment(workload, name, flags, replicas, workload.webhook_labels, webhooks=True))
+    return trees
 
 
 def _deployment(
@@ -143,11 +143,12 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {**_metadata(workload, name), "labels": labels},
+        # Copies: YAML would show one dictionary at two places as an anchor and an alias.
+        "metadata": {**_metadata(workload, name), "labels": {**labels}},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "selector": {"matchLabels": {**labels}},
+            "template": {"metadata": {"labels": {**labels}}, "spec": pod},
         },
     }
 

@@ -9,6 +9,7 @@ Upstream: helm.sh/docs/topics/charts (chart format v2), helm.sh/docs/chart_best_
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Final
 
@@ -62,16 +63,17 @@ def chart_files(inputs: PackageInputs, version: str) -> Mapping[str, str]:
         webhook_replicas=_WEBHOOK_REPLICAS if workload.has_webhook_pods else 0,
     )
     plain = replace(workload, image=_IMAGE, settings=settings)
-    services = [parts.metrics_service(plain), *([parts.webhook_service(plain)] if plain.webhooks else [])]
     templates = {"webhooks.yaml": to_yaml(inputs.configurations)} if inputs.configurations else {}
     templates |= {
         "rbac.yaml": _roles(inputs),
-        "operator.yaml": to_yaml([*parts.deployments(plain), *services]),
+        "operator.yaml": _operator(plain),
         "disruption_budget.yaml": _disruption_budgets(plain),
         "metrics_reader.yaml": to_yaml([parts.metrics_reader(plain)]),
         "network_policy.yaml": _wrap_if(".Values.networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
         "service_monitor.yaml": _wrap_if(".Values.serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
     }
+    own = f"namespace: {workload.namespace}\n"
+    templates = {name: text.replace(own, f"namespace: {_RELEASE}\n") for name, text in templates.items()}
     if inputs.definitions:
         templates["crds.yaml"] = _wrap_if(".Values.crds.enabled", _definitions(inputs.definitions))
     chart = {
@@ -85,7 +87,7 @@ def chart_files(inputs: PackageInputs, version: str) -> Mapping[str, str]:
     return {
         "Chart.yaml": to_yaml([chart]),
         "values.yaml": to_yaml([_values(workload)]),
-        **{f"templates/{name}": _filled(text, workload) for name, text in templates.items()},
+        **{f"templates/{name}": text for name, text in templates.items()},
     }
 
 
@@ -107,22 +109,28 @@ def _values(workload: Workload) -> JsonObject:
     }
 
 
-def _filled(text: str, workload: Workload) -> str:
-    """Return the text of a template with the expressions of the values, and the namespace of the release."""
+def _operator(workload: Workload) -> str:
+    """Return the Deployments and Services with the expressions of the values."""
+    services = [parts.metrics_service(workload), *([parts.webhook_service(workload)] if workload.webhooks else [])]
+    text = to_yaml([*parts.deployments(workload), *services])
     for placeholder, template in _TEMPLATES.items():
         text = text.replace(placeholder, template)
-    return text.replace(f"namespace: {workload.namespace}\n", f"namespace: {_RELEASE}\n")
+    return text
 
 
 def _definitions(definitions: Sequence[JsonObject]) -> str:
-    """Return the definitions as a template. Braces in descriptions and patterns are not expressions."""
-    kept = {"helm.sh/resource-policy": "keep"}
+    """Return the definitions as a template. Braces and namespaces in schemas are not expressions."""
+    policy = {"helm.sh/resource-policy": "keep"}
     trees = []
     for definition in definitions:
-        metadata = definition["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), **kept}
-        trees.append({**definition, "metadata": {**metadata, "annotations": annotations}})
-    return to_yaml(trees).replace("{{", '{{ "{{" }}')
+        metadata, spec = definition["metadata"], definition["spec"]
+        if "conversion" in spec:
+            conversion = deepcopy(spec["conversion"])
+            conversion["webhook"]["clientConfig"].get("service", {})["namespace"] = _NAMESPACES
+            spec = {**spec, "conversion": conversion}
+        annotations = {**(metadata.get("annotations") or {}), **policy}
+        trees.append({**definition, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
+    return to_yaml(trees).replace("{{", '{{ "{{" }}').replace(f"'{_NAMESPACES}'", _RELEASE)
 
 
 def _roles(inputs: PackageInputs) -> str:

@@ -108,10 +108,10 @@ def _pod(value: object) -> JsonObject:
     if isinstance(secrets, list) and all(isinstance(name, str) for name in secrets):
         value = {**value, "imagePullSecrets": [{"name": name} for name in secrets]}
     try:
-        known: JsonObject = to_builtins(msgspec.convert(value, PodSpec, dec_hook=decode_hook))
+        decoded: JsonObject = to_builtins(msgspec.convert(value, PodSpec, dec_hook=decode_hook))
     except msgspec.ValidationError as error:
         raise UsageError(f"pod: {error}") from error
-    if unknown := next(_unknown_fields(value, known, "pod"), ""):
+    if unknown := next(_unknown_fields(value, decoded, "pod"), ""):
         raise UsageError(f"{unknown}: a PodSpec has no such field")
     return {name: part for name, part in value.items() if part != POD_FIELDS[name]}
 

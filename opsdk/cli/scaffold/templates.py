@@ -50,7 +50,8 @@ A Kubernetes operator in Python, built with opsdk.
     pytest              # tests in virtual time, against the same API server
     opsdk generate all  # CRDs, RBAC and the Deployment in config/
 
-Set `image` in pyproject.toml, then install the operator with `kubectl apply -k config`.
+Set `image` in pyproject.toml, then install the operator with `opsdk deploy`, which waits until it works, or with
+`kubectl apply -k config`.
 """)
 
 GITIGNORE = "__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n"

@@ -12,7 +12,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.children.kinds import built_in_kind
-from opsdk.cli.validate.custom import Problem
+from opsdk.cli.validate.custom import FieldProblem
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyExistsError, ApiError
@@ -28,7 +28,7 @@ def can_validate() -> bool:
     return importlib.util.find_spec("envtest") is not None
 
 
-async def built_in_problems(trees: Sequence[tuple[JsonObject, JsonObject | None]]) -> list[list[Problem]]:
+async def built_in_problems(trees: Sequence[tuple[JsonObject, JsonObject | None]]) -> list[list[FieldProblem]]:
     """Return the errors of each object.
 
     Args:
@@ -40,7 +40,7 @@ async def built_in_problems(trees: Sequence[tuple[JsonObject, JsonObject | None]
         return [await _problems(cluster.uncached, tree, old) for tree, old in trees]
 
 
-async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) -> list[Problem]:
+async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) -> list[FieldProblem]:
     try:
         if old is None:
             await client.create(_local(tree), dry_run=True, field_validation="Strict")
@@ -61,10 +61,10 @@ async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) ->
 
 def _local(tree: JsonObject) -> Unstructured:
     """Return the object in the namespace ``default``, which exists."""
-    known = built_in_kind(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]))
+    built_in = built_in_kind(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]))
     metadata = tree.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
-    if known is not None and known.namespaced:
+    if built_in is not None and built_in.namespaced:
         metadata["namespace"] = "default"
     return Unstructured.from_tree({**tree, "metadata": metadata})
 
@@ -73,9 +73,9 @@ def _key(obj: Unstructured) -> str:
     return "/".join(part for part in (obj.metadata.namespace, obj.metadata.name) if part)
 
 
-def _of_error(error: ApiError) -> list[Problem]:
+def _of_error(error: ApiError) -> list[FieldProblem]:
     if error.details.causes:
-        return [Problem(field=cause.field, message=cause.message) for cause in error.details.causes]
+        return [FieldProblem(field=cause.field, message=cause.message) for cause in error.details.causes]
     if unknown := _UNKNOWN.findall(error.message):
-        return [Problem(field=path, message="unknown field") for path in unknown]
-    return [Problem(field="", message=error.message)]
+        return [FieldProblem(field=path, message="unknown field") for path in unknown]
+    return [FieldProblem(field="", message=error.message)]

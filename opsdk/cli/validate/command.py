@@ -16,7 +16,7 @@ from opsdk.children.kinds import built_in_kind
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.cli.validate.built_in import built_in_problems, can_validate
-from opsdk.cli.validate.custom import CustomKinds, Problem
+from opsdk.cli.validate.custom import CustomKinds, FieldProblem
 from opsdk.cli.validate.documents import Document, read_documents
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -107,7 +107,7 @@ def _findings(
 ) -> Iterator[_Finding]:
     """Yield the errors in the order of the objects. Built-in kinds share one server."""
     built_in: list[Document] = []
-    problems: dict[int, list[Problem]] = {}
+    problems: dict[int, list[FieldProblem]] = {}
     for document in documents:
         gvk, old = _gvk(document.tree), before.get(_identity(document))
         if gvk.group_kind in kinds.group_kinds:
@@ -121,9 +121,9 @@ def _findings(
     elif built_in:
         trees = [(document.tree, before.get(_identity(document))) for document in built_in]
         results = asyncio.run(built_in_problems(trees))
-        problems |= {id(document): found for document, found in zip(built_in, results, strict=True)}
+        problems |= {id(document): result for document, result in zip(built_in, results, strict=True)}
     for document in documents:
-        repeated = [Problem(field="", message=text) for text in document.repeated]
+        repeated = [FieldProblem(field="", message=text) for text in document.repeated]
         for problem in [*repeated, *problems.get(id(document), ())]:
             yield _Finding(
                 file=document.file,

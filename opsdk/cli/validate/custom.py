@@ -25,7 +25,7 @@ _META_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(O
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class FieldProblem:
     """One error of an object: the path of the field, empty for the whole object, and the message."""
 
     field: str
@@ -58,7 +58,7 @@ class CustomKinds:
 
     def problems(
         self, gvk: GroupVersionKind, tree: JsonObject, old: JsonObject | None, warn: Callable[[str], None]
-    ) -> Iterator[Problem]:
+    ) -> Iterator[FieldProblem]:
         """Yield the errors of an object of a kind with a definition.
 
         Args:
@@ -69,7 +69,7 @@ class CustomKinds:
         """
         version = self._versions.get(gvk)
         if version is None:
-            yield Problem(
+            yield FieldProblem(
                 field="apiVersion", message=f"{gvk.kind} has no version {gvk.version}, only {self.version_of(gvk)}"
             )
             return
@@ -78,7 +78,7 @@ class CustomKinds:
             yield from meta_problems
             return
         pruned, unknown = version.schema.prune(tree)
-        yield from (Problem(field=path, message="unknown field") for path in unknown)
+        yield from (FieldProblem(field=path, message="unknown field") for path in unknown)
         strategy = version.strategy
         obj = version.schema.default(pruned)
         namespace = obj["metadata"].get("namespace") or ("default" if strategy.namespaced else "")
@@ -93,7 +93,7 @@ class CustomKinds:
         causes = [*metadata.validate(strategy, obj["metadata"], namespace), *causes]
         for cause in causes:
             # The server has no field for an error of the whole object, and writes Go's nil.
-            yield Problem(field="" if cause.field == "<nil>" else cause.field, message=cause.message)
+            yield FieldProblem(field="" if cause.field == "<nil>" else cause.field, message=cause.message)
 
 
 class _Version:
@@ -113,13 +113,15 @@ class _Version:
         return SchemaStrategy(self.schema, namespaced=self._spec["scope"] == "Namespaced", has_status=has_status)
 
 
-def _metadata_problems(meta: object) -> Iterator[Problem]:
+def _metadata_problems(meta: object) -> Iterator[FieldProblem]:
     """Yield the errors of metadata that cannot be decoded, or has unknown fields."""
     if not isinstance(meta, dict):
-        yield Problem(field="metadata", message="Required value: an object with a name")
+        yield FieldProblem(field="metadata", message="Required value: an object with a name")
         return
-    yield from (Problem(field=f"metadata.{name}", message="unknown field") for name in meta if name not in _META_FIELDS)
+    yield from (
+        FieldProblem(field=f"metadata.{name}", message="unknown field") for name in meta if name not in _META_FIELDS
+    )
     try:
         msgspec.convert(meta, ObjectMeta, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
-        yield Problem(field="metadata", message=str(error))
+        yield FieldProblem(field="metadata", message=str(error))

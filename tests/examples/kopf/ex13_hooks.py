@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from prometheus_client import Gauge
 
 from opsdk import Context, Operator
 from opsdk.api.core.v1 import Pod
-from opsdk.manager.phases import Phase
 
 
 class Service(Protocol):
@@ -20,29 +20,13 @@ class Service(Protocol):
     async def close(self) -> None: ...
 
 
-class Connection:
-    """Runs from before the first reconcile until the operator ends."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.is_open = asyncio.Event()
-
-    async def start(self) -> None:
-        """Connect, hold the connection, and close it at the stop."""
-        while not self.is_open.is_set():
-            try:
-                await self.service.connect()
-                self.is_open.set()
-            except ConnectionError:
-                await asyncio.sleep(1)
+async def connected(service: Service) -> None:
+    """Return when the connection is open."""
+    while True:
         try:
-            await asyncio.Event().wait()
-        finally:
-            await self.service.close()
-
-    async def wait_ready(self) -> None:
-        """Return when the controllers may start."""
-        await self.is_open.wait()
+            return await service.connect()
+        except ConnectionError:
+            await asyncio.sleep(1)
 
 
 def make_operator(service: Service) -> Operator:
@@ -51,8 +35,10 @@ def make_operator(service: Service) -> Operator:
     served = Gauge("served_pods", "Pods with a task.", registry=operator.registry)
 
     @operator.setup
-    def connect(operator: Operator) -> None:
-        operator.manager.add(Connection(service), phase=Phase.CACHES)
+    async def connect(operator: Operator) -> AsyncIterator[None]:
+        await connected(service)
+        yield
+        await service.close()
 
     @operator.daemon(Pod)
     async def serve(pod: Pod, ctx: Context) -> None:

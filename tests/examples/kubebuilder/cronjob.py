@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from cronsim import CronSim, CronSimError
 
 from opsdk import Context, ControllerOptions, Operator, Result
-from opsdk.aio.clock import utc_now
 from opsdk.api.batch.v1 import Job
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.errors import AdmissionDeniedError, Cause
@@ -27,7 +27,7 @@ def validate(cron_job: CronJob, ctx: AdmissionContext) -> None:
         text = f"must be no more than {LONGEST_NAME} characters"
         causes.append(invalid_field("metadata.name", cron_job.metadata.name, text))
     try:
-        CronSim(cron_job.spec.schedule, utc_now())
+        CronSim(cron_job.spec.schedule, datetime.now(UTC))
     except CronSimError as error:
         causes.append(invalid_field("spec.schedule", cron_job.spec.schedule, str(error)))
     if causes:
@@ -71,11 +71,11 @@ def make_operator() -> Operator:
         meta = cron_job.metadata
         jobs = list(await ctx.client.list(Job, namespace=meta.namespace, owner_uid=meta.uid))
         await report(cron_job, jobs, ctx)
-        todo = plan(cron_job, jobs, utc_now())
+        todo = plan(cron_job, jobs, ctx.now)
         for job in todo.delete:
             await ctx.client.delete(job, propagation="Background", missing_ok=True)
         if todo.create is not None:
             await ctx.apply(todo.create)
-        return Result(requeue_after=(todo.next_time - utc_now()).total_seconds()) if todo.next_time else Result()
+        return Result(requeue_after=(todo.next_time - ctx.now).total_seconds()) if todo.next_time else Result()
 
     return operator
