@@ -53,7 +53,7 @@ DaemonFunction = Callable[[Any, Any], object]
 """``async def monitor(obj, ctx)``, or a plain ``def``. A return ends the daemon; an exception restarts it."""
 
 _BACKOFF = Backoff(base=1.0, cap=300.0, jitter=0.1, reset_after=600.0)
-# A hundred threads that wait take some megabytes; a process in a container may often have a few thousand.
+# A hundred threads that wait take 3 MB; a process in a container may often have a few thousand.
 _DEFAULT_THREADS = 100
 
 
