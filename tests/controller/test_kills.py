@@ -30,10 +30,10 @@ def without_ids(value: Any) -> Any:
 
 async def objects_of(client: Client) -> dict[str, Any]:
     """Return the boxes and what they own, by kind and name."""
-    found = [obj for kind in (Box, ConfigMap, Secret) for obj in await client.list(kind, namespace="default")]
+    objects = [obj for kind in (Box, ConfigMap, Secret) for obj in await client.list(kind, namespace="default")]
     return {
         f"{obj.gvk.kind} {obj.metadata.name}": without_ids(to_tree(obj))
-        for obj in found
+        for obj in objects
         if obj.metadata.name.startswith("box-")
     }
 

@@ -194,8 +194,8 @@ async def a_loop_is_named_slowed_and_let_go(world: World) -> None:
     passes = oracle.passes[name]
     assert len(passes) <= LIMIT + 6 + _STEPS + 600 / _LONGEST, f"{len(passes)} passes in ten minutes"
     events = [e for e in await world.client.list(Event, namespace=NAMESPACE) if e.reason == "HotLoop"]
-    named = [e for e in events if e.regarding is not None and e.regarding.name == name]
-    assert [e.type for e in named] == ["Warning"], f"Events: {named}"
+    own = [e for e in events if e.regarding is not None and e.regarding.name == name]
+    assert [e.type for e in own] == ["Warning"], f"Events: {own}"
     await _resize(world, obj, 7)
     await _annotate(world, obj, None)
     alarms = len(oracle.alarms[name])

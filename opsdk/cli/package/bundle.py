@@ -10,8 +10,22 @@ from collections.abc import Mapping, Sequence
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
-from opsdk.rbac.permissions import SELECTED_NAMESPACES
+from opsdk.rbac.permissions import ALL_NAMESPACES, SELECTED_NAMESPACES
 from opsdk.structured_merge.value import JsonObject
+
+
+def _install(workload: Workload, rules: Mapping[str, Sequence[JsonObject]]) -> JsonObject:
+    account = {"serviceAccountName": workload.name}
+    # OLM binds no roles to selected namespaces.
+    in_cluster = [*rules.get(ALL_NAMESPACES, ()), *rules.get(SELECTED_NAMESPACES, ())]
+    return {
+        "deployments": [
+            {"name": each["metadata"]["name"], "label": each["metadata"]["labels"], "spec": each["spec"]}
+            for each in parts.deployments(workload)
+        ],
+        "clusterPermissions": [{**account, "rules": in_cluster}],
+        "permissions": [{**account, "rules": list(rules.get(workload.namespace, ()))}],
+    }
 
 
 def bundle_files(
@@ -25,21 +39,6 @@ def bundle_files(
         rules: policy rules by namespace; the empty one holds those of the whole cluster.
         version: of the operator, three numbers.
     """
-    deployments = parts.deployments(workload)
-    install = {
-        "deployments": [
-            {"name": each["metadata"]["name"], "label": each["metadata"]["labels"], "spec": each["spec"]}
-            for each in deployments
-        ],
-        # OLM binds no roles to selected namespaces.
-        "clusterPermissions": [
-            {
-                "serviceAccountName": workload.name,
-                "rules": [*rules.get("", ()), *rules.get(SELECTED_NAMESPACES, ())],
-            }
-        ],
-        "permissions": [{"serviceAccountName": workload.name, "rules": list(rules.get(workload.namespace, ()))}],
-    }
     owned = [
         {"name": d["metadata"]["name"], "kind": d["spec"]["names"]["kind"], "version": version_["name"]}
         for d in definitions
@@ -55,7 +54,7 @@ def bundle_files(
         "spec": {
             "displayName": workload.name,
             "version": version,
-            "install": {"strategy": "deployment", "spec": install},
+            "install": {"strategy": "deployment", "spec": _install(workload, rules)},
             "installModes": [
                 {"type": mode, "supported": mode == "AllNamespaces"}
                 for mode in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
