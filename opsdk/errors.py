@@ -685,7 +685,7 @@ class TemporaryError(OpsdkError):
         super().__init__(message)
         # This module imports no other: as in `opsdk.base.durations.as_seconds`.
         seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < math.inf:
             raise UsageError(f"delay is {delay!r}: pass seconds, at least 0, or a timedelta")
         self.seconds = float(seconds)
         """The delay in seconds."""

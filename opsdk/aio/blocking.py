@@ -26,6 +26,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, o
 from opsdk.aio.clock import THREAD_LOOP
 from opsdk.aio.closing import Closing
 from opsdk.aio.watchdog import place, stack
+from opsdk.base.place import caller_place
 from opsdk.errors import UsageError
 
 __all__ = ["blocking"]
@@ -395,7 +396,7 @@ def blocking(function: Callable[..., Any] | None = None, /, *, threads: int = _D
     """
     number: object = threads
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise UsageError(f"threads is {threads!r}: pass a number of threads, at least 1")
+        raise UsageError(f"{caller_place()}: threads is {threads!r}: pass a number of threads, at least 1")
     if function is None:
         return functools.partial(_in_pool, threads)
     return _in_pool(threads, function)
@@ -403,9 +404,14 @@ def blocking(function: Callable[..., Any] | None = None, /, *, threads: int = _D
 
 def _in_pool(threads: int, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     if not callable(function):
-        raise UsageError(f"blocking got {function!r}: decorate a plain function with @blocking or @blocking(threads=4)")
+        raise UsageError(
+            f"{caller_place()}: blocking got {function!r}: "
+            "decorate a plain function with @blocking or @blocking(threads=4)"
+        )
     if isinstance(function, type) or _has_form(function, inspect.iscoroutinefunction) or returns_generator(function):
-        raise UsageError(f"blocking got {function!r}: it takes a plain function, neither a class nor an async one")
+        raise UsageError(
+            f"{caller_place()}: blocking got {function!r}: it takes a plain function, neither a class nor an async one"
+        )
     name = getattr(function, "__qualname__", repr(function))
     pool = BlockingPool(f"blocking {name}", threads)
 

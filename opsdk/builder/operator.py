@@ -166,7 +166,7 @@ class Operator:
         ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
-        check_declaration(kind, options)
+        check_declaration(kind, options, self.options.controller)
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)

@@ -115,10 +115,11 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
-def check_declaration(kind: object, options: ReconcilerOptions) -> None:
+def check_declaration(kind: object, options: ReconcilerOptions, default: ControllerOptions | None = None) -> None:
     """Raise `UsageError` for a keyword that ``reconciler`` does not take, and for a value of a wrong type.
 
-    The message has file and line of the call, and says what to write.
+    The message has file and line of the call, and says what to write. `default` are the options of a reconciler
+    without its own.
     """
     with located(caller_place()):
         if unknown := options.keys() - ReconcilerOptions.__annotations__.keys():
@@ -142,11 +143,14 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
             raise UsageError("daemons need a reconciled kind: they run while its objects exist")
         check_rules(options.get("rbac", ()), "rbac")
         own = options.get("options")
-        check_controller_options(own, kind)
-        needs_kind = {"error_condition": "status has the condition", "ready_condition": "status has the condition"}
-        for option, need in (needs_kind | {"last_reconciled": "spec is kept"}).items():
+        check_controller_options(own or default, kind)
+        conditions = dict.fromkeys(
+            ("error_condition", "ready_condition", "pause_condition"), "status has the condition"
+        )
+        for option, need in (conditions | {"last_reconciled": "spec is kept"}).items():
             if kind is None and own is not None and getattr(own, option):
-                raise UsageError(f"{option} needs a reconciled kind, whose {need}")
+                name = "the condition of pausing" if option == "pause_condition" else option
+                raise UsageError(f"{name} needs a reconciled kind, whose {need}")
         if own is not None and own.delete_in_reverse and (kind is None or not options.get("owns")):
             raise UsageError("delete_in_reverse needs a reconciled kind and owns=[...], the kinds of its children")
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from opsdk.apimachinery.gvk import GroupKind, ObjectKey
 from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, Unstructured, gvk_of, key_of
+from opsdk.base.place import caller_place
 from opsdk.children.graph import ChildGraph
-from opsdk.children.readiness import Ready
+from opsdk.children.readiness import Ready, check_ready
 from opsdk.errors import UsageError
 
 AFTER_ANNOTATION = "opsdk.dev/after"
@@ -35,10 +36,12 @@ class Child:
 
     def __init__(self, desired: Any, *, after: Sequence[Any] = (), ready: Ready = False) -> None:
         if isinstance(desired, Child):
-            raise UsageError(f"{desired!r} is a Child already: pass its object")
+            raise UsageError(f"{caller_place()}: {desired!r} is a Child already: pass its object")
         identity_of_child(desired)  # raises
         self.desired = desired
         self.after = _members(after, desired)
+        if not isinstance(ready, str):  # an expression is compiled when the child is applied
+            check_ready(ready, str(self.identity))
         self.ready = ready
 
     @property
@@ -57,8 +60,14 @@ class Child:
 
 def _members(after: object, desired: Any) -> tuple[Any, ...]:
     if isinstance(after, str | Child | TypedObject | Unstructured) or not isinstance(after, Iterable):
-        raise UsageError(f"after of {identity_of_child(desired)} is {after!r}: write a list of children, after=[...]")
-    return tuple(member.desired if isinstance(member, Child) else member for member in after)
+        raise UsageError(
+            f"{caller_place()}: after of {identity_of_child(desired)} is {after!r}: "
+            "write a list of children, after=[...]"
+        )
+    members = tuple(member.desired if isinstance(member, Child) else member for member in after)
+    for member in members:
+        identity_of_child(member)  # raises
+    return members
 
 
 class ChildIdentity(NamedTuple):
@@ -82,7 +91,9 @@ def identity_of_child(obj: Any) -> ChildIdentity:
     if isinstance(identity, ChildIdentity):  # an external resource
         return identity
     if not isinstance(obj, TypedObject | Unstructured) or isinstance(obj, PartialObjectMetadata):
-        raise UsageError(f"{obj!r} is not a child: pass an object, such as ConfigMap(metadata=...), or a Child")
+        raise UsageError(
+            f"{caller_place()}: {obj!r} is not a child: pass an object, such as ConfigMap(metadata=...), or a Child"
+        )
     return identity_of_object(obj)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_tree
+from opsdk.base.place import caller_place
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_summary_before_rules
 from opsdk.structured_merge.value import JsonObject
@@ -39,17 +40,19 @@ def check_ready(ready: Ready, name: str) -> None:
             compile_ready(value)
         except OpsdkError as error:
             raise UsageError(
-                f"ready of {name} is not a CEL expression with a bool: {error}\n"
+                f"{caller_place()}: ready of {name} is not a CEL expression with a bool: {error}\n"
                 "write one such as \"self.status.phase == 'Running'\""
             ) from error
         return
     if not callable(value) or isinstance(value, type):
         raise UsageError(
-            f"ready of {name} is {value!r}: write True, a CEL expression, or a function of the live object"
+            f"{caller_place()}: ready of {name} is {value!r}: "
+            "write True, a CEL expression, or a function of the live object"
         )
     if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
         raise UsageError(
-            f"the ready function of {name} is async: declare it with a plain def, and await before the apply"
+            f"{caller_place()}: the ready function of {name} is async: "
+            "declare it with a plain def, and await before the apply"
         )
 
 

@@ -53,7 +53,7 @@ DaemonFunction = Callable[[Any, Any], object]
 """``async def monitor(obj, ctx)``, or a plain ``def``. A return ends the daemon; an exception restarts it."""
 
 _BACKOFF = Backoff(base=1.0, cap=300.0, jitter=0.1, reset_after=600.0)
-# A hundred threads that wait take some megabytes; a process in a container may often have a few thousand.
+# A hundred threads that wait take 3 MB; a process in a container may often have a few thousand.
 _DEFAULT_THREADS = 100
 
 
@@ -123,8 +123,8 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
         if self.jitter and self.every is None:
             return "jitter needs every=..., the interval that it changes"
         backoff: object = self.backoff
-        if not isinstance(backoff, Backoff):
-            return f"backoff is {backoff!r}: pass opsdk.aio.backoff.Backoff(base=1, cap=300)"
+        if not isinstance(backoff, Backoff) or not (as_seconds(backoff.base) and as_seconds(backoff.cap)):
+            return f"backoff is {backoff!r}: pass opsdk.aio.backoff.Backoff(base=1, cap=300), in seconds above 0"
         if not as_seconds(self.stop_timeout):
             return f"stop_timeout is {self.stop_timeout!r}: pass more than 0 seconds"
         threads: object = self.threads

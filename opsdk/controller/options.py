@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import combinations
 from typing import Any
@@ -37,12 +38,40 @@ class QueueOptions(Options, frozen=True, kw_only=True):
     rate_limiter: RateLimiter[Any] | None = None
     pausing: Pausing | None = Pausing()
 
-    def _check_pausing(self) -> None:
-        if self.pausing is not None and not isinstance(self.pausing, Pausing):
-            raise UsageError(
-                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
+    def __post_init__(self) -> None:
+        if (problem := next(self._problems(), None)) is not None:
+            raise UsageError(f"{caller_place()}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
+        """Iterate over what is wrong with the values."""
+        yield from self._wrong_types(bool, "True or False", "needs_leader_election")
+        yield from self._wrong_times("shutdown_timeout")
+        limiter: object = self.rate_limiter
+        if limiter is not None and (isinstance(limiter, type) or not callable(getattr(limiter, "when", None))):
+            yield f"rate_limiter is {limiter!r}: pass an instance of a class of opsdk.queue.rate_limiters"
+        pausing: object = self.pausing
+        if pausing is not None and not isinstance(pausing, Pausing):
+            yield (
+                f"pausing takes the options of pauses, but got {pausing!r}: "
                 "write pausing=Pausing(...), or pausing=None to ignore pauses"
             )
+
+    def _wrong_types(self, cls: type, words: str, *names: str) -> Iterator[str]:
+        for name in names:
+            if not isinstance(value := getattr(self, name), cls):
+                yield f"{name} is {value!r}: pass {words}"
+
+    def _wrong_times(self, *names: str) -> Iterator[str]:
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+                yield f"{name} is {value!r}: pass a number of seconds, at least 0"
+
+    def _wrong_numbers(self, least: int, words: str, *names: str) -> Iterator[str]:
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                yield f"{name} is {value!r}: pass {words}"
 
 
 class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
@@ -106,55 +135,45 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     fairness: Fairness | None = None
     hot_loop_limit: int = 100
 
-    def __post_init__(self) -> None:
-        if self.max_concurrent_reconciles < 1:
-            raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
-        self._check_words()
-        limit: object = self.hot_loop_limit
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise UsageError(
-                f"{caller_place()}: hot_loop_limit is {limit!r}: pass a number of reconciles, or 0 for none"
+    def _problems(self) -> Iterator[str]:
+        yield from self._wrong_numbers(1, "a number of workers, at least 1", "max_concurrent_reconciles")
+        yield from super()._problems()
+        yield from self._wrong_types(bool, "True or False", "enable_warmup", "ignore_own_status_writes")
+        yield from self._wrong_times("reconciliation_timeout")
+        if self.cache_sync_timeout is not None:
+            yield from self._wrong_times("cache_sync_timeout")
+        if self.sync_policy is not None:
+            yield from self._wrong_types(SyncPolicy, "a member of opsdk.event.sources.SyncPolicy", "sync_policy")
+        place: object = self.last_reconciled
+        if not isinstance(place, str) or (place and not PLACE.fullmatch(place)):
+            yield (
+                f'last_reconciled is {place!r}: write "annotation", or a field of the status such as "status.last_spec"'
             )
-        if self.fairness is not None and not isinstance(self.fairness, Fairness):
-            raise UsageError(
-                f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
-                "write fairness=Fairness()"
-            )
-        self._check_pausing()
-        self._check_retries()
-        self._check_conditions()
+        yield from self._wrong_numbers(0, "a number of threads, or 0 for one for each worker", "blocking_threads")
+        yield from self._wrong_numbers(0, "a number of reconciles, or 0 for none", "hot_loop_limit")
+        fairness: object = self.fairness
+        if fairness is not None and not isinstance(fairness, Fairness):
+            yield f"fairness takes the options of fairness, but got {fairness!r}: write fairness=Fairness()"
+        yield from self._wrong_retries()
+        yield from self._wrong_conditions()
         reverse: object = self.delete_in_reverse
         if not isinstance(reverse, bool):
-            raise UsageError(f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]")
+            yield f"delete_in_reverse is {reverse!r}: write True or False; the order is that of after=[...]"
 
-    def _check_retries(self) -> None:
+    def _wrong_retries(self) -> Iterator[str]:
         for name in ("retry_limit", "finalizer_retry_limit"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, RetryLimit):
-                raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
+                yield f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)"
         if as_seconds(self.max_interval) is None:
-            raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
+            yield f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta"
 
-    def _check_words(self) -> None:
-        place: object = self.last_reconciled
-        if not isinstance(place, str) or (place and not PLACE.fullmatch(place)):
-            raise UsageError(
-                f'{caller_place()}: last_reconciled is {place!r}: write "annotation", '
-                'or a field of the status such as "status.last_spec"'
-            )
-        threads: object = self.blocking_threads
-        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 0:
-            raise UsageError(
-                f"{caller_place()}: blocking_threads is {threads!r}: "
-                "pass a number of threads, or 0 for one for each worker"
-            )
-
-    def _check_conditions(self) -> None:
-        """Raise `UsageError` for an invalid condition, and for two conditions of one type."""
+    def _wrong_conditions(self) -> Iterator[str]:
+        """Iterate over invalid conditions, and two conditions of one type."""
         for name, example in (("error_condition", "Stalled"), ("ready_condition", "Ready")):
             condition: object = getattr(self, name)
             if not isinstance(condition, str) or (condition and not CONDITION_TYPE.fullmatch(condition)):
-                raise UsageError(f'{name} is {condition!r}: name a condition, such as "{example}"')
+                yield f'{name} is {condition!r}: name a condition, such as "{example}"'
         conditions = {
             "error_condition": self.error_condition,
             "ready_condition": self.ready_condition,
@@ -162,7 +181,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         }
         for (option, one), (other, two) in combinations(conditions.items(), 2):
             if one and one == two:
-                raise UsageError(f"{caller_place()}: {option} and {other} are both {one!r}: name two conditions")
+                yield f"{option} and {other} are both {one!r}: name two conditions"
 
     @property
     def max_seconds(self) -> float:

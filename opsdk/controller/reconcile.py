@@ -18,6 +18,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.durations import as_seconds
+from opsdk.base.place import caller_place
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
 from opsdk.controller.blocking_context import BlockingContext, run_in_thread
@@ -51,7 +52,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if as_seconds(self.requeue_after) is None:
-            raise UsageError(f"requeue_after is {self.requeue_after}: pass seconds, at least 0")
+            raise UsageError(f"{caller_place()}: requeue_after is {self.requeue_after!r}: pass seconds, at least 0")
 
     @property
     def requeue_seconds(self) -> float:

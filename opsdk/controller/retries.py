@@ -12,6 +12,7 @@ from datetime import timedelta
 from opsdk.aio.containment import leaf_errors
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
+from opsdk.base.place import caller_place
 from opsdk.errors import TemporaryError, TerminalError, UsageError
 
 
@@ -32,12 +33,12 @@ class RetryLimit(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.attempts is None and self.time is None:
-            raise UsageError("RetryLimit() limits nothing: pass attempts=... or time=...")
+            raise UsageError(f"{caller_place()}: RetryLimit() limits nothing: pass attempts=... or time=...")
         attempts: object = self.attempts
-        if attempts is not None and (not isinstance(attempts, int) or attempts < 1):
-            raise UsageError(f"attempts is {attempts!r}: pass a number of attempts, at least 1")
+        if attempts is not None and (not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1):
+            raise UsageError(f"{caller_place()}: attempts is {attempts!r}: pass a number of attempts, at least 1")
         if self.time is not None and not as_seconds(self.time):
-            raise UsageError(f"time is {self.time!r}: pass more than 0 seconds, or a timedelta")
+            raise UsageError(f"{caller_place()}: time is {self.time!r}: pass more than 0 seconds, or a timedelta")
 
     @property
     def seconds(self) -> float:

@@ -22,6 +22,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.durations import as_seconds
 from opsdk.base.extras import RequiredExtra
+from opsdk.base.place import caller_place
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.sources import EventSource
@@ -122,7 +123,7 @@ class _Periodic(_ClockSource):
     def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float) -> None:
         seconds = as_seconds(interval)
         if not seconds:
-            raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
+            raise UsageError(f"{caller_place()}: the interval of {name} is {interval!r}: pass more than 0 seconds")
         super().__init__(name, timeout=timeout, retry_cap=seconds)
         self.interval = seconds
         self._jitter = jitter
@@ -218,10 +219,11 @@ class CronSource(_ClockSource):
             return next(CronSim(self.schedule, after.astimezone(self._zone)))
         except CronSimError as error:
             raise UsageError(
-                f"{self.schedule!r} is not a cron schedule ({error}): write five fields, such as '0 3 * * mon-fri'"
+                f"{caller_place()}: {self.schedule!r} is not a cron schedule ({error}): "
+                "write five fields, such as '0 3 * * mon-fri'"
             ) from error
         except StopIteration:
-            raise UsageError(f"the cron schedule {self.schedule!r} has no time") from None
+            raise UsageError(f"{caller_place()}: the cron schedule {self.schedule!r} has no time") from None
 
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start the timer. A standby replica queues nothing, except what is due shortly before it leads."""
@@ -264,7 +266,9 @@ def _zone(timezone: str | tzinfo) -> tzinfo:
     try:
         return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
-        raise UsageError(f"timezone is {timezone!r}: pass an IANA name, such as 'Europe/Berlin'") from error
+        raise UsageError(
+            f"{caller_place()}: timezone is {timezone!r}: pass an IANA name, such as 'Europe/Berlin'"
+        ) from error
 
 
 class PollSource(_Periodic):
@@ -293,7 +297,7 @@ class PollSource(_Periodic):
         timeout: float = 60.0,
     ) -> None:
         if not is_async(poll):
-            raise UsageError(f"{poll!r} is not async: declare it with `async def`")
+            raise UsageError(f"{caller_place()}: {poll!r} is not async: declare it with `async def`")
         super().__init__(name, interval, jitter=jitter, timeout=timeout)
         self._poll = poll
         self._state: Mapping[Hashable, object] = {}

@@ -5,15 +5,11 @@ Upstream: github.com/rancher/norman/controller/generic_controller.go, github.com
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from datetime import timedelta
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import TypeVar
 
-from opsdk.base.durations import as_seconds
-from opsdk.base.place import caller_place
 from opsdk.controller.options import QueueOptions
-from opsdk.errors import UsageError
 from opsdk.queue.rate_limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -86,18 +82,11 @@ class GenericControllerOptions(QueueOptions, frozen=True, kw_only=True):
     handler_timeout: float = 120.0
     resync: float = 0.0
 
-    def __post_init__(self) -> None:
-        self._check_pausing()
-        workers: object = self.workers
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise UsageError(f"{caller_place()}: workers is {workers!r}: pass a number of workers, at least 1")
-        retry: object = self.retry
-        if not isinstance(retry, RetryPolicy):
-            raise UsageError(f"{caller_place()}: retry is {retry!r}: pass RetryPolicy.FAILED or RetryPolicy.ALL")
-        for name in ("handler_timeout", "resync"):
-            value: object = getattr(self, name)
-            if isinstance(value, timedelta) or as_seconds(value) is None:
-                raise UsageError(f"{caller_place()}: {name} is {value!r}: pass seconds, at least 0")
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        yield from self._wrong_numbers(1, "a number of workers, at least 1", "workers")
+        yield from self._wrong_types(RetryPolicy, "RetryPolicy.FAILED or RetryPolicy.ALL", "retry")
+        yield from self._wrong_times("handler_timeout", "resync")
 
 
 LASSO = GenericControllerOptions(retry=RetryPolicy.ALL, handler_timeout=0.0)

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.token_bucket import TokenBucket
+from opsdk.base.place import caller_place
 from opsdk.errors import UsageError
 
 __all__ = [
@@ -46,8 +47,8 @@ class ItemExponentialFailureRateLimiter(Generic[K]):
     """
 
     def __init__(self, *, base: float = 0.005, cap: float = 1000.0) -> None:
-        if not 0 < base <= cap:
-            raise UsageError(f"need 0 < base <= cap, not base={base} and cap={cap}")
+        if not (_is_number(base) and _is_number(cap) and 0 < base <= cap):
+            raise UsageError(f"{caller_place()}: need 0 < base <= cap, not base={base!r} and cap={cap!r}")
         self.base = base
         self.cap = cap
         self._failures: dict[K, int] = {}
@@ -72,6 +73,9 @@ class ItemFastSlowRateLimiter(Generic[K]):
     """`fast` seconds for the first `fast_attempts` failures, then `slow` seconds."""
 
     def __init__(self, *, fast: float, slow: float, fast_attempts: int) -> None:
+        if not all(_is_number(value) and value >= 0 for value in (fast, slow, fast_attempts)):
+            values = f"fast={fast!r}, slow={slow!r} and fast_attempts={fast_attempts!r}"
+            raise UsageError(f"{caller_place()}: need numbers of at least 0, not {values}")
         self.fast, self.slow, self.fast_attempts = fast, slow, fast_attempts
         self._failures: dict[K, int] = {}
 
@@ -93,8 +97,8 @@ class BucketRateLimiter(Generic[K]):
     """A token bucket for all items: `qps` on average, `burst` at once."""
 
     def __init__(self, *, qps: float = 10.0, burst: int = 100) -> None:
-        if qps <= 0 or burst < 1:
-            raise UsageError(f"need qps > 0 and burst >= 1, not qps={qps} and burst={burst}")
+        if not (_is_number(qps) and _is_number(burst) and qps > 0 and burst >= 1):
+            raise UsageError(f"{caller_place()}: need qps > 0 and burst >= 1, not qps={qps!r} and burst={burst!r}")
         self._bucket = TokenBucket(qps, burst)
 
     def when(self, item: K, *, now: float) -> float:  # noqa: ARG002 - shared by all items
@@ -113,6 +117,9 @@ class MaxOfRateLimiter(Generic[K]):
     """The longest delay of several limiters."""
 
     def __init__(self, limiters: Sequence[RateLimiter[K]]) -> None:
+        members: object = limiters
+        if not isinstance(members, Sequence) or not members or not all(hasattr(member, "when") for member in members):
+            raise UsageError(f"{caller_place()}: limiters is {limiters!r}: pass a list of rate limiters")
         self.limiters = limiters
 
     def when(self, item: K, *, now: float) -> float:
@@ -127,3 +134,7 @@ class MaxOfRateLimiter(Generic[K]):
     def num_requeues(self, item: K) -> int:
         """Return the largest number of failures."""
         return max(limiter.num_requeues(item) for limiter in self.limiters)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -75,7 +75,7 @@ async def delete_app(world: World) -> None:
 
 
 async def lose_a_record(world: World) -> None:
-    """Remove a record, as a person may in the console of the DNS."""
+    """Remove a record, as another client of the DNS may."""
     if records := Current.dns.records:
         del records[world.rng.choice(sorted(records))]
 

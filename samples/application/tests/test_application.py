@@ -69,7 +69,7 @@ class World:
             assert app.status is not None
             assert app.status.image == image
 
-        await self.env.eventually(serves, within=120)
+        await self.env.eventually(serves, within=120, interval=1)
 
     async def image(self) -> str:
         """The image of the servers."""
@@ -195,7 +195,7 @@ async def test_the_parts_go_in_reverse() -> None:
         async def is_gone() -> None:
             assert await here.client.get_or_none(Application, KEY) is None
 
-        await here.env.eventually(is_gone, within=120)
+        await here.env.eventually(is_gone, within=120, interval=1)
         assert not here.dns.records
         resources = ("deployments", "jobs", "statefulsets")
         deleted = [e.ref.resource for e in here.env.journal if e.after is None and e.ref.resource in resources]

@@ -45,7 +45,7 @@ async def delete_box(world: World) -> None:
 
 
 async def boxes_are_ready(world: World) -> None:
-    """Each box has its children, and says so; nothing is left of the others."""
+    """Each box has its children and the condition; nothing is left of the others."""
     objects = {obj.metadata.name: obj for obj in await world.client.list(Box)}
     configs = {config.metadata.name: config for config in await world.client.list(ConfigMap, namespace="default")}
     secrets = {secret.metadata.name for secret in await world.client.list(Secret, namespace="default")}
@@ -117,7 +117,7 @@ async def delete_shop(world: World) -> None:
 
 
 async def lose_a_resource(world: World) -> None:
-    """Remove a resource of the service, as somebody may in its console."""
+    """Remove a resource of the service, as another client of it may."""
     if items := Current.service.items:
         del items[world.rng.choice(sorted(items))]
 
