@@ -70,7 +70,13 @@ def lines(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 async def test_an_empty_cluster_lacks_every_part(k8s_env: Environment) -> None:
     """In an empty cluster each missing part is a finding with advice, and the admin has all permissions."""
     findings = await examine(make_operator(), k8s_env.config, namespace="default")
-    assert lines(findings) == [("rights", "ok"), ("definition", "error"), ("webhook", "error"), ("lease", "warning")]
+    expected = [("permissions", "ok"), ("definition", "error"), ("webhook", "error"), ("lease", "warning")]
+    assert lines(findings) == expected
+        ("permissions", "ok"),
+        ("definition", "error"),
+        ("webhook", "error"),
+        ("lease", "warning"),
+    ]
     assert all(finding.advice for finding in findings if finding.level is not Level.OK)
     assert worst(findings) is Level.ERROR
 
@@ -80,17 +86,17 @@ async def test_a_healthy_operator(k8s_env: Environment) -> None:
     async with running(make_operator(), k8s_env) as operator:
         await eventually(lambda: operator.controllers["site"].state.value == "running")
         findings = await examine(make_operator(), k8s_env.config, namespace="default")
-    assert lines(findings) == [("rights", "ok"), ("definition", "ok"), ("webhook", "ok"), ("lease", "ok")]
+    assert lines(findings) == [("permissions", "ok"), ("definition", "ok"), ("webhook", "ok"), ("lease", "ok")]
     assert "is held by" in findings[-1].message
 
 
-async def test_a_user_without_rights(k8s_env: Environment) -> None:
-    """Each missing permission is a line; checks that need rights say so and do not stop the others."""
+async def test_a_user_without_permissions(k8s_env: Environment) -> None:
+    """Each missing permission is a line; checks that need permissions name them and do not stop the others."""
     findings = await examine(make_operator(), k8s_env.add_user("bob").config, namespace="default")
-    missing = [finding for finding in findings if finding.check == "rights"]
+    missing = [finding for finding in findings if finding.check == "permissions"]
     assert {finding.level for finding in missing} == {Level.ERROR}
     assert "this user may not list configmaps" in [finding.message for finding in missing]
-    others = [finding for finding in findings if finding.check != "rights"]
+    others = [finding for finding in findings if finding.check != "permissions"]
     assert {finding.level for finding in others} == {Level.WARNING}
     assert all("403 Forbidden" in finding.message for finding in others)
 

@@ -78,10 +78,10 @@ def rule(resources: str, verbs: str) -> PolicyRule:
     return PolicyRule(api_groups=[""], resources=resources.split(), verbs=verbs.split())
 
 
-async def rights(env: Environment, recorded: RuleSet | None = None) -> list[Finding]:
+async def permissions(env: Environment, recorded: RuleSet | None = None) -> list[Finding]:
     """Return the findings about permissions."""
     findings = await examine(make_operator(), env.config, namespace="default", recorded=recorded)
-    return [finding for finding in findings if finding.check == "rights"]
+    return [finding for finding in findings if finding.check == "permissions"]
 
 
 async def test_a_missing_and_an_unused_rule_are_findings_with_their_fix(
@@ -89,7 +89,7 @@ async def test_a_missing_and_an_unused_rule_are_findings_with_their_fix(
 ) -> None:
     """What is missing is an error, what is too much a warning; each fix names the role and the rule."""
     await deploy(k8s_client, rule("configmaps", "get list watch create"), rule("secrets", "get delete"))
-    assert [(f.level, f.message, f.advice) for f in await rights(k8s_env)] == [
+    assert [(f.level, f.message, f.advice) for f in await permissions(k8s_env)] == [
         (
             Level.ERROR,
             "may not patch configmaps, which the operator needs",
@@ -106,7 +106,7 @@ async def test_a_missing_and_an_unused_rule_are_findings_with_their_fix(
 async def test_a_rule_that_is_too_wide_is_replaced(k8s_env: Environment, k8s_client: Client) -> None:
     """The fix of a wildcard has the rules that the operator uses of it."""
     await deploy(k8s_client, rule("configmaps", "get list watch create patch"), rule("secrets", "*"))
-    (finding,) = await rights(k8s_env)
+    (finding,) = await permissions(k8s_env)
     assert finding.message == "may * secrets, which the declaration uses a part of"
     assert finding.advice.endswith('by {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}')
 
@@ -115,13 +115,13 @@ async def test_the_flags_of_the_deployment_count(k8s_env: Environment, k8s_clien
     """An operator with leader election needs its Lease; without the flag it does not."""
     declared = rule("configmaps", "get list watch create patch"), rule("secrets", "get")
     await deploy(k8s_client, *declared, args=["--leader-elect", "--unknown"])
-    missing = await rights(k8s_env)
+    missing = await permissions(k8s_env)
     assert {finding.level for finding in missing} == {Level.ERROR}
     assert any("leases" in finding.message and "in namespace default" in finding.message for finding in missing)
     deployment = await k8s_client.get(Deployment, "default/hoist")
     deployment.spec.template.spec.containers[0].args = []
     await k8s_client.update(deployment)
-    assert [finding.level for finding in await rights(k8s_env)] == [Level.OK]
+    assert [finding.level for finding in await permissions(k8s_env)] == [Level.OK]
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ async def test_what_opsdk_deploys_has_exactly_its_permissions(
     for tree in [tree for trees in files.values() for tree in trees]:
         await k8s_client.apply(Unstructured.from_tree(tree), field_owner="test", force=True)
     findings = await examine(make_operator(webhooks=webhooks), k8s_env.config, namespace="kube-system")
-    assert [finding.level for finding in findings if finding.check == "rights"] == [Level.OK]
+    assert [finding.level for finding in findings if finding.check == "permissions"] == [Level.OK]
 
 
 async def test_a_recording_shows_declared_rules_that_nothing_uses(k8s_env: Environment, k8s_client: Client) -> None:
     """With a recording, a granted permission that was declared but never used is a warning too."""
     await deploy(k8s_client, rule("configmaps", "get list watch create patch"), rule("secrets", "get"))
     recorded = RuleSet(Permission(verb, "", "configmaps") for verb in ("create", "patch"))
-    (finding,) = await rights(k8s_env, recorded)
+    (finding,) = await permissions(k8s_env, recorded)
     assert finding.message == "may get secrets, which the recording never uses"
 
 

@@ -28,7 +28,7 @@ INSERT OR IGNORE INTO revision VALUES (0, 1);
 def make_private(path: Path) -> None:
     """Create a database file that only its owner reads: it holds Secrets. SQLite gives its log the same mode.
 
-    A new folder is private too. Files of an earlier server lose the rights of others.
+    A new folder is private too. Files of an earlier server lose the permissions of others.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)

@@ -64,7 +64,7 @@ async def examine(
     async with Cluster(config) as cluster:
         client = cluster.uncached
         checks = [
-            ("rights", _rights(operator, cluster, namespace, recorded)),
+            ("permissions", _permissions(operator, cluster, namespace, recorded)),
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
             ("finalizer", _deletions(operator, client)),
@@ -81,7 +81,9 @@ async def examine(
     return findings
 
 
-async def _rights(operator: Operator, cluster: Cluster, namespace: str, recorded: RuleSet | None) -> Iterable[Finding]:
+async def _permissions(
+    operator: Operator, cluster: Cluster, namespace: str, recorded: RuleSet | None
+) -> Iterable[Finding]:
     """Check the roles of the deployed service account; without a Deployment, the permissions of this user."""
     client = cluster.uncached
     names = (operator.name, webhook_service_name(operator.name))
@@ -92,7 +94,7 @@ async def _rights(operator: Operator, cluster: Cluster, namespace: str, recorded
     deployments = [deployment for deployment in candidates if deployment is not None]
     account = account_of(deployments)
     if not account:
-        return await _own_rights(operator, cluster, namespace)
+        return await _own_permissions(operator, cluster, namespace)
     declared, implied = _deployed_rules(operator, deployments, namespace)
     roles = ClusterRoles(
         cluster_roles=list(await client.list(ClusterRole)),
@@ -116,14 +118,16 @@ def _deployed_rules(operator: Operator, deployments: Sequence[Deployment], names
     return declared, implied
 
 
-async def _own_rights(operator: Operator, cluster: Cluster, namespace: str) -> list[Finding]:
+async def _own_permissions(operator: Operator, cluster: Cluster, namespace: str) -> list[Finding]:
     rules = operator.rules(namespace=namespace)
     missing = await PermissionReviewer(cluster.transport, cluster.scheme).missing(rules)
     if not missing:
-        return [Finding(check="rights", level=Level.OK, message=f"this user has all {len(list(rules))} permissions")]
+        return [
+            Finding(check="permissions", level=Level.OK, message=f"this user has all {len(list(rules))} permissions")
+        ]
     advice = "opsdk generate rbac prints the roles"
     return [
-        Finding(check="rights", level=Level.ERROR, message=f"this user may not {permission}", advice=advice)
+        Finding(check="permissions", level=Level.ERROR, message=f"this user may not {permission}", advice=advice)
         for permission in missing
     ]
 

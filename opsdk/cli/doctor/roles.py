@@ -128,7 +128,7 @@ def of_roles(
         role = _role_for(bound, namespace)
         for rule in missing.policy_rules(namespace):
             yield Finding(
-                check="rights",
+                check="permissions",
                 level=Level.ERROR,
                 subject=subject,
                 message=f"may not {_words(rule)}{_where(namespace)}, which the operator needs",
@@ -138,7 +138,7 @@ def of_roles(
     yield from unused
     if not missing and not unused:
         yield Finding(
-            check="rights",
+            check="permissions",
             level=Level.OK,
             subject=subject,
             message=f"has exactly the {len(needed)} permissions it needs",
@@ -159,7 +159,7 @@ def _unused(bound: Sequence[BoundRole], used: RuleSet, subject: str, *, recorded
                     rules = [one for where in narrower.namespaces for one in narrower.policy_rules(where)]
                     fix = f"replace in {role.name}: {_text(rule)} by {', '.join(map(_text, rules))}"
                 yield Finding(
-                    check="rights",
+                    check="permissions",
                     level=Level.WARNING,
                     subject=subject,
                     message=f"may {_words(rule)}{_where(namespace)}, which the {source} "
