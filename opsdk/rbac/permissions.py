@@ -145,6 +145,17 @@ class RuleSet:
         """Return the permissions of both."""
         return RuleSet(self.permissions | other.permissions)
 
+    def in_selected(self, namespaces: Iterable[str]) -> RuleSet:
+        """Return the set with the permissions in `SELECTED_NAMESPACES` as permissions in each of these namespaces.
+
+        >>> rules = RuleSet([Permission("list", "", "secrets", namespace=SELECTED_NAMESPACES)])
+        >>> print(rules.in_selected(["shop"]))
+        list secrets in namespace shop
+        """
+        names = tuple(namespaces)
+        chosen = {own: names if own.namespace == SELECTED_NAMESPACES else (own.namespace,) for own in self.permissions}
+        return RuleSet(own._replace(namespace=name) for own, where in chosen.items() for name in where)
+
     def normalized(self) -> RuleSet:
         """Return the set without permissions that others of the set cover."""
         # No two permissions cover each other: `covers` is antisymmetric but for paths such as /a* and /a**.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from envtest import Environment
 from opsdk import Client, Context, ObjectMeta, Operator, Unstructured, UsageError
 from opsdk.api.apps.v1 import Deployment
-from opsdk.api.core.v1 import ConfigMap, Container, EnvVar
-from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
+from opsdk.api.core.v1 import ConfigMap, Container, EnvVar, Namespace
+from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.object import convert
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.doctor.command import recorded_rules
@@ -121,6 +121,26 @@ async def test_the_flags_of_the_deployment_count(k8s_env: Environment, k8s_clien
     deployment = await k8s_client.get(Deployment, "default/hoist")
     deployment.spec.template.spec.containers[0].args = []
     await k8s_client.update(deployment)
+    assert [finding.level for finding in await permissions(k8s_env)] == [Level.OK]
+
+
+async def test_selected_namespaces_need_a_binding_each(k8s_env: Environment, k8s_client: Client) -> None:
+    """The operator needs its permissions in each namespace that the selector matches now."""
+    await deploy(k8s_client, rule("namespaces", "get list watch"), args=["--watch-namespace-selector=env=prod"])
+    declared = rule("configmaps", "get list watch create patch"), rule("secrets", "get")
+    name = "hoist-selected-namespaces"
+    await k8s_client.create(ClusterRole(metadata=ObjectMeta(name=name), rules=list(declared)))
+    ref = RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=name)
+    subjects = [Subject(kind="ServiceAccount", name="hoist", namespace="default")]
+    for namespace in ("shop", "billing"):
+        await k8s_client.create(Namespace(metadata=ObjectMeta(name=namespace, labels={"env": "prod"})))
+    binding = RoleBinding(metadata=ObjectMeta(name="hoist", namespace="shop"), role_ref=ref, subjects=subjects)
+    await k8s_client.create(binding)
+    missing = await permissions(k8s_env)
+    assert {finding.level for finding in missing} == {Level.ERROR}
+    assert all("in namespace billing" in finding.message for finding in missing)
+    binding = RoleBinding(metadata=ObjectMeta(name="hoist", namespace="billing"), role_ref=ref, subjects=subjects)
+    await k8s_client.create(binding)
     assert [finding.level for finding in await permissions(k8s_env)] == [Level.OK]
 
 

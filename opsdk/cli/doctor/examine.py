@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.coordination.v1 import Lease
+from opsdk.api.core.v1 import Namespace
 from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.object import to_tree
 from opsdk.builder.operator import Operator
 from opsdk.cli.doctor.findings import (
@@ -96,6 +97,9 @@ async def _permissions(
     if not account:
         return await _own_permissions(operator, cluster, namespace)
     declared, implied = _deployed_rules(operator, deployments, namespace)
+    if (selector := operator.options.cluster.cache.namespace_selector) is not None:
+        selected = [each.metadata.name for each in await client.list(metadata_only(Namespace), label_selector=selector)]
+        declared, implied = declared.in_selected(selected), implied.in_selected(selected)
     roles = ClusterRoles(
         cluster_roles=list(await client.list(ClusterRole)),
         roles=list(await client.list(Role)),
