@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from boxes import Box, box, records, running
+from daemon_monitors import PlainMonitor, daemon_results
 
 from opsdk import BlockingContext, Context, ControllerOptions, ObjectMeta, Operator, OperatorOptions, UsageError
 from opsdk.aio import blocking as blocking_module
@@ -19,48 +19,15 @@ from opsdk.aio.watchdog import Watchdog
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import Daemons, DaemonSpec
-from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, TemporaryError, TerminalError
+from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError
 from opsdk.event.request import Request
 
 CLEAN_UP = "tests.opsdk.dev/clean-up"
 
 
-class Monitor:
-    """A plain daemon that records when it begins and ends for each object."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.running: list[str] = []
-        self.starts: list[float] = []
-        self.threads: set[int] = set()
-        self.error = error
-
-    def monitor(self, obj: Box, ctx: BlockingContext) -> None:
-        """Run until cancelled, or raise after a second."""
-        assert ctx.object is obj
-        self.threads.add(threading.get_ident())
-        self.starts.append(monotonic())
-        self.running.append(obj.metadata.name)
-        try:
-            ctx.sleep(1)
-            if self.error is not None:
-                raise self.error
-            ctx.sleep(100_000)
-        finally:
-            self.running.remove(obj.metadata.name)
-
-    def waits(self) -> list[float]:
-        """Return the seconds between starts."""
-        return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
-
-
-def results(operator: Operator, name: str = "a") -> list[str]:
-    """Return what the journal has about the daemons of an object."""
-    return [r.result.removeprefix("daemon ") for r in records(operator, name) if r.result.startswith("daemon")]
-
-
 async def test_a_plain_daemon_runs_in_a_thread_while_its_object_exists() -> None:
     """It is not started twice, has the client of its context, and its next call raises when the object is deleted."""
-    operator, monitor = Operator("boxes"), Monitor()
+    operator, monitor = Operator("boxes"), PlainMonitor()
     operator.daemon(Box)(monitor.monitor)
     sizes: list[int] = []
 
@@ -84,7 +51,7 @@ async def test_a_plain_daemon_runs_in_a_thread_while_its_object_exists() -> None
         assert monitor.running == ["b"]
     assert monitor.running == []
     assert threading.get_ident() not in monitor.threads
-    assert [r for r in results(operator) if "monitor" in r] == ["monitor started", "monitor cancelled"]
+    assert [r for r in daemon_results(operator) if "monitor" in r] == ["monitor started", "monitor cancelled"]
 
 
 async def test_a_plain_daemon_ends_before_its_finalizer_runs() -> None:
@@ -149,26 +116,6 @@ async def test_a_thread_that_ignores_its_cancellation_keeps_the_finalizer(caplog
     assert "in stubborn" in report
 
 
-async def test_a_plain_daemon_that_raises_is_restarted_with_a_backoff() -> None:
-    """Delays grow; `TemporaryError` names its own, `TerminalError` is the end."""
-    operator, monitor = Operator("boxes"), Monitor(OSError("no route"))
-    operator.daemon(Box)(monitor.monitor)
-    async with running(operator) as client:
-        await client.create(box())
-        await asyncio.sleep(12)
-        first, second, third = monitor.waits()[:3]
-        assert 2 <= first < second < third  # one second of work, then about 1, 2 and 4 seconds
-        monitor.error = TemporaryError("busy", delay=20)
-        await asyncio.sleep(60)
-        assert monitor.waits()[-1] == pytest.approx(21)
-        monitor.error = TerminalError("wrong spec")
-        await asyncio.sleep(60)
-        starts = len(monitor.starts)
-        await asyncio.sleep(600)
-        assert len(monitor.starts) == starts
-    assert results(operator)[-1] == "monitor failed"
-
-
 async def test_periodic_calls_wait_for_a_thread() -> None:
     """With `every`, two threads serve five objects in turn, each with its newest state."""
     operator = Operator("boxes")
@@ -198,7 +145,7 @@ async def test_periodic_calls_wait_for_a_thread() -> None:
 
 async def test_an_object_without_a_thread_has_a_failing_daemon() -> None:
     """Without `every`, the error names the limit and the remedy; a thread that is free again serves the object."""
-    operator, monitor = Operator("boxes"), Monitor()
+    operator, monitor = Operator("boxes"), PlainMonitor()
     operator.daemon(Box, threads=2)(monitor.monitor)
     async with running(operator) as client:
         for name in "abc":
@@ -214,7 +161,7 @@ async def test_an_object_without_a_thread_has_a_failing_daemon() -> None:
 
 async def test_plain_daemons_stop_with_the_operator() -> None:
     """Those that wait in a call, that wait for a thread, and that wait for their restart end at once."""
-    operator, monitor, failing = Operator("boxes"), Monitor(), Monitor(OSError("no route"))
+    operator, monitor, failing = Operator("boxes"), PlainMonitor(), PlainMonitor(OSError("no route"))
     operator.daemon(Box, threads=1)(monitor.monitor)
     operator.daemon(Box, name="failing")(failing.monitor)
 
@@ -253,29 +200,6 @@ async def test_a_former_leader_does_not_write_from_a_daemon() -> None:
         await asyncio.sleep(60)
         assert await client.get_or_none(ConfigMap, "default/late") is None
     assert refused[0].startswith("POST /api/v1/namespaces/default/configmaps was not sent")
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_plain_daemons_match_objects_after_any_changes(seed: int) -> None:
-    """After creations, changes and deletions in any order, exactly the selected objects have a daemon."""
-    operator, monitor = Operator("boxes"), Monitor()
-    operator.daemon(Box, when=lambda obj: obj.spec.size > 1)(monitor.monitor)
-    rng = random.Random(seed)
-    async with running(operator) as client:
-        for _ in range(25):
-            name = rng.choice("abc")
-            exists = await client.get_or_none(Box, f"default/{name}") is not None
-            match rng.randrange(3):
-                case 0 if exists:
-                    await client.delete(box(name))
-                case 1 if not exists:
-                    await client.create(box(name))
-                case _ if exists:
-                    await client.patch(box(name), merge_patch({"spec": {"size": rng.randrange(4)}}))
-            await asyncio.sleep(rng.choice([0, 0.01, 1]))
-        await asyncio.sleep(5)
-        selected = sorted(b.metadata.name for b in await client.list(Box) if b.spec.size > 1)
-        assert sorted(monitor.running) == selected
 
 
 # ------------------------------------------------------------------ real threads

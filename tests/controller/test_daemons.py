@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from boxes import Box, box, records, running
+from daemon_monitors import Monitor, PlainMonitor, daemon_results
 
 from opsdk import Context, Operator, Request, UsageError
 from opsdk.aio.blocking import blocking
@@ -20,36 +21,7 @@ from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import Daemons, DaemonSpec
 from opsdk.errors import TemporaryError, TerminalError
 
-
-class Monitor:
-    """A daemon that records when it begins and ends for each object."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.running: list[str] = []
-        self.starts: list[float] = []
-        self.error = error
-
-    async def monitor(self, obj: Box, ctx: Context) -> None:
-        """Run until cancelled, or raise after a second."""
-        assert ctx.object is obj
-        self.starts.append(asyncio.get_running_loop().time())
-        self.running.append(obj.metadata.name)
-        try:
-            await asyncio.sleep(1)
-            if self.error is not None:
-                raise self.error
-            await asyncio.Event().wait()
-        finally:
-            self.running.remove(obj.metadata.name)
-
-    def waits(self) -> list[float]:
-        """Return the seconds between starts."""
-        return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
-
-
-def results(operator: Operator, name: str = "a") -> list[str]:
-    """Return what the journal says about the daemons of an object."""
-    return [r.result.removeprefix("daemon ") for r in records(operator, name) if r.result.startswith("daemon")]
+each_form = pytest.mark.parametrize("form", [Monitor, PlainMonitor])
 
 
 async def test_a_daemon_runs_while_its_object_exists() -> None:
@@ -68,7 +40,7 @@ async def test_a_daemon_runs_while_its_object_exists() -> None:
         await asyncio.sleep(1)
         assert monitor.running == ["b"]
     assert monitor.running == []
-    assert results(operator) == ["monitor started", "monitor cancelled"]
+    assert daemon_results(operator) == ["monitor started", "monitor cancelled"]
 
 
 async def test_a_daemon_ends_before_its_finalizer_runs() -> None:
@@ -159,9 +131,10 @@ async def test_an_object_that_is_created_again_gets_a_new_daemon() -> None:
         assert len(monitor.starts) == 2
 
 
-async def test_a_daemon_that_raises_is_restarted_with_a_backoff() -> None:
+@each_form
+async def test_a_daemon_that_raises_is_restarted_with_a_backoff(form: Any) -> None:
     """Delays grow; `TemporaryError` names its own, `TerminalError` is the end, and so is a return."""
-    operator, monitor = Operator("boxes"), Monitor(OSError("no route"))
+    operator, monitor = Operator("boxes"), form(OSError("no route"))
     operator.daemon(Box)(monitor.monitor)
     async with running(operator) as client:
         await client.create(box())
@@ -176,7 +149,7 @@ async def test_a_daemon_that_raises_is_restarted_with_a_backoff() -> None:
         starts = len(monitor.starts)
         await asyncio.sleep(600)
         assert len(monitor.starts) == starts
-        assert results(operator)[-1] == "monitor failed"
+        assert daemon_results(operator)[-1] == "monitor failed"
         assert "not restarted: TerminalError('wrong spec')" in records(operator)[-1].detail
 
 
@@ -218,7 +191,7 @@ async def test_daemons_stop_with_the_operator() -> None:
         await client.create(box())
         await asyncio.sleep(100)
     assert monitor.running == []
-    assert results(operator)[-1] == "monitor cancelled"
+    assert daemon_results(operator)[-1] == "monitor cancelled"
     starts = len(monitor.starts)
     await asyncio.sleep(1000)
     assert len(monitor.starts) == starts
@@ -244,10 +217,11 @@ async def test_metrics_count_daemons() -> None:
         assert series("daemon_failures_total") == f"opsdk_controller_daemon_failures_total{labels} 2.0"
 
 
-@pytest.mark.parametrize("seed", range(10))
-async def test_daemons_match_objects_after_any_changes(seed: int) -> None:
+@each_form
+@pytest.mark.parametrize("seed", range(7))
+async def test_daemons_match_objects_after_any_changes(seed: int, form: Any) -> None:
     """After creations, changes and deletions in any order, exactly the selected objects have a daemon."""
-    operator, monitor = Operator("boxes"), Monitor()
+    operator, monitor = Operator("boxes"), form()
     operator.daemon(Box, when=lambda obj: obj.spec.size > 1)(monitor.monitor)
     rng = random.Random(seed)
     async with running(operator) as client:

@@ -12,7 +12,7 @@ from tools.house import Module
 
 PAGE = DOCS / "explanation" / "side-by-side.md"
 EXAMPLES = ROOT / "tests" / "examples"
-SHARED = {"conftest.py", "logs.py", "running.py", "test_side_by_side.py"}
+SHARED = {"conftest.py", "logs.py", "objects.py", "running.py", "test_side_by_side.py"}
 ROW = re.compile(
     r"^\| \[(?P<example>[^\]]+)\]\((?P<link>[^)]+)\) \| \w+ \| (?P<original>\d+) \| (?P<files>`[^|]+`) "
     r"\| (?P<lines>\d+) \| (?P<differs>[^|]+) \|$",

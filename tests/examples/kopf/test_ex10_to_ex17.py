@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from envtest import Environment
-from opsdk import Client, MergeFrom, ObjectMeta, crd_for
+from opsdk import Client, ObjectMeta, crd_for
 from opsdk.api.core.v1 import Container, Namespace, Pod, PodSpec
 from opsdk.client.patch import merge_patch
 from opsdk.errors import AdmissionDeniedError, ConflictError, ForbiddenError
@@ -28,41 +28,15 @@ from tests.examples.kopf import (
     ex16_indexing,
     ex17_admission,
 )
-from tests.examples.kopf.kinds import Example, ExampleSpec, ExampleStatus
+from tests.examples.kopf.kinds import Example
+from tests.examples.kopf.objects import KEY, example, set_field, status_of
 from tests.examples.logs import Lines
-
-KEY = "default/example"
-
-
-def example() -> Example:
-    """Return the object that kopf's end-to-end tests create."""
-    meta = ObjectMeta(
-        name="example",
-        namespace="default",
-        labels={"somelabel": "somevalue"},
-        annotations={"someannotation": "somevalue"},
-    )
-    return Example(metadata=meta, spec=ExampleSpec(field="value", items=["item1", "item2"]))
 
 
 def pod(name: str, namespace: str = "default") -> Pod:
     """Return a Pod."""
     spec = PodSpec(containers=[Container(name="main", image="busybox")])
     return Pod(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
-
-
-async def status_of(client: Client) -> ExampleStatus:
-    """Return the status of the object."""
-    status = (await client.get(Example, KEY)).status
-    assert status is not None
-    return status
-
-
-async def set_field(client: Client, value: str) -> None:
-    """Change the spec of the object."""
-    live = await client.get(Example, KEY)
-    live.spec.field = value
-    await client.patch(live, MergeFrom())
 
 
 async def test_10_builtins(k8s_env: Environment, k8s_client: Client, lines: Lines) -> None:
