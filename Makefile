@@ -1,8 +1,11 @@
 # Every verb sets up what it needs: a virtual environment inside the clone.
 PYTHON ?= python3
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opsdk needs Python >= 3.11: make PYTHON=/path/to/python3.11 ...")'
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The demo needs 23 packages, the tests 92. A clone that has all of them uses these.
+DEMO_STAMP := $(VENV)/.installed-demo
 # Each process of a test run would compile all modules and tests anew: collecting takes 18 s so, 9 s with bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
@@ -36,10 +39,16 @@ help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opsdk needs Python >= 3.11: make PYTHON=/path/to/python3.11 ...")'
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(COMPILE)
+	@touch $@
+
+$(DEMO_STAMP): pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[envtest]'
 	@touch $@
 
 # worksteal keeps neighbours, which share servers, in one process, and no process idle. ARGS="-n 0" runs serially.
@@ -83,7 +92,7 @@ types: $(STAMP) ## strict type check
 	$(BIN)/mypy
 	$(BIN)/mypy tests/builder/test_types.py
 
-demo: $(STAMP) ## a local API server, the sample operator, and a short story
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP)) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
 
 norman: $(STAMP) ## a local API server with samples, and the REST API and web page of opsdk.norman on it
