@@ -192,7 +192,8 @@ class Journal:
 
     # -------------------------------------------------------------- recording
     def start(self) -> None:
-        """Start recording."""
+        """Start recording; idempotent."""
+        self.stop()
         self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._storage.subscribe(self._record)
 

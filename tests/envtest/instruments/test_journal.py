@@ -230,3 +230,15 @@ async def test_the_counts_of_idle_writes_are_bounded() -> None:
             await cluster.uncached.update(obj)
         journal.stop()
     assert [(path.rpartition("/")[2], count) for (_, path), count in journal.idle.items()] == [("b", 2), ("c", 2)]
+
+
+async def test_a_second_start_records_nothing_twice() -> None:
+    """A journal that records goes on; after a stop, a start records again."""
+    async with Environment() as env, Cluster(env.config) as cluster:
+        journal = env.journal
+        for number in range(2):
+            journal.start()
+            journal.start()
+            await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name=f"c{number}", namespace="default")))
+            assert journal.count == number + 1
+            journal.stop()
