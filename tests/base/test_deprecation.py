@@ -65,9 +65,9 @@ def test_a_removal_is_due_from_its_version_on(version: str, late: bool) -> None:
 def test_no_name_outlives_its_version_of_removal() -> None:
     """A change of the version removes the names that were announced for it."""
     late = {
-        str(path.relative_to(ROOT)): found
+        str(path.relative_to(ROOT)): lines
         for package in ("opsdk", "envtest")
         for path in sorted((ROOT / package).rglob("*.py"))
-        if "warn_deprecated" in (text := path.read_text()) and (found := overdue(text, VERSION))
+        if "warn_deprecated" in (text := path.read_text()) and (lines := overdue(text, VERSION))
     }
     assert late == {}

@@ -57,8 +57,8 @@ def test_a_clean_clone_can_be_released_before_and_after_its_tag() -> None:
 )
 def test_each_rule_refuses_alone(clone: Clone, reason: str) -> None:
     """A clone that breaks one rule gets the reason of that rule, and no other."""
-    (found,) = refusals(clone)
-    assert reason in found
+    (refusal,) = refusals(clone)
+    assert reason in refusal
 
 
 def test_builds_are_equal_only_byte_by_byte() -> None:
@@ -77,8 +77,8 @@ def test_checksums_have_the_form_of_sha256sum() -> None:
 
 def test_the_sbom_names_the_version() -> None:
     """The version is in a Python file, where the maker of the SBOM does not look."""
-    made = json.loads(named_sbom('{"metadata": {"component": {"name": "opsdk"}}, "components": []}', "0.2.0"))
-    assert made == {"metadata": {"component": {"name": "opsdk", "version": "0.2.0"}}, "components": []}
+    document = json.loads(named_sbom('{"metadata": {"component": {"name": "opsdk"}}, "components": []}', "0.2.0"))
+    assert document == {"metadata": {"component": {"name": "opsdk", "version": "0.2.0"}}, "components": []}
 
 
 def test_the_program_is_the_block_of_the_readme() -> None:

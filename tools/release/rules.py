@@ -91,14 +91,14 @@ def program(page: str, title: str) -> str:
 
 def differences(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> list[str]:
     """Return how two builds differ: missing files, and the first byte that is not equal."""
-    found = [f"{name} is in one build only" for name in sorted(first.keys() ^ second.keys())]
+    lines = [f"{name} is in one build only" for name in sorted(first.keys() ^ second.keys())]
     for name in sorted(first.keys() & second.keys()):
         one, other = first[name], second[name]
         if one != other:
             shorter = min(len(one), len(other))
             byte = next((index for index in range(shorter) if one[index] != other[index]), shorter)
-            found.append(f"{name} differs at byte {byte}")
-    return found
+            lines.append(f"{name} differs at byte {byte}")
+    return lines
 
 
 def named_sbom(sbom: str, version: str) -> str:
