@@ -18,6 +18,8 @@ COMPAT := .venv-compat
 COMPAT_STAMP := $(COMPAT)/.installed
 PEERS := .venv-bench
 PEERS_STAMP := $(PEERS)/.installed
+RELEASE := .venv-release
+RELEASE_STAMP := $(RELEASE)/.installed
 
 $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(PYTHON) -m venv $(COMPAT)
@@ -31,10 +33,15 @@ $(PEERS_STAMP): benchmarks/requirements.txt
 	-$(PEERS)/bin/python -m compileall -qq $(PEERS)/lib
 	@touch $@
 
+$(RELEASE_STAMP): tools/release/requirements.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check -r tools/release/requirements.txt
+	@touch $@
+
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs format clean
+.PHONY: help test test-slow test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -122,9 +129,12 @@ docs: $(STAMP) ## run every example in the documentation, and build the site int
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 
+release: $(RELEASE_STAMP) ## check the clone, and write sdist, wheel, SBOM and checksums into dist/release (RELEASE.md)
+	$(RELEASE)/bin/python -m tools.release $(ARGS)
+
 format: $(STAMP) ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(COMPAT) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site
+	rm -rf $(VENV) $(COMPAT) $(PEERS) $(RELEASE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

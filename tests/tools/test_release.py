@@ -1,0 +1,131 @@
+"""A release that can be repeated: its rules, the changelog, and the workflows."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from opsdk.base.version import VERSION
+from tools.release.rules import (
+    Clone,
+    ReleaseError,
+    checksums,
+    declared_version,
+    differences,
+    named_sbom,
+    newest_version,
+    program,
+    refusals,
+    runtime_extras,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+CLEAN = Clone(
+    changes=(),
+    head="a1",
+    version="0.2.0",
+    changelog="## Unreleased\n\n## 0.2.0 - 2027-01-02\n\n- One.\n\n## 0.1.0 - 2026-11-24\n",
+    tags={"v0.1.0": "a0"},
+)
+
+
+def test_a_clean_clone_can_be_released_before_and_after_its_tag() -> None:
+    """A tag of the version at the same commit repeats a release; it is also what starts the workflow."""
+    assert list(refusals(CLEAN)) == []
+    tagged = replace(CLEAN, tags={**CLEAN.tags, "v0.2.0": "a1"}, expected_tag="v0.2.0")
+    assert list(refusals(tagged)) == []
+
+
+@pytest.mark.parametrize(
+    ("clone", "reason"),
+    [
+        (replace(CLEAN, changes=(" M README.md",)), "the tree has changes, first 'M README.md'"),
+        (replace(CLEAN, version="0.3.0"), "the newest version of CHANGELOG.md is 0.2.0"),
+        (replace(CLEAN, changelog="## Unreleased\n"), "the newest version of CHANGELOG.md is missing"),
+        (replace(CLEAN, changelog=CLEAN.changelog.replace("Unreleased\n", "Unreleased\n\n- New.\n")), "unreleased"),
+        (replace(CLEAN, tags={"v0.2.0": "b2"}), "the tag v0.2.0 is at another commit"),
+        (replace(CLEAN, expected_tag="v0.3.0"), "started for the tag v0.3.0"),
+    ],
+    ids=["dirty", "version", "no version", "unreleased", "tagged", "other tag"],
+)
+def test_each_rule_refuses_alone(clone: Clone, reason: str) -> None:
+    """A clone that breaks one rule gets the reason of that rule, and no other."""
+    (refusal,) = refusals(clone)
+    assert reason in refusal
+
+
+def test_builds_are_equal_only_byte_by_byte() -> None:
+    """A file of one build, another byte, and a longer file are differences."""
+    build = {"a.whl": b"123", "b.tar.gz": b"456"}
+    assert differences(build, dict(build)) == []
+    assert differences(build, {"a.whl": b"1x3"}) == ["b.tar.gz is in one build only", "a.whl differs at byte 1"]
+    assert differences({"a": b"12"}, {"a": b"123"}) == ["a differs at byte 2"]
+
+
+def test_checksums_have_the_form_of_sha256sum() -> None:
+    """The lines are sorted by name; the digest of no bytes is known."""
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert checksums({"b": b"", "a": b""}) == f"{empty}  a\n{empty}  b\n"
+
+
+def test_the_sbom_names_the_version() -> None:
+    """The version is in a Python file, where the maker of the SBOM does not look."""
+    document = json.loads(named_sbom('{"metadata": {"component": {"name": "opsdk"}}, "components": []}', "0.2.0"))
+    assert document == {"metadata": {"component": {"name": "opsdk", "version": "0.2.0"}}, "components": []}
+
+
+def test_the_program_is_the_block_of_the_readme() -> None:
+    """The release runs the text that readers see; a lost block ends it."""
+    readme = (ROOT / "README.md").read_text()
+    assert program(readme, "greeter.py") == (ROOT / "samples/greeter/greeter.py").read_text()
+    with pytest.raises(ReleaseError, match=r"no block with the title other\.py"):
+        program(readme, "other.py")
+
+
+def test_the_extras_of_a_release_are_those_of_programs() -> None:
+    """Every extra is tried, except the two for work on opsdk."""
+    extras = runtime_extras((ROOT / "pyproject.toml").read_text())
+    assert {"cli", "envtest", "norman-sql", "uvloop"} <= set(extras)
+    assert {"dev", "docs"}.isdisjoint(extras)
+
+
+def test_the_version_is_the_newest_of_the_changelog() -> None:
+    """The declared version can be released: the changelog has it, with a date."""
+    assert declared_version((ROOT / "opsdk/base/version.py").read_text()) == VERSION == newest_version(CHANGELOG)
+    with pytest.raises(ReleaseError, match="has no line"):
+        declared_version("")
+
+
+def test_changelog_entries_are_short() -> None:
+    """A version has at most 40 bullets, and a bullet at most 15 words."""
+    for section in re.split(r"^## ", CHANGELOG, flags=re.MULTILINE)[1:]:
+        bullets = re.findall(r"^- (.*(?:\n  .*)*)", section, re.MULTILINE)
+        assert len(bullets) <= 40, section.splitlines()[0]
+        assert [bullet for bullet in bullets if len(bullet.split()) > 15] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_trust_commits_and_grant_little(path: Path) -> None:
+    """An action is pinned by its full commit hash, with its version beside it; a job has its own permissions."""
+    text = path.read_text()
+    used = re.findall(r"uses: (.*)", text)
+    assert [line for line in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line)] == []
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}
+    assert [name for name, job in workflow["jobs"].items() if not job.get("permissions")] == []
+
+
+def test_only_trusted_publishing_uploads() -> None:
+    """The job that publishes may do nothing but identify itself, and names neither user nor password."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    publish = workflow["jobs"]["publish"]
+    assert publish["permissions"] == {"id-token": "write"}
+    (upload,) = [step for step in publish["steps"] if "pypi-publish" in step.get("uses", "")]
+    assert upload["with"] == {"packages-dir": "dist", "attestations": True}
