@@ -202,3 +202,5 @@ def test_the_site_builds(tmp_path: Path) -> None:
     search = SiteSearch(tmp_path / "site/search/search_index.json")
     first = {query: search.pages(query)[0].location.partition(".html")[0] for query in FOUND_FIRST}
     assert first == FOUND_FIRST
+    listed = re.findall(r"^- \[.+\]\(([^)]+)\): .+$", (tmp_path / "site/llms.txt").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES[1:])
