@@ -15,6 +15,7 @@ import pytest
 import typer
 import yaml
 from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
+from site_search import SiteSearch
 
 import opsdk
 from opsdk.cli.app import app
@@ -24,6 +25,29 @@ INNER = {"Fence", "as_handler", "is_async"}
 """Names of the reference that opsdk needs, and authors do not."""
 OPTIONS = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
 """An entry of the reference, and the block of its options."""
+FOUND_FIRST = {
+    "retry": "howto/retries",
+    "daemon": "howto/daemons",
+    "cron": "howto/daemons",
+    "rate limit": "howto/retries",
+    "install": "howto/install",
+    "kind": "howto/questions",
+    "debug": "howto/develop",
+    "upgrade": "howto/upgrade",
+    "finalizer": "howto/finalizers",
+    "webhook": "webhooks",
+    "status": "howto/status",
+    "condition": "howto/retries",
+    "leader election": "howto/leader-election",
+    "metrics": "howto/metrics-and-health",
+    "rbac": "rbac",
+    "namespace": "howto/cache",
+    "secret": "howto/secrets",
+    "backoff": "howto/retries",
+    "pause": "howto/pause",
+    "simulation": "simulation",
+}
+"""The page that the site's search ranks first, by query."""
 PROGRAMS = frozenset(
     [
         "opsdk",
@@ -157,7 +181,7 @@ def public_names() -> set[str]:
 
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
-    """``mkdocs build --strict`` has no warnings, and the pages load nothing from other hosts."""
+    """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, and the search finds them."""
     pytest.importorskip("mkdocs", reason="needs mkdocs: pip install opsdk[docs]")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
@@ -173,3 +197,10 @@ def test_the_site_builds(tmp_path: Path) -> None:
             r'<(?:script|img|iframe)[^>]+src="(https?://[^"]+)|<link[^>]+href="(https?://[^"]+)', page.read_text()
         )
         assert not loaded, f"{page.name} loads {loaded}"
+    references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
+    assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
+    search = SiteSearch(tmp_path / "site/search/search_index.json")
+    first = {query: search.pages(query)[0].location.partition(".html")[0] for query in FOUND_FIRST}
+    assert first == FOUND_FIRST
+    listed = re.findall(r"^- \[.+\]\(([^)]+)\): .+$", (tmp_path / "site/llms.txt").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES[1:])

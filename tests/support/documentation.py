@@ -95,13 +95,14 @@ def anchors(page: Path) -> set[str]:
     names: dict[str, int] = {}
     slugs = set()
     for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
-        slug = _slug(heading)
-        count = names[slug] = names.get(slug, -1) + 1
-        slugs.add(f"{slug}_{count}" if count else slug)
+        anchor = slug(heading)
+        count = names[anchor] = names.get(anchor, -1) + 1
+        slugs.add(f"{anchor}_{count}" if count else anchor)
     return slugs
 
 
-def _slug(heading: str) -> str:
+def slug(heading: str) -> str:
+    """Return the anchor of a heading."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     ascii_text = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_text).strip().lower())

@@ -15,13 +15,17 @@ _DOCTEST = re.compile(r"^(?P<indent> *)>>> ")
 _LITERAL_BLOCK = re.compile(r"(^|(?<=[\w`)]))::$")
 
 
+_MAINTAINER_NOTE = re.compile(r"^[ ]*(?:Upstream|Deviates): .*(?:\n[ ]*\S.*)*\n?", re.MULTILINE)
+"""The paragraph of a note, to the next empty line."""
+
+
 class DoctestExtension(griffe.Extension):
     """An extension of griffe, which reads the docstrings for mkdocstrings."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of an object after it is collected."""
         if obj.docstring is not None:
-            obj.docstring.value = to_markdown(obj.docstring.value)
+            obj.docstring.value = to_markdown(without_maintainer_notes(obj.docstring.value))
             if isinstance(obj, griffe.Class):
                 obj.docstring.value += fields_block(obj)
 
@@ -60,6 +64,15 @@ def fields_block(cls: griffe.Class) -> str:
 
 def _after(mark: str, expression: object) -> str:
     return "" if expression is None else f"{mark}{expression}"
+
+
+def without_maintainer_notes(text: str) -> str:
+    r"""Return a docstring without its paragraphs about upstream sources, which only maintainers need.
+
+    >>> without_maintainer_notes("Runs.\n\nUpstream: client-go (v1.36).\nDeviates: never.\n\nSlow.")
+    'Runs.\n\nSlow.'
+    """
+    return re.sub(r"\n\n+", "\n\n", _MAINTAINER_NOTE.sub("", text)).rstrip() if _MAINTAINER_NOTE.search(text) else text
 
 
 def to_markdown(text: str) -> str:
