@@ -62,9 +62,9 @@ def test_each_answer_exists(question: str, link: str) -> None:
 @pytest.mark.parametrize(("words", "answer"), WORDS.items())
 def test_a_question_leads_to_its_answer(words: str, answer: str) -> None:
     """A question with these words leads to a page, or a section, that contains its answer."""
-    found = [link for question, link in ROWS if words.casefold() in question.casefold()]
-    assert found, f"no question has the words {words!r}"
-    assert any(answer in section_of(link) for link in found), f"{found} do not contain {answer!r}"
+    targets = [link for question, link in ROWS if words.casefold() in question.casefold()]
+    assert targets, f"no question has the words {words!r}"
+    assert any(answer in section_of(link) for link in targets), f"{targets} do not contain {answer!r}"
 
 
 def section_of(link: str) -> str:

@@ -48,10 +48,10 @@ class SiteSearch:
             sizes = self._sizes[name]
             mean = sum(sizes) / len(sizes)
             for word in tokens(query):
-                found = [sum(n for token, n in counts.items() if token == word) for counts in self._fields[name]]
-                documents = sum(1 for n in found if n)
-                rarity = math.log(1 + (len(found) - documents + 0.5) / (documents + 0.5))
-                for number, n in enumerate(found):
+                frequencies = [sum(n for token, n in counts.items() if token == word) for counts in self._fields[name]]
+                documents = sum(1 for n in frequencies if n)
+                rarity = math.log(1 + (len(frequencies) - documents + 0.5) / (documents + 0.5))
+                for number, n in enumerate(frequencies):
                     norm = K1 * (1 - B + B * sizes[number] / mean)
                     scores[number][word] += weight * rarity * n * (K1 + 1) / (n + norm)
         return [
