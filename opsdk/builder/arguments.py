@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.base.shortened import shortened
 from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.external import ExternalResource, check_external
@@ -351,4 +352,4 @@ def _kind_name(value: object) -> str:
 def _shown(value: object) -> str:
     """Return a value as a message shows it: classes and functions by name, long values cut."""
     text = getattr(value, "__name__", None) or repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return shortened(text, 80)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.base.shortened import shortened
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind
 from opsdk.children.ownership import OwnerEntry, owner_of, owns
 from opsdk.structured_merge.fieldpath import FieldSet, Path, format_path
@@ -209,4 +210,4 @@ def shown_value(gvk: GroupVersionKind, path: Path, value: JsonValue) -> str:
     if secret or _LAST_APPLIED in path:
         return REDACTED
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
+    return shortened(text, _MAX_VALUE_LENGTH)

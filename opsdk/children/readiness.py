@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_tree
 from opsdk.base.place import caller_place
+from opsdk.base.shortened import shortened
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_summary_before_rules
 from opsdk.structured_merge.value import JsonObject
@@ -107,5 +108,4 @@ def _by_expression(tree: Any, expression: str) -> Summary:
 
 
 def _shown(expression: str) -> str:
-    text = " ".join(expression.split())
-    return text if len(text) <= _MAX_EXPRESSION else f"{text[: _MAX_EXPRESSION - 3]}..."
+    return shortened(" ".join(expression.split()), _MAX_EXPRESSION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from opsdk.aio.containment import is_panic
+from opsdk.base.shortened import shortened
 from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import Result
 from opsdk.controller.retries import is_terminal
@@ -69,5 +70,4 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
 
 def shorten_error(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
-    text = f"{type(error).__name__}: {text_of(error)}"
-    return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
+    return shortened(f"{type(error).__name__}: {text_of(error)}", _MAX_ERROR)

@@ -25,6 +25,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause, ReconcileCauses
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
+from opsdk.base.shortened import shortened
 from opsdk.controller.condition_writer import CONDITION_TYPE
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType, ObjectView
@@ -132,9 +133,8 @@ def read_pause(annotations: Mapping[str, str], *, now: datetime) -> Pause | None
         return Pause(reason=reason)
     until = parse_time(value)
     if until is None:
-        excerpt = value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 3]}..."
         problem = (
-            f'the annotation {PAUSED_ANNOTATION} is "{excerpt}": '
+            f'the annotation {PAUSED_ANNOTATION} is "{shortened(value, _MAX_SHOWN)}": '
             'write "true", "false", or the end of the pause as 2026-01-02T15:04:05Z'
         )
         return Pause(reason=reason, problem=problem)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.patch.json_patch import create_json_patch
+from opsdk.base.shortened import shortened
 from opsdk.children.ownership import applied_by, managers_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -138,7 +140,7 @@ def kind_of_tree(tree: JsonObject) -> Kind[Unstructured]:
 def key_of_tree(tree: JsonObject) -> str:
     """Return ``namespace/name``, or the name of a cluster-scoped object."""
     meta: Mapping[str, str] = tree["metadata"]
-    return "/".join(part for part in (meta.get("namespace", ""), meta["name"]) if part)
+    return str(ObjectKey(meta.get("namespace", ""), meta["name"]))
 
 
 def subject_of_tree(tree: JsonObject) -> str:
@@ -188,5 +190,4 @@ def _value(tree: JsonValue, parts: list[str]) -> JsonValue:
 
 
 def _shown(value: JsonValue) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+    return shortened(json.dumps(value), _MAX_VALUE)
