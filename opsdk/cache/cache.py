@@ -107,7 +107,7 @@ class Cache:
         self._begun = True
         try:
             if self._selection is not None:
-                await self._selection.start()
+                await self._selection.start(self.options.sync_timeout)
                 await self._select_namespaces(self._selection.names)
             self._running = True
             self._started.set()

@@ -8,9 +8,6 @@ from opsdk.cache.health import InformerHealth
 from opsdk.cache.informer import Informer
 from opsdk.cache.store import Delta
 
-# Seconds until the namespaces must be listed.
-_SYNC_TIMEOUT = 60.0
-
 
 class NamespaceSelection:
     """Follows the Namespaces that an informer with a label selector stores.
@@ -23,15 +20,15 @@ class NamespaceSelection:
         self._informer = informer
         self._changed = asyncio.Event()
 
-    async def start(self) -> None:
+    async def start(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
         """Return when the namespaces are listed.
 
         Raises:
-            CacheSyncError: the server denies the list, or has not answered for 60 s.
+            CacheSyncError: the server denies the list, or has not answered for `timeout` seconds.
         """
         self._informer.add_handler(self._on_delta)
         self._informer.start()
-        await self._informer.wait_synced(_SYNC_TIMEOUT, fail_fast=True)
+        await self._informer.wait_synced(timeout, fail_fast=True)
 
     @property
     def names(self) -> frozenset[str]:
