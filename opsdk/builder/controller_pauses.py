@@ -67,7 +67,7 @@ class ControllerPauses:
         if isinstance(runnable, Pausable):
             self._controllers[runnable.name] = runnable
             if self._config_map is not None:
-                self._pause(runnable, self._config_map, self._config_map.data)
+                self._pause(runnable)
 
     def needs_leader_election(self) -> bool:
         """Return False: a replica that becomes the leader must know the pauses."""
@@ -101,29 +101,32 @@ class ControllerPauses:
     def _on_delta(self, delta: Delta) -> None:
         # A finalizer may keep it: perhaps that of a controller which the ConfigMap pauses.
         entry = delta.new if delta.new is not None and not delta.new.deleting else None
-        config_map = self._config_map = decode(entry.data, kind_of(ConfigMap)) if entry is not None else None
-        data = config_map.data if config_map is not None else {}
+        self._config_map = decode(entry.data, kind_of(ConfigMap)) if entry is not None else None
         for controller in self._controllers.values():
-            self._pause(controller, config_map, data)
-        unknown = sorted({key.removesuffix(REASON_SUFFIX) for key in data} - self._controllers.keys())
+            self._pause(controller)
+        unknown = sorted({key.removesuffix(REASON_SUFFIX) for key in self._data} - self._controllers.keys())
         if unknown:
             names = ", ".join(sorted(self._controllers))
-            self._warn(config_map, f"no controller is named {', '.join(unknown)}: this operator has {names}.")
+            self._warn(f"no controller is named {', '.join(unknown)}: this operator has {names}.")
 
-    def _pause(self, controller: Pausable, config_map: ConfigMap | None, data: Mapping[str, str]) -> None:
-        name = controller.name
+    @property
+    def _data(self) -> Mapping[str, str]:
+        return self._config_map.data if self._config_map is not None else {}
+
+    def _pause(self, controller: Pausable) -> None:
+        name, data = controller.name, self._data
         words = {PAUSED_ANNOTATION: data[name]} if name in data else {}
         words[PAUSE_REASON_ANNOTATION] = data.get(f"{name}{REASON_SUFFIX}", "")
         pause = read_pause(words, now=utc_now())
         if pause is not None and pause.problem:
             problem = pause.problem.replace(f"the annotation {PAUSED_ANNOTATION}", f"the value of {name}")
-            self._warn(config_map, f"{problem}. The controller stays paused.")
+            self._warn(f"{problem}. The controller stays paused.")
         controller.pause(pause)
 
-    def _warn(self, config_map: ConfigMap | None, note: str) -> None:
+    def _warn(self, note: str) -> None:
         log.warning("%r: %s", self, note)
-        if config_map is not None:
-            self._cluster.recorder.event(config_map, "Warning", "InvalidPause", note, action="Pause")
+        if self._config_map is not None:
+            self._cluster.recorder.event(self._config_map, "Warning", "InvalidPause", note, action="Pause")
 
     def __repr__(self) -> str:
         return f"<ControllerPauses of ConfigMap {self._namespace}/{self._name}>"
