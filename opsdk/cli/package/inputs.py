@@ -57,7 +57,7 @@ def package_inputs(*, namespace: str = "", image: str = "") -> PackageInputs:
         image: of its container, instead of the one in pyproject.toml.
 
     Raises:
-        UsageError: there is no project, or its table lacks something.
+        UsageError: the folder has no project, or its table lacks something.
     """
     return inputs_of(current_project(), load_operator(""), namespace=namespace, image=image)
 

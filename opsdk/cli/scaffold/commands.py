@@ -165,7 +165,7 @@ def create_webhook(
 
 
 def _api_source(project: Project, kind: str) -> str:
-    """Return the source of a kind's module. Raises `UsageError` if there is none."""
+    """Return the source of a kind's module. Raises `UsageError` if the file is missing."""
     api = project.folder / project.package / f"{module_of(kind)}.py"
     if not api.is_file():
         raise UsageError(f"{api} does not exist: run opsdk create api --kind {kind} first")

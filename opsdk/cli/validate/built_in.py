@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.children.kinds import built_in_kind
 from opsdk.cli.validate.custom import FieldProblem
@@ -51,7 +50,7 @@ async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) ->
                 updated.metadata.resource_version = before.metadata.resource_version
                 await client.update(updated, dry_run=True, field_validation="Strict")
             finally:
-                await client.delete(unstructured(tree["apiVersion"], tree["kind"]), _key(before), missing_ok=True)
+                await client.delete(before, missing_ok=True)
     except AlreadyExistsError:
         return []  # the server validates before it stores
     except ApiError as error:
@@ -67,10 +66,6 @@ def _local(tree: JsonObject) -> Unstructured:
     if built_in is not None and built_in.namespaced:
         metadata["namespace"] = "default"
     return Unstructured.from_tree({**tree, "metadata": metadata})
-
-
-def _key(obj: Unstructured) -> str:
-    return "/".join(part for part in (obj.metadata.namespace, obj.metadata.name) if part)
 
 
 def _of_error(error: ApiError) -> list[FieldProblem]:

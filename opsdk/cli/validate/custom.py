@@ -47,7 +47,7 @@ class CustomKinds:
                 gvk = GroupVersionKind(spec["group"], version["name"], spec["names"]["kind"])
                 self._versions[gvk] = _Version(spec, version)
 
-    def version_of(self, gvk: GroupVersionKind) -> str:
+    def versions_of(self, gvk: GroupVersionKind) -> str:
         """Return the versions of a kind as text; empty if no definition has the kind."""
         return ", ".join(sorted(own.version for own in self._versions if own.group_kind == gvk.group_kind))
 
@@ -70,7 +70,7 @@ class CustomKinds:
         version = self._versions.get(gvk)
         if version is None:
             yield FieldProblem(
-                field="apiVersion", message=f"{gvk.kind} has no version {gvk.version}, only {self.version_of(gvk)}"
+                field="apiVersion", message=f"{gvk.kind} has no version {gvk.version}, only {self.versions_of(gvk)}"
             )
             return
         meta = tree.get("metadata")
