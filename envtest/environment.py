@@ -17,6 +17,7 @@ from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.instruments import snapshots
+from envtest.instruments.cluster_snapshots import load_cluster_snapshot, open_snapshot
 from envtest.instruments.faults import Faults
 from envtest.instruments.hot_loop_guard import LIMIT, HotLoopGuard
 from envtest.instruments.journal import Budget, Journal, StartUp
@@ -41,6 +42,7 @@ from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
@@ -71,6 +73,8 @@ class Environment(Startable):
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
             health and version only.
+        snapshot: the objects to start with, or the file of ``opsdk snapshot`` that has them. Webhooks and aggregated API
+            servers of that cluster are not called; `opsdk.engine.isolation.isolate` names them.
         service_range: the CIDR of cluster IPs; the default has 254 addresses.
         crds: CustomResourceDefinitions to serve from the start, as `opsdk.crd_for` returns them.
         crd_paths: files and directories with more definitions; other kinds in them are ignored.
@@ -100,6 +104,7 @@ class Environment(Startable):
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
         storage: LocalStorage | None = None,
+        snapshot: ClusterSnapshot | Path | str | None = None,
         service_range: str = "10.0.0.0/24",
         crds: Sequence[JsonObject] = (),
         crd_paths: Sequence[Path | str] = (),
@@ -128,7 +133,7 @@ class Environment(Startable):
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or _open_storage(data_dir),
+            storage=storage or (_open_storage(data_dir) if snapshot is None else load_cluster_snapshot(open_snapshot(snapshot))),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),

@@ -1,0 +1,127 @@
+"""Loads the snapshot of a cluster into a storage, with uids, resource versions, managed fields, status and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from envtest.data.resources import rows
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.objects import with_revision
+from opsdk.engine.isolation import isolate
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind, read_snapshot
+from opsdk.structured_merge.value import JsonObject
+
+_DEFINITION = "CustomResourceDefinition"
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+_CREATED = "2026-01-01T00:00:00Z"
+
+
+def open_snapshot(snapshot: ClusterSnapshot | Path | str) -> ClusterSnapshot:
+    """Return a snapshot, or that in a file. Raises `SnapshotError` if the file cannot be read."""
+    if isinstance(snapshot, ClusterSnapshot):
+        return snapshot
+    try:
+        data = Path(snapshot).read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"{snapshot} cannot be read: {error.strerror}") from error
+    try:
+        return read_snapshot(data)
+    except SnapshotError as error:
+        raise SnapshotError(f"{snapshot}: {error}") from error
+
+
+def load_cluster_snapshot(snapshot: ClusterSnapshot) -> MemoryStorage:
+    """Return a storage with the objects of a snapshot.
+
+    Objects keep the fields that this version does not know. A kind that it does not know, and that no definition in the
+    snapshot describes, is served as a custom resource without a schema.
+    """
+    isolated = isolate(snapshot)
+    revision = max((_revision(obj) for obj in isolated.objects), default=1)
+    revision = max(revision, _number(snapshot.resource_version))
+    storage = MemoryStorage(revision=revision)
+    prefixes = _Prefixes(isolated)
+    for obj in (*isolated.objects, *prefixes.missing_definitions()):
+        key, stored = prefixes.entry(obj)
+        if not _revision(stored):
+            stored = with_revision(stored, revision)
+        storage.load(key, stored, floor=revision)
+    return storage
+
+
+def _revision(obj: JsonObject) -> int:
+    return _number(obj["metadata"].get("resourceVersion", ""))
+
+
+def _number(resource_version: str) -> int:
+    """Return a resource version as a number; aggregated servers may have others, which count as none."""
+    return int(resource_version) if resource_version.isdecimal() and len(resource_version) < 19 else 0
+
+
+class _Prefixes:
+    """The storage keys of a snapshot's objects."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._built_in = {(row.info.group, row.info.resource): row.info for row in rows() if not row.info.subresource}
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in snapshot.kinds}
+        self._defined = set(_defined(snapshot.objects))
+
+    def entry(self, obj: JsonObject) -> tuple[str, JsonObject]:
+        """Return the key of an object, and the object as it is stored."""
+        kind = self._kinds.get((obj["apiVersion"], obj["kind"]))
+        metadata = obj["metadata"]
+        name = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+        if kind is None:
+            if obj["kind"] != _DEFINITION:
+                raise SnapshotError(f"the snapshot has {obj['kind']} {name}, but not its kind: take it again")
+            return f"{_DEFINITIONS}/{name}", obj
+        info = self._built_in.get((kind.group, kind.plural))
+        if info is not None and info.version != kind.version:
+            # Versions of a built-in kind differ in few fields. Unknown ones stay in the stored object.
+            obj = {**obj, "apiVersion": f"{info.group}/{info.version}" if info.group else info.version}
+        return f"{kind.group or 'core'}/{kind.plural}/{name}", obj
+
+    def missing_definitions(self) -> Iterator[JsonObject]:
+        """Yield definitions for kinds that neither this version nor the snapshot defines."""
+        for kind in self._kinds.values():
+            known = (kind.group, kind.plural)
+            if known not in self._built_in and known not in self._defined:
+                yield _definition_without_schema(kind)
+
+
+def _defined(objects: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
+    for obj in objects:
+        if obj["kind"] == _DEFINITION:
+            yield obj["spec"]["group"], obj["spec"]["names"]["plural"]
+
+
+def _definition_without_schema(kind: SnapshotKind) -> JsonObject:
+    """Return an established definition that keeps every field."""
+    names = {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower(), "listKind": f"{kind.kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    conditions: Sequence[JsonObject] = [
+        {"type": name, "status": "True", "reason": reason, "message": "", "lastTransitionTime": _CREATED}
+        for name, reason in (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": _DEFINITION,
+        "metadata": {
+            "name": f"{kind.plural}.{kind.group}",
+            "uid": f"definition-{kind.plural}.{kind.group}",
+            "creationTimestamp": _CREATED,
+            "generation": 1,
+            # Groups of Kubernetes need it; the text is shown to readers.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, loaded from a snapshot"},
+        },
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "conversion": {"strategy": "None"},
+            "versions": [version],
+        },
+        "status": {"conditions": conditions, "acceptedNames": names, "storedVersions": [kind.version]},
+    }

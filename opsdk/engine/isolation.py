@@ -1,0 +1,115 @@
+"""Makes a snapshot stand alone: without servers outside of it, and without owners that were not read. Pure.
+
+What is left out is named, because a plan cannot promise what depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["isolate"]
+
+_WEBHOOKS: Final = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+_NODES: Final = SnapshotKind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
+
+
+def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the snapshot as a local server can serve it. Isolating it twice changes nothing.
+
+    Webhooks and aggregated API servers of the cluster are not called; conversion webhooks neither, so objects of their
+    kinds keep their fields in each version. Owner references to objects that were not read are dropped, or the garbage
+    collector would delete the dependents. Pods keep their nodes, also if nodes were not read.
+    """
+    notes: list[Unseen] = []
+    objects = [
+        kept
+        for obj in snapshot.objects
+        if (kept := _STEPS.get(str(obj["kind"]), _unchanged)(obj, notes)) is not None
+    ]
+    objects = list(_without_unread_owners(objects, notes))
+    kinds = list(snapshot.kinds)
+    if all(kind.plural != "nodes" or kind.group for kind in kinds) and (nodes := list(_nodes_of(objects))):
+        kinds.append(msgspec.structs.replace(_NODES, count=len(nodes)))
+        objects += nodes
+        notes.append(Unseen(what="nodes", reason="they were not read: the nodes of the pods are assumed to be healthy"))
+    unseen = tuple(dict.fromkeys((*snapshot.unseen, *notes)))
+    return msgspec.structs.replace(snapshot, kinds=kinds, unseen=unseen, objects=objects)
+
+
+def _unchanged(obj: JsonObject, _: list[Unseen]) -> JsonObject | None:
+    return obj
+
+
+def _webhook(obj: JsonObject, notes: list[Unseen]) -> JsonObject | None:
+    for hook in obj.get("webhooks") or ():
+        notes.append(Unseen(what=f"webhook {hook.get('name', '')}", reason="it is not called"))
+    return None
+
+
+def _api_service(obj: JsonObject, notes: list[Unseen]) -> JsonObject | None:
+    service = (obj.get("spec") or {}).get("service")
+    if not service:
+        return obj
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}"
+    notes.append(Unseen(what=f"API {obj['metadata']['name']}", reason=f"its server {where} is not called"))
+    return None
+
+
+def _definition(obj: JsonObject, notes: list[Unseen]) -> JsonObject | None:
+    spec = obj.get("spec") or {}
+    if (spec.get("conversion") or {}).get("strategy") != "Webhook":
+        return obj
+    if sum(bool(version.get("served")) for version in spec.get("versions") or ()) > 1:
+        reason = "it is not called: objects keep their fields in each version"
+        notes.append(Unseen(what=f"conversion webhook of {obj['metadata']['name']}", reason=reason))
+    return {**obj, "spec": {**spec, "conversion": {"strategy": "None"}}}
+
+
+_STEPS: Final[Mapping[str, Callable[[JsonObject, list[Unseen]], JsonObject | None]]] = {
+    **dict.fromkeys(_WEBHOOKS, _webhook),
+    "APIService": _api_service,
+    "CustomResourceDefinition": _definition,
+}
+
+
+def _without_unread_owners(objects: Iterable[JsonObject], notes: list[Unseen]) -> Iterator[JsonObject]:
+    objects = list(objects)
+    uids = {obj["metadata"].get("uid") for obj in objects}
+    for obj in objects:
+        metadata = obj["metadata"]
+        owners = metadata.get("ownerReferences")
+        if not owners or all(owner.get("uid") in uids for owner in owners):
+            yield obj
+            continue
+        for owner in owners:
+            if owner.get("uid") not in uids:
+                what = f"{owner.get('kind')} {owner.get('name')}, the owner of {obj['kind']} {_key(obj)}"
+                notes.append(Unseen(what=what, reason="it was not read"))
+        kept = [owner for owner in owners if owner.get("uid") in uids]
+        yield {**obj, "metadata": {**metadata, "ownerReferences": kept}}
+
+
+def _nodes_of(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    names = {
+        str(name)
+        for obj in objects
+        if obj["kind"] == "Pod" and (name := (obj.get("spec") or {}).get("nodeName"))
+    }
+    for name in sorted(names):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "uid": f"node-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        }
+
+
+def _key(obj: JsonObject) -> str:
+    namespace = obj["metadata"].get("namespace")
+    name = obj["metadata"]["name"]
+    return f"{namespace}/{name}" if namespace else str(name)

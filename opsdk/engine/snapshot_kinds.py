@@ -1,0 +1,96 @@
+"""Which kinds of a cluster a snapshot has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from opsdk.rbac.permissions import ANY, RuleSet
+from opsdk.rest.discovery import ApiResource, DiscoveredGroups
+
+__all__ = ["choose_kinds"]
+
+_LEFT_OUT: Final = frozenset({
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("", "componentstatuses"),
+    ("coordination.k8s.io", "leases"),
+})  # fmt: skip
+"""Kinds that say nothing about the desired state, and change all the time."""
+
+_ALWAYS: Final = frozenset({
+    ("", "namespaces"),
+    ("", "serviceaccounts"),
+    ("", "nodes"),
+    ("", "resourcequotas"),
+    ("", "limitranges"),
+    ("", "persistentvolumes"),
+    ("admissionregistration.k8s.io", ANY),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("networking.k8s.io", "servicecidrs"),
+    ("policy", "poddisruptionbudgets"),
+    ("rbac.authorization.k8s.io", ANY),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("storage.k8s.io", "storageclasses"),
+})  # fmt: skip
+"""What decides how the server and its controllers treat the objects of every operator."""
+_DEPENDENTS: Final = {
+    ("apps", "deployments"): (("apps", "replicasets"),),
+    ("apps", "replicasets"): (("", "pods"),),
+    ("apps", "daemonsets"): (("", "pods"), ("apps", "controllerrevisions")),
+    ("apps", "statefulsets"): (("", "pods"), ("apps", "controllerrevisions"), ("", "persistentvolumeclaims")),
+    ("batch", "cronjobs"): (("batch", "jobs"),),
+    ("batch", "jobs"): (("", "pods"),),
+    ("", "replicationcontrollers"): (("", "pods"),),
+    ("", "services"): (("", "endpoints"), ("discovery.k8s.io", "endpointslices")),
+    ("", "pods"): (("", "persistentvolumeclaims"), ("", "configmaps"), ("", "secrets")),
+}
+"""What the built-in controllers make of a kind. Without these objects a fork would make them anew."""
+
+
+def choose_kinds(discovered: DiscoveredGroups, rules: RuleSet | None = None) -> Sequence[ApiResource]:
+    """Return the kinds to read, each in the version that the server prefers, in the server's order.
+
+    Args:
+        discovered: what the server serves.
+        rules: of the operator: only the kinds that it may use, and what belongs to them. None for all kinds.
+
+    >>> choose_kinds(DiscoveredGroups())
+    []
+    """
+    preferred = {group.name: group.preferred for group in discovered.groups}
+    listed = {}
+    for resource in discovered.resources:
+        key = (resource.group, resource.plural)
+        if key in _LEFT_OUT or not {"get", "list"} <= set(resource.verbs):
+            continue
+        # A resource that is missing in the preferred version is read in the first one that has it.
+        if key not in listed or resource.version == preferred.get(resource.group):
+            listed[key] = resource
+    if rules is None:
+        return list(listed.values())
+    wanted = _with_dependents(key for key in listed if _is_used(key, rules))
+    return [resource for key, resource in listed.items() if key in wanted]
+
+
+def _is_used(key: tuple[str, str], rules: RuleSet) -> bool:
+    group, resource = key
+    if key in _ALWAYS or (group, ANY) in _ALWAYS:
+        return True
+    return any(
+        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, resource)
+        for permission in rules.permissions
+    )
+
+
+def _with_dependents(keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the kinds with what the built-in controllers make of them, and of that in turn."""
+    wanted: set[tuple[str, str]] = set()
+    waiting = list(keys)
+    while waiting:
+        key = waiting.pop()
+        if key not in wanted:
+            wanted.add(key)
+            waiting += _DEPENDENTS.get(key, ())
+    return wanted

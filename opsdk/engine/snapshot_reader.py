@@ -1,0 +1,190 @@
+"""Takes a snapshot of a cluster, with reads only.
+
+Upstream: k8s.io/client-go/tools/pager/pager.go (v1.36)
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from opsdk.aio.clock import utc_now
+from opsdk.engine.redaction import redacted
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
+from opsdk.engine.snapshot_kinds import choose_kinds
+from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rest.config import Config
+from opsdk.rest.discovery import ApiResource, Discovery
+from opsdk.rest.request import RestRequest, resource_path
+from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
+
+__all__ = ["take_snapshot"]
+
+_T = TypeVar("_T")
+_PAGE: Final = 500
+_TRIES: Final = 3
+"""Lists of one kind until its pages were all read before the server compacted their revision."""
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_token": "continue"}):
+    resource_version: str = ""
+    continue_token: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[JsonObject] | None = None
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class ReadOnlyTransport:
+    """Sends GET requests only: it has no way to write.
+
+    Args:
+        transport: of the cluster.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109 - as Transport.send
+        """Send a GET request. Any other method is an error of this program."""
+        assert request.method == "GET", f"a snapshot must not send {request.method}"
+        return await self._transport.send(request, timeout=timeout)
+
+    async def get(self, path: str, *query: tuple[str, str]) -> bytes:
+        """Return the body of a response. Raises `ApiError` for another status than 2xx, or `TransportError`."""
+        request = RestRequest("GET", path, query=query)
+        response = await self.send(request)
+        raise_for_status(response, request)
+        return response.body
+
+
+async def take_snapshot(
+    config: Config,
+    *,
+    rules: RuleSet | None = None,
+    secret_values: bool = False,
+    progress: Callable[[SnapshotKind], None] = lambda _: None,
+) -> ClusterSnapshot:
+    """Read the objects of a cluster, by pages, with get and list only.
+
+    All kinds are read at the resource version of the first list, where the server can still read it. A kind that the
+    user may not list, or whose server is down, is missing and named in `ClusterSnapshot.unseen`.
+
+    Args:
+        config: of the cluster, as the operator's service account or as a user.
+        rules: of the operator, see `choose_kinds`; None reads every kind.
+        secret_values: take the values of Secrets too. Otherwise each value is a digest.
+        progress: called after each kind.
+
+    Raises:
+        OpsdkError: the server cannot be reached, or refuses discovery.
+    """
+    async with Transport(config) as transport:
+        reader = _Reader(ReadOnlyTransport(transport), secret_values=secret_values, progress=progress)
+        return await reader.read(rules)
+
+
+class _Reader:
+    """Reads one snapshot."""
+
+    def __init__(
+        self, transport: ReadOnlyTransport, *, secret_values: bool, progress: Callable[[SnapshotKind], None]
+    ) -> None:
+        self._transport, self._secret_values, self._progress = transport, secret_values, progress
+        self._key = secrets.token_bytes(32)
+        self._kinds: list[SnapshotKind] = []
+        self._unseen: list[Unseen] = []
+        self._objects: list[JsonObject] = []
+        self._resource_version = ""
+
+    async def read(self, rules: RuleSet | None) -> ClusterSnapshot:
+        """Read the chosen kinds, one after the other."""
+        taken_at = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        version = _decode(await self._transport.get("/version"), _Version, "/version")
+        discovered = await Discovery(self._transport).fetch()
+        for api, failure in discovered.failures.items():
+            self._unseen.append(Unseen(what=api, reason=f"discovery failed: {failure}"))
+        for resource in choose_kinds(discovered, rules):
+            await self._read_kind(resource)
+        return ClusterSnapshot(
+            taken_at=taken_at,
+            server_version=version.git_version,
+            resource_version=self._resource_version,
+            secret_values=self._secret_values,
+            kinds=self._kinds,
+            unseen=self._unseen,
+            objects=self._objects,
+        )
+
+    async def _read_kind(self, resource: ApiResource) -> None:
+        kind = SnapshotKind(
+            group=resource.group,
+            version=resource.version,
+            kind=resource.kind,
+            plural=resource.plural,
+            namespaced=resource.namespaced,
+        )
+        try:
+            objects, resource_version = await self._list(kind)
+        except OpsdkError as error:
+            self._unseen.append(Unseen(what=kind.resource, reason=str(error)))
+            return
+        self._resource_version = self._resource_version or resource_version
+        kind = msgspec.structs.replace(kind, count=len(objects), resource_version=resource_version)
+        self._kinds.append(kind)
+        self._objects += objects
+        self._progress(kind)
+
+    async def _list(self, kind: SnapshotKind) -> tuple[list[JsonObject], str]:
+        """Return all objects of a kind and the resource version of the list.
+
+        Raises `OpsdkError` if the server refuses the list, or compacts each one before its last page is read.
+        """
+        exact = self._resource_version
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._pages(kind, exact)
+            except GoneError:
+                exact = ""
+            except ApiError as error:
+                # An aggregated server has revisions of its own, and does not know this one.
+                if not exact or error.code not in (400, 410, 504):
+                    raise
+                exact = ""
+        return await self._pages(kind, "")
+
+    async def _pages(self, kind: SnapshotKind, exact: str) -> tuple[list[JsonObject], str]:
+        path = resource_path(kind.group, kind.version, kind.plural)
+        objects: list[JsonObject] = []
+        query = [("limit", str(_PAGE))]
+        if exact:
+            query += [("resourceVersion", exact), ("resourceVersionMatch", "Exact")]
+        while True:
+            page = _decode(await self._transport.get(path, *query), _List, path)
+            objects += [self._complete(item, kind) for item in page.items or ()]
+            if not page.metadata.continue_token:
+                return objects, page.metadata.resource_version
+            query = [("limit", str(_PAGE)), ("continue", page.metadata.continue_token)]
+
+    def _complete(self, item: JsonObject, kind: SnapshotKind) -> JsonObject:
+        """Return an item of a list as an object of its own, without values of Secrets."""
+        obj = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+        return obj if self._secret_values else redacted(obj, self._key)
+
+
+def _decode(body: bytes, kind: type[_T], path: str) -> _T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except JSON_ERRORS as error:
+        raise DecodeError(f"GET {path}: {error}: {body[:80]!r}") from error
