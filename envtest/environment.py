@@ -17,7 +17,7 @@ from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.instruments import snapshots
-from envtest.instruments.cluster_snapshots import load_cluster_snapshot, open_snapshot
+from envtest.instruments.cluster_snapshots import load_cluster_snapshot, open_snapshot, service_range_of
 from envtest.instruments.faults import Faults
 from envtest.instruments.hot_loop_guard import LIMIT, HotLoopGuard
 from envtest.instruments.journal import Budget, Journal, StartUp
@@ -73,8 +73,8 @@ class Environment(Startable):
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
             health and version only.
-        snapshot: the objects to start with, or the file of ``opsdk snapshot`` that has them. Webhooks and aggregated API
-            servers of that cluster are not called; `opsdk.engine.isolation.isolate` names them.
+        snapshot: the objects to start with, or the file of ``opsdk snapshot`` that has them. Webhooks and aggregated
+            API servers of that cluster are not called. Its range of cluster IPs replaces `service_range`.
         service_range: the CIDR of cluster IPs; the default has 254 addresses.
         crds: CustomResourceDefinitions to serve from the start, as `opsdk.crd_for` returns them.
         crd_paths: files and directories with more definitions; other kinds in them are ignored.
@@ -115,6 +115,14 @@ class Environment(Startable):
         compaction_interval: float = INTERVAL,
         hot_loop_limit: int = LIMIT,
     ) -> None:
+        self._pki = pki
+        self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
+        self._data_dir = data_dir
+        if snapshot is not None:
+            if storage is not None or data_dir is not None:
+                raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
+            loaded = open_snapshot(snapshot)
+            storage, service_range = load_cluster_snapshot(loaded), service_range_of(loaded) or service_range
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -127,13 +135,10 @@ class Environment(Startable):
             "compaction_interval": compaction_interval,
             "hot_loop_limit": hot_loop_limit,
         }
-        self._pki = pki
-        self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
-        self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or (_open_storage(data_dir) if snapshot is None else load_cluster_snapshot(open_snapshot(snapshot))),
+            storage=storage or _open_storage(data_dir),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),

@@ -31,6 +31,20 @@ def open_snapshot(snapshot: ClusterSnapshot | Path | str) -> ClusterSnapshot:
         raise SnapshotError(f"{snapshot}: {error}") from error
 
 
+def service_range_of(snapshot: ClusterSnapshot) -> str:
+    """Return the range of the cluster IPs in a snapshot, as CIDR; empty if it does not say it.
+
+    Without the ServiceCIDR, the range has the 65,534 addresses around that of the Service ``kubernetes``.
+    """
+    named = {(obj["kind"], obj["metadata"]["name"]): obj for obj in snapshot.objects}
+    cidrs = (named.get(("ServiceCIDR", "kubernetes"), {}).get("spec") or {}).get("cidrs") or ()
+    for cidr in cidrs:
+        if ":" not in cidr:
+            return str(cidr)
+    address = (named.get(("Service", "kubernetes"), {}).get("spec") or {}).get("clusterIP") or ""
+    return f"{'.'.join(address.split('.')[:2])}.0.0/16" if address.count(".") == 3 else ""
+
+
 def load_cluster_snapshot(snapshot: ClusterSnapshot) -> MemoryStorage:
     """Return a storage with the objects of a snapshot.
 

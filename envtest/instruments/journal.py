@@ -7,44 +7,31 @@ are computed when they are read.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Self
 
 import msgspec
 
-from envtest.instruments.differences import Difference, differences
 from envtest.instruments.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
+from opsdk.engine.writes import RESTORE, Entry, Ref, Writer
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.identity_cache import drop_oldest
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonValue
 
 _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
-
-
-class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of a write: user, field manager and verb."""
-
-    user: str
-    manager: str = ""
-    verb: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.user} (as {self.manager})" if self.manager and self.manager != self.user else self.user
 
 
 SERVER = Writer(user="kube-apiserver")
 """The writer of writes without a request."""
 OWN_USERS = SIMULATED | {SERVER.user}
 """The users of the environment itself."""
-RESTORE = Writer(user="envtest", verb="restore")
-"""The writer of a restored snapshot."""
 _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
 
 
@@ -56,63 +43,6 @@ def written_by(writer: Writer) -> Iterator[None]:
         yield
     finally:
         _WRITER.reset(token)
-
-
-class Ref(msgspec.Struct, frozen=True):
-    """A reference to one object."""
-
-    group: str
-    resource: str
-    namespace: str
-    name: str
-
-    @classmethod
-    def from_key(cls, key: str) -> Ref:
-        """Parse a storage key."""
-        group, resource, *rest = key.split("/")
-        return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
-
-    def __str__(self) -> str:
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{what} {self.namespace}/{self.name}" if self.namespace else f"{what} {self.name}"
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One write.
-
-    Attributes:
-        before: the object before; None where it was created.
-        after: the object after; None where it was removed.
-    """
-
-    revision: int
-    writer: Writer
-    key: str
-    before: JsonObject | None
-    after: JsonObject | None
-
-    @property
-    def ref(self) -> Ref:
-        """The written object."""
-        return Ref.from_key(self.key)
-
-    @property
-    def verb(self) -> str:
-        """``create``, ``update`` or ``delete``: the effect on the object, not the request's verb."""
-        if self.writer.verb == RESTORE.verb:
-            return RESTORE.verb
-        return "create" if self.before is None else "delete" if self.after is None else "update"
-
-    @property
-    def diff(self) -> Sequence[Difference]:
-        """The changed fields, without metadata that the server maintains."""
-        return differences(self.before, self.after)
-
-    def __str__(self) -> str:
-        rendered = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
-        if self.verb != "update":
-            return rendered
-        return f"{rendered}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
 
 
 class StartUp(msgspec.Struct, frozen=True):
@@ -179,6 +109,7 @@ class Journal:
         self._storage = storage
         self._entries: deque[Entry] = deque(maxlen=limit)
         self._limit = limit
+        self._listeners: list[Callable[[Entry], None]] = []
         self.count = 0
 
     def __repr__(self) -> str:
@@ -201,6 +132,10 @@ class Journal:
         """Stop recording; idempotent."""
         self._server.remove_filter(_FILTER)
         self._storage.unsubscribe(self._record)
+
+    def subscribe(self, listener: Callable[[Entry], None]) -> None:
+        """Call `listener` with each write from now on, in order. It must not block or raise."""
+        self._listeners.append(listener)
 
     def clear(self) -> None:
         """Forget all recorded writes."""
@@ -225,7 +160,10 @@ class Journal:
     def _record(self, change: StorageChange) -> None:
         after = change.value if change.kind is ChangeType.PUT else None
         self.count += 1
-        self._entries.append(Entry(change.revision, _WRITER.get(), change.key, change.previous, after))
+        entry = Entry(change.revision, _WRITER.get(), change.key, change.previous, after)
+        self._entries.append(entry)
+        for listener in self._listeners:
+            listener(entry)
 
     # -------------------------------------------------------------- queries
     @property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from envtest.controllers.ports import Simulation
-from envtest.instruments.journal import RESTORE, written_by
+from envtest.instruments.journal import written_by
 from envtest.plane.control_plane import ControlPlane
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
+from opsdk.engine.writes import RESTORE
 from opsdk.errors import ConfigError
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")

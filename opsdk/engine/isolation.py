@@ -28,9 +28,7 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """
     notes: list[Unseen] = []
     objects = [
-        kept
-        for obj in snapshot.objects
-        if (kept := _STEPS.get(str(obj["kind"]), _unchanged)(obj, notes)) is not None
+        kept for obj in snapshot.objects if (kept := _STEPS.get(str(obj["kind"]), _unchanged)(obj, notes)) is not None
     ]
     objects = list(_without_unread_owners(objects, notes))
     kinds = list(snapshot.kinds)
@@ -47,8 +45,8 @@ def _unchanged(obj: JsonObject, _: list[Unseen]) -> JsonObject | None:
 
 
 def _webhook(obj: JsonObject, notes: list[Unseen]) -> JsonObject | None:
-    for hook in obj.get("webhooks") or ():
-        notes.append(Unseen(what=f"webhook {hook.get('name', '')}", reason="it is not called"))
+    names = [hook.get("name", "") for hook in obj.get("webhooks") or ()]
+    notes += [Unseen(what=f"webhook {name}", reason="it is not called") for name in names]
     return None
 
 
@@ -96,11 +94,7 @@ def _without_unread_owners(objects: Iterable[JsonObject], notes: list[Unseen]) -
 
 
 def _nodes_of(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
-    names = {
-        str(name)
-        for obj in objects
-        if obj["kind"] == "Pod" and (name := (obj.get("spec") or {}).get("nodeName"))
-    }
+    names = {str(name) for obj in objects if obj["kind"] == "Pod" and (name := (obj.get("spec") or {}).get("nodeName"))}
     for name in sorted(names):
         yield {
             "apiVersion": "v1",

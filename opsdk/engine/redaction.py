@@ -25,7 +25,7 @@ def is_secret(obj: JsonObject) -> bool:
 def redacted(obj: JsonObject, key: bytes) -> JsonObject:
     """Return an object without values of Secrets; another object is returned as it is.
 
-    >>> secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "data": {"password": "aHVudGVyMg=="}}
+    >>> secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "data": {"password": "aHVudA=="}}
     >>> redacted(secret, b"key")["data"] == redacted(secret, b"key")["data"] != secret["data"]
     True
     """

@@ -165,9 +165,7 @@ def _lines(snapshot: ClusterSnapshot) -> Iterator[bytes]:
         line = msgspec.json.encode(value) + b"\n"
         digest.update(line)
         yield line
-    end = _End(
-        kinds=snapshot.kinds, unseen=snapshot.unseen, objects=len(snapshot.objects), sha256=digest.hexdigest()
-    )
+    end = _End(kinds=snapshot.kinds, unseen=snapshot.unseen, objects=len(snapshot.objects), sha256=digest.hexdigest())
     yield msgspec.json.encode(_LastLine(end)) + b"\n"
 
 
@@ -219,11 +217,10 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
 
 def _lines_of(data: bytes) -> Iterator[bytes]:
     """Yield the whole lines of a file. They are inflated one by one, so that the limits hold before memory is used."""
-    file = gzip.open(io.BytesIO(data)) if data.startswith(_GZIP_MAGIC) else io.BytesIO(data)
     size = 0
-    # A compressed file that was cut off has no end mark. Its missing last line is the better message.
     line = b""
-    with file, suppress(EOFError):
+    # A compressed file that was cut off has no end mark. Its missing last line is the better message.
+    with _opened(data) as file, suppress(EOFError):
         try:
             while (line := file.readline(_MAX_LINE)).endswith(b"\n"):
                 size += len(line)
@@ -234,6 +231,10 @@ def _lines_of(data: bytes) -> Iterator[bytes]:
             raise SnapshotError(f"the snapshot is damaged: {error}. Take it again") from error
     if len(line) == _MAX_LINE:
         raise SnapshotError(f"an object of the snapshot has more than {_MAX_LINE >> 20} MiB: it is not read")
+
+
+def _opened(data: bytes) -> io.BufferedIOBase:
+    return gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP_MAGIC) else io.BytesIO(data)
 
 
 def _end(line: bytes, number: int) -> _End:

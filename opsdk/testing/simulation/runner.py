@@ -19,7 +19,7 @@ from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.determinism import seeded_entropy
+from opsdk.engine.determinism import seeded_entropy
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan

@@ -9,11 +9,12 @@ import pytest
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
-from envtest.instruments.differences import differences
-from envtest.instruments.journal import Journal, Ref
+from envtest.instruments.journal import Journal
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.differences import differences
+from opsdk.engine.writes import Ref
 from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"

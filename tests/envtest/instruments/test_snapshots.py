@@ -201,7 +201,7 @@ async def test_compiled_policies_follow() -> None:
 async def test_forks_keep_every_option() -> None:
     """A fork gets every option of its environment that is not in the storage."""
     parameters = set(inspect.signature(Environment.__init__).parameters) - {"self"}
-    stored = {"data_dir", "storage", "tokens", "crds", "crd_paths", "webhooks"}
+    stored = {"data_dir", "storage", "snapshot", "tokens", "crds", "crd_paths", "webhooks"}
     assert set(Environment()._again) == parameters - stored
 
 

@@ -9,6 +9,8 @@ import msgspec
 from opsdk.structured_merge.value import JsonValue
 
 _ABSENT = object()
+_LIST_KEYS = ("name", "type", "uid", "mountPath", "ip", "key")
+"""Fields that name the items of lists in Kubernetes' kinds."""
 _BOOKKEEPING = frozenset({"metadata.managedFields", "metadata.resourceVersion", "metadata.generation"})
 
 
@@ -34,20 +36,38 @@ def differences(before: Mapping[str, JsonValue] | None, after: Mapping[str, Json
     >>> [str(d) for d in differences({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1, "c": [3]}})]
     ['spec.b: 2 -> absent', 'spec.c: absent -> [3]']
     """
-    return [d for d in _walk(before or {}, after or {}, "") if d.path not in _BOOKKEEPING]
+    return list(_walk(before or {}, after or {}, ""))
 
 
 def _walk(old: JsonValue, new: JsonValue, path: str) -> Iterator[Difference]:
-    if old is new:
+    if old is new or path in _BOOKKEEPING:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in {**old, **new}:
             yield from _walk(old.get(key, _ABSENT), new.get(key, _ABSENT), f"{path}.{key}" if path else key)
+    elif isinstance(old, list) and isinstance(new, list) and (key := _list_key(old, new)):
+        before, after = ({item[key]: item for item in items} for items in (old, new))
+        for name in {**before, **after}:
+            yield from _walk(before.get(name, _ABSENT), after.get(name, _ABSENT), f"{path}[{name}]")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _trees(old) and _trees(new):
         for index, (a, b) in enumerate(zip(old, new, strict=True)):
             yield from _walk(a, b, f"{path}[{index}]")
     elif old != new or type(old) is not type(new):
         yield Difference(path, None if old is _ABSENT else old, None if new is _ABSENT else new)
+
+
+def _list_key(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> str:
+    """Return the field that names the items of two lists of objects; empty if there is none."""
+    if not (_trees(old) and _trees(new)):
+        return ""
+    for key in _LIST_KEYS:
+        if all(_are_names([item.get(key) for item in items]) for items in (old, new)):
+            return key
+    return ""
+
+
+def _are_names(values: Sequence[JsonValue]) -> bool:
+    return all(isinstance(value, str) for value in values) and len(set(map(str, values))) == len(values)
 
 
 def _trees(items: Sequence[JsonValue]) -> bool:

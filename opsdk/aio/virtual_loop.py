@@ -1,0 +1,152 @@
+"""An event loop with virtual time.
+
+Instead of sleeping until the next timer, the loop moves its clock to it. Sockets inside the process work as usual:
+time only moves when nothing is ready. A test that waits for an event that cannot happen raises `DeadlockError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import selectors
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+__all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+# Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
+_SOCKET_GRACE = 0.001
+# Real seconds that an idle loop waits for sockets or threads before it raises DeadlockError.
+_DEADLOCK_TIMEOUT = 5.0
+
+
+class DeadlockError(AssertionError):
+    """Every task waits and no timer is set."""
+
+
+class HotLoopError(AssertionError):
+    """Work continues without end, so virtual time cannot advance."""
+
+
+class _JumpingSelector(selectors.BaseSelector):
+    """A selector that does not sleep for timers."""
+
+    def __init__(self) -> None:
+        self._real = selectors.DefaultSelector()
+        self.skipped = 0.0
+        self.busy_threads = 0
+        self.deadlocked: Callable[[], str] = str
+        self.failure: BaseException | None = None
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Any:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        # One descriptor is the loop's wake-up pipe.
+        has_sockets = len(self._real.get_map() or ()) > 1
+        ready = self._real.select(0 if timeout == 0 or not has_sockets else _SOCKET_GRACE)
+        if ready or timeout == 0:
+            return ready
+        if self.busy_threads:
+            # A thread works in real time: virtual time must not run past it.
+            return self._real.select(_DEADLOCK_TIMEOUT)
+        if timeout is None:
+            ready = self._real.select(_DEADLOCK_TIMEOUT if has_sockets else 0)
+            if not ready:
+                raise DeadlockError(self.deadlocked())
+            return ready
+        self.skipped += max(timeout, 0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01 by default.
+
+    Args:
+        seed: of `random`. The same seed, the same run.
+        epoch: the wall clock's start, in UTC.
+
+    Attributes:
+        random: every random number that opsdk draws on this loop, see `opsdk.aio.randomness`.
+
+    >>> async def main():
+    ...     await asyncio.sleep(86_400)
+    ...     return asyncio.get_running_loop().time()
+    >>> with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    ...     runner.run(main())
+    86400.0
+    """
+
+    def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH) -> None:
+        self._epoch = epoch
+        self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        self._jumping.deadlocked = self._describe
+
+    @property
+    def _clock_resolution(self) -> float:
+        # The base class runs timers early by this much without moving the clock, so a loop that waits for the last
+        # nanosecond before a deadline would never end. The smallest float step keeps the time moving.
+        return 2 * math.ulp(self._jumping.skipped + 1.0)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, value: float) -> None:
+        """Ignore the base class's value."""
+
+    def time(self) -> float:
+        """Return virtual seconds since the loop was created."""
+        return self._jumping.skipped
+
+    def wall(self) -> datetime:
+        """Return the virtual UTC time."""
+        return self._epoch + timedelta(seconds=self._jumping.skipped)
+
+    def block(self, seconds: float) -> None:
+        """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
+        self._jumping.skipped += seconds
+
+    def fail(self, error: BaseException) -> None:
+        """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""
+        self._jumping.failure = error
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """See `asyncio.loop.run_in_executor`. Virtual time does not advance while the thread runs."""
+        self._jumping.busy_threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._thread_done)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
+        """See asyncio. Virtual time does not advance meanwhile."""
+        self._jumping.busy_threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._jumping.busy_threads -= 1
+
+    def _thread_done(self, _: asyncio.Future[Any]) -> None:
+        self._jumping.busy_threads -= 1
+
+    def _describe(self) -> str:
+        waiting = "\n".join(f"  {task.get_name()}: {task.get_coro()!r}" for task in asyncio.all_tasks(self))
+        return f"deadlock: every task waits and no timer is set; tasks waiting:\n{waiting}"

@@ -1,0 +1,191 @@
+"""Records of a run: which reconcile sent a write, and what the server refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from opsdk.base.cause import ReconcileCause
+from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.engine.writes import Entry
+from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
+
+_MAX_BODY = 1 << 16
+"""Bytes of a refusal that are kept."""
+_MAX_REFUSALS = 1_000
+
+
+class RunPhase(Enum):
+    """The phases of a run."""
+
+    SETTLING = "settling"
+    """The simulated controllers come to rest; writes are not a part of the outcome."""
+    INSTALLATION = "installation"
+    """Definitions and webhook configurations of this version are applied."""
+    OPERATOR = "operator"
+    """The operator runs."""
+    CHANGES = "changes"
+    """The user's changes are made, and the operator runs."""
+
+
+class WriteSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The reconcile that sent a write.
+
+    Attributes:
+        controller: its name.
+        kind: that it reconciles.
+        namespace: of the request.
+        name: of the request.
+        causes: why it ran.
+        reason: why the write was sent, where the operator knows it.
+    """
+
+    controller: str
+    kind: str
+    namespace: str
+    name: str
+    causes: tuple[ReconcileCause, ...] = ()
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace and name of the reconciled object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class RecordedWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write of a run.
+
+    Attributes:
+        entry: the object before and after, and the writer.
+        seconds: virtual time.
+        phase: of the run.
+        source: the reconcile that sent it; None for the writes of others, and where it is unknown.
+    """
+
+    entry: Entry
+    seconds: float
+    phase: RunPhase
+    source: WriteSource | None = None
+
+
+class AttributionJournal(Journal):
+    """A journal that remembers which reconcile sent which write, and drops the rest.
+
+    The server answers a write with its resource version, which is also the revision of the write. A deletion has none
+    in its answer: it is found by its object.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(size=1, max_bytes=0)
+        self._by_revision: dict[str, WriteSource] = {}
+        self._deletions: dict[tuple[str, str], WriteSource] = {}
+
+    def add(self, record: ReconcileRecord) -> None:
+        """Remember the writes of a reconcile."""
+        super().add(record)
+        for request in record.requests:
+            if request.verb in ("get", "list") or not 200 <= request.status < 300:
+                continue
+            source = WriteSource(
+                controller=record.controller,
+                kind=record.kind,
+                namespace=record.namespace,
+                name=record.name,
+                causes=record.causes,
+                reason=request.reason,
+            )
+            if request.resource_version:
+                self._by_revision.setdefault(request.resource_version, source)
+            if request.verb == "delete":
+                self._deletions.setdefault((_kind(request.gvk), request.key), source)
+
+    def source_of(self, entry: Entry) -> WriteSource | None:
+        """Return the reconcile that sent a write, or None."""
+        if (source := self._by_revision.get(str(entry.revision))) is not None:
+            return source
+        latest = entry.after or entry.before or {}
+        ref = entry.ref
+        key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+        is_deletion = entry.after is None or latest["metadata"].get("deletionTimestamp")
+        return self._deletions.get((str(latest.get("kind", "")), key)) if is_deletion else None
+
+
+def _kind(gvk: str) -> str:
+    """Return the kind in the text of a GroupVersionKind: ``apps/v1, Kind=Deployment``."""
+    return gvk.rpartition("Kind=")[2]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of the operator that the server refused.
+
+    Attributes:
+        method: of the request.
+        path: of the request.
+        status: of the response.
+        message: of the server.
+        count: how often.
+    """
+
+    method: str
+    path: str
+    status: int
+    message: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}: {self.status} {self.message}"
+
+
+class RefusalRecorder:
+    """Records refused requests: 403, and 4xx for writes. A missing object or a conflict is not a refusal."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[str, str, int], Refusal] = {}
+
+    @property
+    def refusals(self) -> Sequence[Refusal]:
+        """The refusals, each request once."""
+        return list(self._refusals.values())
+
+    def around(self, app: App) -> App:
+        """Return an ASGI application that passes requests to `app`."""
+
+        async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+            status, body = 0, b""
+
+            async def passed(message: Message) -> None:
+                nonlocal status, body
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                elif status >= 400 and len(body) < _MAX_BODY:
+                    body += message.get("body", b"")
+                await send(message)
+
+            await app(scope, receive, passed)
+            if scope["type"] == "http" and _is_refusal(scope["method"], status):
+                self._add(scope["method"], scope["path"], status, body)
+
+        return recorded
+
+    def _add(self, method: str, path: str, status: int, body: bytes) -> None:
+        key = (method, path, status)
+        refusal = self._refusals.get(key)
+        if refusal is not None:
+            self._refusals[key] = msgspec.structs.replace(refusal, count=refusal.count + 1)
+        elif len(self._refusals) < _MAX_REFUSALS:
+            self._refusals[key] = Refusal(method=method, path=path, status=status, message=_message(body))
+
+
+def _is_refusal(method: str, status: int) -> bool:
+    return status == 403 or (method != "GET" and status in (400, 413, 422, 500))
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body).get("message", ""))
+    except (ValueError, AttributeError):
+        return body[:200].decode("utf-8", "replace")

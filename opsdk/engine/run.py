@@ -1,0 +1,310 @@
+"""Runs an operator on the snapshot of a cluster in virtual time until it has nothing more to do.
+
+The cluster is a local API server with the objects of the snapshot. Its simulated controllers come to rest first. Then
+the operator's definitions, webhooks and role are applied, as an installation does, and the operator starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from opsdk.aio.clock import monotonic
+from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
+from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.builder.operator import Operator
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.fixpoint import Fixpoint, WriteLoop
+from opsdk.engine.isolation import isolate
+from opsdk.engine.recording import AttributionJournal, RecordedWrite, Refusal, RefusalRecorder, RunPhase
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
+from opsdk.engine.writes import Entry
+from opsdk.errors import ApiError
+from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
+from opsdk.rbac.manifests import RbacNames, manifests
+from opsdk.recipes.definitions import apply_definitions
+from opsdk.rest.config import Config
+from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
+from opsdk.webhook.configurations import WebhookClientConfig
+from opsdk.webhook.options import WebhookServerOptions
+
+__all__ = ["OperatorRun", "RunEnvironment", "RunOutcome"]
+
+_AUTHORITY: Final = "webhooks.engine:443"
+_CLIENT_CONFIG: Final = WebhookClientConfig(url=f"https://{_AUTHORITY}")
+_FIELD_OWNER: Final = "opsdk-deploy"
+_SETTLE_QUIET: Final = 120.0
+"""Seconds without a write after which the simulated controllers are at rest."""
+_SETTLE_HORIZON: Final = 3_600.0
+_STEP: Final = 5.0
+"""Virtual seconds between two looks at the fixpoint."""
+_STOP_SECONDS: Final = 60.0
+
+logging.getLogger("opsdk").addHandler(logging.NullHandler())
+
+
+class WriteJournal(Protocol):
+    """The journal of an environment's writes."""
+
+    def subscribe(self, listener: Callable[[Entry], None]) -> None:
+        """Call a function with each write from now on."""
+        ...
+
+
+class UserConfig(Protocol):
+    """A user of an environment."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration of its clients."""
+        ...
+
+
+class RunEnvironment(Protocol):
+    """A started environment with simulated controllers, such as ``envtest.Environment``."""
+
+    @property
+    def config(self) -> Config:
+        """Client configuration of an admin, with an `app`: no sockets."""
+        ...
+
+    @property
+    def local_apps(self) -> dict[str, App]:
+        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
+        ...
+
+    @property
+    def journal(self) -> WriteJournal:
+        """The journal of all writes."""
+        ...
+
+    def add_user(self, user: str, *, groups: Sequence[str] = ()) -> UserConfig:
+        """Add a user, whose permissions come from RBAC."""
+        ...
+
+
+Change = Callable[[Client], Awaitable[None]]
+"""A change of the user, made when the operator has nothing more to do: ``kubectl apply``, a deletion, a new scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What happened in a run.
+
+    Attributes:
+        writes: after the simulated controllers came to rest, in order.
+        refused: requests of the operator that the server refused, each once.
+        loops: writes that repeat without end.
+        hot_loops: requests that reconciled themselves again and again.
+        failure: why the operator ended by itself; empty if it did not.
+        reached: whether the run came to its fixpoint before the horizon.
+        seconds: of virtual time.
+        unseen: what the snapshot lacks.
+    """
+
+    writes: Sequence[RecordedWrite]
+    refused: Sequence[Refusal] = ()
+    loops: Sequence[WriteLoop] = ()
+    hot_loops: Sequence[str] = ()
+    failure: str = ""
+    reached: bool = True
+    seconds: float = 0.0
+    unseen: Sequence[Unseen] = ()
+
+
+@dataclass(kw_only=True)
+class OperatorRun:
+    """One run: state, operator and changes. Equal arguments give equal outcomes, in any process.
+
+    Args:
+        snapshot: the state at the beginning.
+        operator: creates the operator.
+        environment: makes the environment with the objects of a snapshot and with simulated controllers.
+        namespace: of the operator.
+        changes: made one after the other, each at a fixpoint.
+        quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
+        horizon: virtual seconds after which the run ends in any case.
+        seed: of every random number.
+    """
+
+    snapshot: ClusterSnapshot
+    operator: Callable[[], Operator]
+    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+    namespace: str = "default"
+    changes: Sequence[Change] = ()
+    quiet: float = 600.0
+    horizon: float = 86_400.0
+    seed: int = 0
+    _recorded: list[tuple[float, RunPhase, Entry]] = field(default_factory=list, init=False)
+    _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
+    _last_write: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.snapshot = isolate(self.snapshot)
+        self._fixpoint = Fixpoint(quiet=self.quiet)
+        self._sources = AttributionJournal()
+        self._refusals = RefusalRecorder()
+        self._hot_loops: list[str] = []
+        self._failure = ""
+        self._reached = True
+
+    def execute(self) -> RunOutcome:
+        """Run it. Must not be called from a running event loop."""
+        epoch = _epoch(self.snapshot)
+        seconds = 0.0
+        with (
+            seeded_entropy(self.seed),
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(self.seed, epoch=epoch)) as runner,
+        ):
+            try:
+                runner.run(self._run())
+            except HotLoopError as error:
+                self._hot_loops.append(str(error))
+                self._reached = False
+            except DeadlockError as error:
+                self._failure = str(error)
+                self._reached = False
+            seconds = runner.get_loop().time()
+        writes = [
+            RecordedWrite(entry=entry, seconds=at, phase=phase, source=self._sources.source_of(entry))
+            for at, phase, entry in self._recorded
+        ]
+        return RunOutcome(
+            writes=writes,
+            refused=tuple(self._refusals.refusals),
+            loops=tuple(self._fixpoint.loops()),
+            hot_loops=tuple(dict.fromkeys(self._hot_loops)),
+            failure=self._failure,
+            reached=self._reached,
+            seconds=seconds,
+            unseen=self.snapshot.unseen,
+        )
+
+    async def _run(self) -> None:
+        async with self.environment(self.snapshot) as env, Cluster(_named(env.config, _FIELD_OWNER)) as admin:
+            env.journal.subscribe(self._on_write)
+            await self._settle()
+            operator = self.operator()
+            operator.journal = self._sources
+            config = await self._install(env, admin.uncached, operator)
+            running = asyncio.create_task(operator.start(config, hooks=[_HotLoopHook(self._hot_loops)]))
+            try:
+                self._phase = RunPhase.OPERATOR
+                await self._until_fixpoint(running)
+                self._phase = RunPhase.CHANGES
+                for change in self.changes:
+                    await change(admin.uncached)
+                    await self._until_fixpoint(running)
+            finally:
+                await self._stop(operator, running)
+
+    # -------------------------------------------------------------- phases
+    def _on_write(self, entry: Entry) -> None:
+        now = self._last_write = monotonic()
+        if self._phase is RunPhase.SETTLING:
+            return
+        self._recorded.append((now, self._phase, entry))
+        if entry.writer.user == self._user:
+            self._fixpoint.written(now, entry)
+
+    @property
+    def _user(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{_ACCOUNT}"
+
+    async def _settle(self) -> None:
+        """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""
+        end = monotonic() + _SETTLE_HORIZON
+        while True:
+            await asyncio.sleep(_STEP)
+            now = monotonic()
+            if now - self._last_write >= _SETTLE_QUIET or now >= end:
+                return
+
+    async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
+        """Apply definitions, webhooks and the role of the operator. Returns the configuration of its clients."""
+        self._phase = RunPhase.INSTALLATION
+        if operator.has_webhooks:
+            operator.options = replace(operator.options, webhook=WebhookServerOptions(listen=False))
+            env.local_apps[_AUTHORITY] = _WebhookApp(operator)
+        await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), field_owner=_FIELD_OWNER)
+        for configuration in operator.webhook_configurations(_CLIENT_CONFIG):
+            await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+        names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
+        # These stand for the role that an installation would apply, and are not a part of the plan.
+        self._phase = RunPhase.SETTLING
+        for obj in manifests(operator.rules(namespace=self.namespace), names):
+            with suppress(ApiError):
+                await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=_FIELD_OWNER, force=True)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
+        user = env.add_user(self._user, groups=groups)
+        app = user.config.app
+        assert app is not None
+        config = replace(user.config, app=self._refusals.around(app), namespace=self.namespace)
+        return _named(config, operator.name)
+
+    async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
+        self._fixpoint.begin(monotonic())
+        while not self._fixpoint.is_reached(now := monotonic()):
+            if running.done() or now >= self.horizon:
+                self._reached = False
+                return
+            await asyncio.wait([running], timeout=_STEP)
+
+    async def _stop(self, operator: Operator, running: asyncio.Task[None]) -> None:
+        self._phase = RunPhase.SETTLING
+        if running.done():
+            error = None if running.cancelled() else running.exception()
+            self._failure = f"the operator ended: {error}" if error is not None else "the operator ended by itself"
+            return
+        operator.manager.stop()
+        await asyncio.wait([running], timeout=_STOP_SECONDS)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+_ACCOUNT: Final = "operator-under-plan"
+
+
+class _HotLoopHook(TelemetryHook):
+    def __init__(self, found: list[str]) -> None:
+        self._found = found
+
+    def record(self, record: Record) -> None:
+        if isinstance(record, HotLoopFound):
+            self._found.append(f"controller {record.controller}: {record.request} {record.description}")
+
+
+class _WebhookApp:
+    """The webhooks of the operator, from its start on; before, connections are refused."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        server = self._operator.webhook_server
+        if server is None:
+            scope["extensions"][CUT]()
+            return
+        await server.app(scope, receive, send)
+
+
+def _named(config: Config, program: str) -> Config:
+    """Return the configuration of a program: the server takes its name as the default field manager."""
+    return replace(config, user_agent=f"{program}/opsdk")
+
+
+def _epoch(snapshot: ClusterSnapshot) -> datetime:
+    try:
+        return datetime.fromisoformat(snapshot.taken_at).astimezone(UTC)
+    except ValueError as error:
+        raise SnapshotError(f"the snapshot was taken at {snapshot.taken_at!r}, which is not a time") from error
