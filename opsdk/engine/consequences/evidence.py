@@ -1,0 +1,79 @@
+"""What the finders of consequences look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from opsdk.engine.net_changes import NetChange, Ownership
+from opsdk.engine.run import RunOutcome
+from opsdk.structured_merge.value import JsonObject
+
+
+class Evidence(msgspec.Struct, kw_only=True, dict=True):
+    """A run, seen as a whole.
+
+    Attributes:
+        operator: its name: the field managers of its controllers begin with it.
+        finalizers: that the operator handles.
+        objects: of the snapshot.
+        outcome: of the run.
+        changes: the net change of each object by its storage key.
+        ownership: of the objects before and after.
+        controllers: the users of the built-in controllers.
+    """
+
+    operator: str
+    finalizers: frozenset[str]
+    objects: Sequence[JsonObject]
+    outcome: RunOutcome
+    changes: Mapping[str, NetChange]
+    ownership: Ownership
+    controllers: frozenset[str]
+
+    @cached_property
+    def by_uid(self) -> Mapping[str, NetChange]:
+        """The changes by the uid of the object before them."""
+        return {
+            str(change.before["metadata"].get("uid", "")): change for change in self.changes.values() if change.before
+        }
+
+    def before(self, kind: str) -> Iterator[JsonObject]:
+        """Yield the objects of a kind before the run."""
+        return (obj for obj in self.objects if obj["kind"] == kind)
+
+    def after(self, kind: str) -> Iterator[JsonObject]:
+        """Yield the objects of a kind at the end of the run."""
+        for obj in self.before(kind):
+            change = self.by_uid.get(str(obj["metadata"].get("uid", "")))
+            if change is None:
+                yield obj
+            elif change.after is not None:
+                yield change.after
+        for change in self.changes.values():
+            if change.before is None and change.after is not None and change.after.get("kind") == kind:
+                yield change.after
+
+    def of_kind(self, kind: str) -> Iterator[NetChange]:
+        """Yield the changes of objects of a kind."""
+        return (change for change in self.changes.values() if change.latest.get("kind") == kind)
+
+    def workload_of(self, pod: JsonObject) -> JsonObject | None:
+        """Return the outermost built-in workload of a Pod, such as its Deployment; None for a Pod without one."""
+        workload = None
+        for owner in self.ownership.ancestors(pod):
+            if owner.get("kind") in WORKLOADS:
+                workload = owner
+        return workload
+
+    def is_own(self, manager: str) -> bool:
+        """Whether a field manager is the operator, or one of its controllers."""
+        return manager == self.operator or manager.startswith(f"{self.operator}/")
+
+
+WORKLOADS = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"}
+)
+"""The built-in kinds that make Pods."""

@@ -1,0 +1,178 @@
+"""Fields that are lost, taken over from others, or fought over. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from opsdk.engine.consequences.evidence import Evidence
+from opsdk.engine.net_changes import NetChange
+from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.structured_merge.fieldpath import FieldSet, format_path
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["field_consequences"]
+
+_SHOWN: Final = 5
+_FIGHT_TURNS: Final = 6
+"""Changes of one field in turns, after which it is a fight."""
+
+
+def field_consequences(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield what happens to fields."""
+    for change in evidence.changes.values():
+        if change.own and change.action is Action.UPDATE:
+            yield from _taken_over(change, evidence)
+            yield from _removed(change)
+    yield from _pruned(evidence)
+    yield from _fights(evidence)
+
+
+# ------------------------------------------------------------------ owners
+def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
+    """Yield the fields that others owned before, and that only the operator owns at the end."""
+    assert change.before is not None
+    assert change.after is not None
+    before, after = _owners(change.before), _owners(change.after)
+    own_before = _union(fields for manager, fields in before.items() if evidence.is_own(manager))
+    own_after = _union(fields for manager, fields in after.items() if evidence.is_own(manager))
+    gained = own_after.difference(own_before)
+    for manager, fields in before.items():
+        if evidence.is_own(manager):
+            continue
+        lost = fields.difference(after.get(manager, FieldSet())).intersection(gained)
+        paths = [format_path(path) for path in lost]
+        if paths:
+            yield Consequence(
+                kind=ConsequenceKind.FIELD_TAKEN_OVER,
+                severity=Severity.WARNING,
+                subject=change.subject,
+                message=f"the operator takes over {_listed(paths)} from {manager}",
+            )
+
+
+def _owners(obj: JsonObject) -> Mapping[str, FieldSet]:
+    owners: dict[str, FieldSet] = {}
+    for entry in obj["metadata"].get("managedFields") or ():
+        fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
+        manager = str(entry.get("manager", ""))
+        owners[manager] = owners.get(manager, FieldSet()).union(fields)
+    return owners
+
+
+def _union(sets: Iterator[FieldSet]) -> FieldSet:
+    total = FieldSet()
+    for fields in sets:
+        total = total.union(fields)
+    return total
+
+
+def _listed(paths: list[str]) -> str:
+    rest = len(paths) - _SHOWN
+    return ", ".join(paths[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# ------------------------------------------------------------------ removed fields
+def _removed(change: NetChange) -> Iterator[Consequence]:
+    """Yield the fields of the desired state that are set before and absent at the end."""
+    paths = [
+        difference.path
+        for difference in change.differences
+        if difference.new is None and difference.old is not None and not difference.path.startswith("status")
+    ]
+    if paths:
+        yield Consequence(
+            kind=ConsequenceKind.FIELD_REMOVED,
+            severity=Severity.WARNING,
+            subject=change.subject,
+            message=f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} removed",
+        )
+
+
+# ------------------------------------------------------------------ definitions
+def _pruned(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield the fields that objects use, and that the new schema of their version does not have.
+
+    The server drops such a field when the object is next written, and no read shows it.
+    """
+    for change in evidence.of_kind("CustomResourceDefinition"):
+        if change.before is None or change.after is None:
+            continue
+        schemas = _schemas(change.after)
+        names = change.after["spec"]["names"]
+        users: defaultdict[str, int] = defaultdict(int)
+        for obj in evidence.before(names["kind"]):
+            group, _, version = obj["apiVersion"].rpartition("/")
+            if group == change.after["spec"]["group"] and version in schemas:
+                for path in set(_unknown(obj, schemas[version], "")):
+                    users[path] += 1
+        for path, count in users.items():
+            yield Consequence(
+                kind=ConsequenceKind.FIELD_PRUNED,
+                severity=Severity.DANGER,
+                subject=change.subject,
+                message=f"{path} is not in the new schema: {count} {names['plural']} lose it",
+            )
+
+
+def _schemas(definition: JsonObject) -> Mapping[str, JsonObject]:
+    return {
+        version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        for version in definition["spec"]["versions"]
+        if version.get("served")
+    }
+
+
+_TYPE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def _unknown(value: object, schema: JsonObject, path: str) -> Iterator[str]:
+    """Yield the paths of a value that a structural schema would prune. Embedded objects keep type and metadata."""
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        more = schema.get("additionalProperties")
+        for name, item in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            if name in properties:
+                yield from _unknown(item, properties[name], below)
+            elif isinstance(more, dict):
+                yield from _unknown(item, more, f"{path}.*")
+            elif more is not True and not (name in _TYPE_FIELDS and _has_metadata(schema, path)):
+                yield below
+    elif isinstance(value, list):
+        for item in value:
+            yield from _unknown(item, schema.get("items") or {}, f"{path}[]")
+
+
+def _has_metadata(schema: JsonObject, path: str) -> bool:
+    return not path or bool(schema.get("x-kubernetes-embedded-resource"))
+
+
+# ------------------------------------------------------------------ fights
+def _fights(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield the fields that two writers change in turns."""
+    turns: dict[tuple[str, str], list[str]] = {}
+    subjects: dict[str, str] = {}
+    for write in evidence.outcome.writes:
+        entry = write.entry
+        if entry.verb != "update" or entry.after is None:
+            continue
+        writer = entry.writer.manager or entry.writer.user
+        for difference in entry.diff:
+            writers = turns.setdefault((entry.key, difference.path), [])
+            if not writers or writers[-1] != writer:
+                writers.append(writer)
+        change = evidence.changes.get(entry.key)
+        if change is not None:
+            subjects[entry.key] = change.subject
+    for (key, path), writers in turns.items():
+        if len(writers) >= _FIGHT_TURNS and not path.startswith("status"):
+            yield Consequence(
+                kind=ConsequenceKind.FIGHT,
+                severity=Severity.DANGER,
+                subject=subjects.get(key, key),
+                message=f"{' and '.join(sorted(set(writers)))} change {path} in turns, {len(writers)} times",
+            )

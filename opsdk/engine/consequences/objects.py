@@ -1,0 +1,142 @@
+"""Objects that are replaced, data that is deleted, deletions that hang. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from opsdk.engine.consequences.evidence import Evidence
+from opsdk.engine.net_changes import NetChange
+from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["object_consequences"]
+
+_DATA: Final = {
+    "PersistentVolumeClaim": "its volume is deleted or released",
+    "PersistentVolume": "the volume is deleted",
+    "Namespace": "everything in it is deleted",
+    "CustomResourceDefinition": "all objects of the kind are deleted",
+    "VolumeSnapshot": "the snapshot is deleted",
+    "Secret": "its values are lost",
+}
+_INTERRUPTING: Final = frozenset({
+    "StatefulSet",
+    "Deployment",
+    "DaemonSet",
+    "PersistentVolumeClaim",
+    "Service",
+    "Ingress",
+    "Secret",
+    "Namespace",
+})  # fmt: skip
+"""Kinds whose replacement interrupts what they serve, or loses what they hold."""
+
+
+def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield what happens to objects as a whole."""
+    for change in evidence.changes.values():
+        if change.action is Action.REPLACE and change.own:
+            yield _replaced(change, evidence)
+        elif change.action is Action.DELETE or _begins_deletion(change):
+            yield from _deleted(change, evidence)
+    yield from _hanging(evidence)
+
+
+def _replaced(change: NetChange, evidence: Evidence) -> Consequence:
+    immutable = next(
+        (refusal.message for refusal in evidence.outcome.refused if refusal.path.endswith(f"/{_name(change)}")), ""
+    )
+    danger = change.latest["kind"] in _INTERRUPTING
+    return Consequence(
+        kind=ConsequenceKind.REPLACED,
+        severity=Severity.DANGER if danger else Severity.WARNING,
+        subject=change.subject,
+        message="it is deleted and created again" + (f": {immutable}" if immutable else ""),
+    )
+
+
+def _name(change: NetChange) -> str:
+    return str(change.latest["metadata"]["name"])
+
+
+def _begins_deletion(change: NetChange) -> bool:
+    """Whether a deletion began, and waits for finalizers."""
+    return (
+        change.before is not None
+        and change.after is not None
+        and "deletionTimestamp" in change.after["metadata"]
+        and "deletionTimestamp" not in change.before["metadata"]
+    )
+
+
+def _deleted(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
+    obj = change.latest
+    reason = _DATA.get(obj["kind"])
+    custom = any(
+        definition["spec"]["names"]["kind"] == obj["kind"] and obj["apiVersion"].startswith(definition["spec"]["group"])
+        for definition in evidence.before("CustomResourceDefinition")
+    )
+    if reason is None and custom:
+        reason = "the custom object is deleted, with what it owns"
+    if reason is None or (obj["kind"] == "Secret" and not change.own):
+        return
+    if obj["kind"] == "PersistentVolumeClaim" and (policy := _reclaim_policy(obj, evidence)):
+        reason = "its volume stays (reclaim policy Retain)" if policy == "Retain" else "its volume is deleted"
+    yield Consequence(
+        kind=ConsequenceKind.DATA_DELETED, severity=Severity.DANGER, subject=change.subject, message=reason
+    )
+
+
+def _reclaim_policy(claim: JsonObject, evidence: Evidence) -> str:
+    volume = (claim.get("spec") or {}).get("volumeName")
+    for each in evidence.before("PersistentVolume"):
+        if each["metadata"]["name"] == volume:
+            return str((each.get("spec") or {}).get("persistentVolumeReclaimPolicy", ""))
+    return ""
+
+
+def _hanging(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield deletions that wait at the end, and finalizers that the operator set and no longer handles."""
+    orphaned: defaultdict[str, list[str]] = defaultdict(list)
+    for obj in _all_after(evidence):
+        metadata = obj["metadata"]
+        finalizers = metadata.get("finalizers") or ()
+        subject = f"{obj['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        if "deletionTimestamp" in metadata and finalizers:
+            yield Consequence(
+                kind=ConsequenceKind.FINALIZER_HANGS,
+                severity=Severity.DANGER,
+                subject=subject,
+                message=f"its deletion waits for the finalizer {', '.join(finalizers)}",
+            )
+            continue
+        for finalizer in set(finalizers) - evidence.finalizers:
+            if _was_set_by_operator(obj, finalizer, evidence):
+                orphaned[finalizer].append(subject)
+    for finalizer, subjects in sorted(orphaned.items()):
+        yield Consequence(
+            kind=ConsequenceKind.FINALIZER_HANGS,
+            severity=Severity.DANGER,
+            subject=subjects[0],
+            message=f"the operator set the finalizer {finalizer} on {len(subjects)} objects, and no longer handles it: "
+            "their deletion hangs",
+        )
+
+
+def _all_after(evidence: Evidence) -> Iterator[JsonObject]:
+    for obj in evidence.objects:
+        change = evidence.by_uid.get(str(obj["metadata"].get("uid", "")))
+        current = obj if change is None else change.after
+        if current is not None:
+            yield current
+
+
+def _was_set_by_operator(obj: JsonObject, finalizer: str, evidence: Evidence) -> bool:
+    for entry in obj["metadata"].get("managedFields") or ():
+        if evidence.is_own(str(entry.get("manager", ""))):
+            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:finalizers") or {}
+            if f'v:"{finalizer}"' in fields:
+                return True
+    return False

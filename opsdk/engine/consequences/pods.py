@@ -1,0 +1,135 @@
+"""Pods that restart, go, or leave a Service without endpoints. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from opsdk.engine.consequences.evidence import WORKLOADS, Evidence
+from opsdk.engine.net_changes import NetChange, subject_of
+from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["pod_consequences"]
+
+_MASS: Final = 10
+"""Pods that restart, in all, before the restart is a danger also for Deployments."""
+_SHORT_LIVED: Final = frozenset({"Job", "CronJob"})
+
+
+class _Workload(msgspec.Struct, kw_only=True):
+    """The Pods of a workload.
+
+    Attributes:
+        obj: the workload.
+        before: number of its Pods before the run.
+        gone: those of them that were deleted.
+        after: number of its Pods at the end.
+    """
+
+    obj: JsonObject
+    before: int = 0
+    gone: int = 0
+    after: int = 0
+
+
+def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield what happens to the Pods of the workloads, and to Services."""
+    workloads = _workloads(evidence)
+    restarts = sum(min(each.gone, each.after) for each in workloads.values())
+    for workload in workloads.values():
+        yield from _of_workload(workload, mass=restarts >= _MASS)
+    yield from _deleted_workloads(evidence)
+    yield from _services(evidence)
+
+
+def _workloads(evidence: Evidence) -> dict[str, _Workload]:
+    workloads: dict[str, _Workload] = {}
+
+    def of(pod: JsonObject) -> _Workload | None:
+        obj = evidence.workload_of(pod)
+        if obj is None or obj["kind"] in _SHORT_LIVED:
+            return None
+        return workloads.setdefault(subject_of(obj), _Workload(obj=obj))
+
+    for pod in evidence.before("Pod"):
+        if (workload := of(pod)) is not None:
+            workload.before += 1
+            change = evidence.by_uid.get(str(pod["metadata"].get("uid", "")))
+            workload.gone += change is not None and (change.after is None or change.replaced)
+    for pod in evidence.after("Pod"):
+        if (workload := of(pod)) is not None:
+            workload.after += 1
+    return workloads
+
+
+def _of_workload(workload: _Workload, *, mass: bool) -> Iterator[Consequence]:
+    subject = subject_of(workload.obj)
+    restarts = min(workload.gone, workload.after)
+    removed = workload.before - workload.after
+    stateful = workload.obj["kind"] in ("StatefulSet", "DaemonSet")
+    if restarts:
+        # A Deployment starts new Pods before it deletes old ones. The others delete first.
+        severity = Severity.DANGER if stateful or mass else Severity.WARNING
+        yield Consequence(
+            kind=ConsequenceKind.PODS_RESTART,
+            severity=severity,
+            subject=subject,
+            message=f"{restarts} of {workload.before} Pods restart",
+        )
+    if workload.gone and removed > 0:
+        none_left = not workload.after
+        yield Consequence(
+            kind=ConsequenceKind.PODS_REMOVED,
+            severity=Severity.DANGER if none_left or stateful else Severity.WARNING,
+            subject=subject,
+            message=f"no Pod is left of {workload.before}" if none_left else f"{removed} of {workload.before} Pods go",
+        )
+
+
+def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
+    for change in evidence.changes.values():
+        obj = change.latest
+        if obj.get("kind") not in WORKLOADS or change.before is None or any(evidence.ownership.ancestors(obj)):
+            continue
+        if change.action is Action.DELETE:
+            yield Consequence(
+                kind=ConsequenceKind.WORKLOAD_DELETED,
+                severity=Severity.WARNING if obj["kind"] in _SHORT_LIVED else Severity.DANGER,
+                subject=change.subject,
+                message=f"it is deleted, with its Pods, by {_writer(change)}",
+            )
+
+
+def _writer(change: NetChange) -> str:
+    return change.manager or "the garbage collector"
+
+
+def _services(evidence: Evidence) -> Iterator[Consequence]:
+    """Yield the Services whose ready endpoints all go. Their EndpointSlices follow labels and selectors."""
+    before, after = _endpoints(evidence.before("EndpointSlice")), _endpoints(evidence.after("EndpointSlice"))
+    services = {subject_of(service) for service in evidence.after("Service")}
+    for subject, count in before.items():
+        if count and not after[subject] and subject in services:
+            yield Consequence(
+                kind=ConsequenceKind.SERVICE_WITHOUT_PODS,
+                severity=Severity.DANGER,
+                subject=subject,
+                message=f"it has no endpoint at the end; before it had {count}",
+            )
+
+
+def _endpoints(slices: Iterator[JsonObject]) -> defaultdict[str, int]:
+    counts: defaultdict[str, int] = defaultdict(int)
+    for each in slices:
+        metadata = each["metadata"]
+        service = (metadata.get("labels") or {}).get("kubernetes.io/service-name")
+        if service:
+            ready = sum(
+                (endpoint.get("conditions") or {}).get("ready") is not False for endpoint in each.get("endpoints") or ()
+            )
+            counts[f"Service {metadata.get('namespace')}/{service}"] += ready
+    return counts

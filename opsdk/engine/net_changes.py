@@ -1,0 +1,205 @@
+"""From the writes of a run to the net change of each object. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from opsdk.engine.differences import Difference, differences
+from opsdk.engine.plan import Action
+from opsdk.engine.recording import RecordedWrite, RunPhase, WriteSource
+from opsdk.engine.writes import Entry
+from opsdk.structured_merge.value import JsonObject
+
+_IGNORED_RESOURCES: Final = frozenset({
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("coordination.k8s.io", "leases"),
+})  # fmt: skip
+_SERVER_SET: Final = ("uid", "creationTimestamp", "resourceVersion", "generation", "managedFields", "selfLink")
+
+
+class NetChange(msgspec.Struct, kw_only=True):
+    """All writes of one object in a run.
+
+    Attributes:
+        key: of the storage.
+        before: the object before the first write; None if it was created.
+        after: the object after the last write; None if it was deleted.
+        phase: of the first write.
+        source: the reconcile of the first write that has one.
+        manager: of the last write that is not one of the built-in controllers.
+        own: number of writes of the operator and the user.
+        others: number of writes of the server and the built-in controllers.
+        replaced: it was deleted and created again.
+        seconds: virtual time of the first write.
+    """
+
+    key: str
+    before: JsonObject | None
+    after: JsonObject | None
+    phase: RunPhase
+    source: WriteSource | None = None
+    manager: str = ""
+    own: int = 0
+    others: int = 0
+    replaced: bool = False
+    seconds: float = 0.0
+
+    @property
+    def latest(self) -> JsonObject:
+        """The object at the end, or before its deletion."""
+        obj = self.after or self.before
+        assert obj is not None
+        return obj
+
+    @property
+    def subject(self) -> str:
+        """Kind, namespace and name."""
+        return subject_of(self.latest)
+
+    @property
+    def action(self) -> Action | None:
+        """What happened to it; None if it was created and deleted within the run."""
+        if self.before is None:
+            return None if self.after is None else Action.CREATE
+        if self.after is None:
+            return Action.DELETE
+        return Action.REPLACE if self.replaced else Action.UPDATE
+
+    @property
+    def differences(self) -> Sequence[Difference]:
+        """The fields that differ between its beginning and its end, without what the server sets."""
+        return differences(_without_server_set(self.before), _without_server_set(self.after))
+
+
+def is_ignored(entry: Entry) -> bool:
+    """Whether a write is not a part of a plan: Events and leases change all the time."""
+    ref = entry.ref
+    return (ref.group, ref.resource) in _IGNORED_RESOURCES
+
+
+def net_changes(writes: Iterable[RecordedWrite], controllers: frozenset[str]) -> Mapping[str, NetChange]:
+    """Return the net change of each object by its key, in the order of the first writes.
+
+    Args:
+        writes: of a run.
+        controllers: the users of the server and the built-in controllers.
+    """
+    changes: dict[str, NetChange] = {}
+    for write in writes:
+        entry = write.entry
+        if write.phase is RunPhase.SETTLING or is_ignored(entry):
+            continue
+        change = changes.get(entry.key)
+        if change is None:
+            change = changes[entry.key] = NetChange(
+                key=entry.key, before=entry.before, after=entry.after, phase=write.phase, seconds=write.seconds
+            )
+        change.replaced = change.replaced or (
+            change.before is not None
+            and entry.after is not None
+            and entry.after["metadata"].get("uid") != change.before["metadata"].get("uid")
+        )
+        change.after = entry.after
+        if entry.writer.user in controllers:
+            change.others += 1
+            continue
+        change.own += 1
+        change.manager = entry.writer.manager or entry.writer.user
+        change.source = change.source or write.source
+    return changes
+
+
+def _without_server_set(obj: JsonObject | None) -> JsonObject | None:
+    if obj is None:
+        return None
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
+    return {**obj, "metadata": metadata}
+
+
+def subject_of(obj: JsonObject) -> str:
+    """Return kind, namespace and name of an object.
+
+    >>> subject_of({"kind": "Node", "metadata": {"name": "a"}})
+    'Node a'
+    """
+    metadata = obj["metadata"]
+    key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+    return f"{obj.get('kind', '')} {key}"
+
+
+class Ownership:
+    """Which object an object descends from, by the controlling owner references.
+
+    Args:
+        objects: of the snapshot.
+        changes: of the run; their objects may be new.
+    """
+
+    def __init__(self, objects: Iterable[JsonObject], changes: Iterable[NetChange]) -> None:
+        self._owners: dict[str, str] = {}
+        self._objects: dict[str, JsonObject] = {}
+        for obj in objects:
+            self._add(obj)
+        for change in changes:
+            for state in (change.before, change.after):
+                if state is not None:
+                    self._add(state)
+
+    def _add(self, obj: JsonObject) -> None:
+        metadata = obj["metadata"]
+        uid = str(metadata.get("uid", ""))
+        self._objects[uid] = obj
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller"):
+                self._owners[uid] = str(owner.get("uid"))
+
+    def ancestors(self, obj: JsonObject) -> Iterator[JsonObject]:
+        """Yield the controlling owner, its owner, and so on."""
+        uid, seen = str(obj["metadata"].get("uid", "")), set[str]()
+        while (uid := self._owners.get(uid, "")) and uid not in seen:
+            seen.add(uid)
+            if (owner := self._objects.get(uid)) is not None:
+                yield owner
+
+
+def effects(
+    changes: Mapping[str, NetChange], ownership: Ownership, keys: Mapping[str, str]
+) -> Mapping[str, Sequence[str]]:
+    """Return, by key of a change, what the built-in controllers made of it, as ``Pod: 2 created, 2 deleted``.
+
+    Args:
+        changes: of the run.
+        ownership: of all objects.
+        keys: the storage keys of the planned changes by the uid of their objects.
+    """
+    counts: dict[str, Counter[tuple[str, str]]] = {}
+    for change in changes.values():
+        if change.own or change.action is None:
+            continue
+        for owner in ownership.ancestors(change.latest):
+            key = keys.get(str(owner["metadata"].get("uid", "")))
+            if key is not None:
+                counts.setdefault(key, Counter())[change.latest.get("kind", ""), _PAST[change.action]] += 1
+                break
+    return {key: _texts(counter) for key, counter in counts.items()}
+
+
+_PAST: Final = {
+    Action.CREATE: "created",
+    Action.UPDATE: "updated",
+    Action.REPLACE: "replaced",
+    Action.DELETE: "deleted",
+}
+
+
+def _texts(counter: Counter[tuple[str, str]]) -> Sequence[str]:
+    kinds = sorted({kind for kind, _ in counter})
+    return [
+        f"{kind}: " + ", ".join(f"{counter[kind, past]} {past}" for past in _PAST.values() if counter[kind, past])
+        for kind in kinds
+    ]

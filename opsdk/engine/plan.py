@@ -1,0 +1,184 @@
+"""A plan: what an operator would write, why, and what follows from it. Values, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from opsdk.engine.differences import Difference
+from opsdk.engine.snapshot import Unseen
+
+__all__ = [
+    "Action",
+    "Consequence",
+    "ConsequenceKind",
+    "Plan",
+    "PlannedChange",
+    "PlannedObject",
+    "Severity",
+]
+
+
+class Action(StrEnum):
+    """What happens to an object until the end of a plan."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPLACE = "replace"
+    """It is deleted and created again."""
+    DELETE = "delete"
+
+
+class Severity(IntEnum):
+    """How much a reader should look at a consequence."""
+
+    NOTE = 0
+    WARNING = 1
+    DANGER = 2
+    """Data is lost, service is interrupted, or the operator cannot do its work."""
+
+
+class ConsequenceKind(StrEnum):
+    """What follows from the writes of a plan."""
+
+    PODS_RESTART = "pods-restart"
+    """Pods are deleted and created again."""
+    PODS_REMOVED = "pods-removed"
+    """Pods are deleted, and fewer are created."""
+    REPLACED = "replaced"
+    """An object is deleted and created again, because a field is immutable or the operator does so."""
+    DATA_DELETED = "data-deleted"
+    """A volume, a claim, a namespace, a definition or a custom object is deleted."""
+    WORKLOAD_DELETED = "workload-deleted"
+    """A workload is deleted and not created again."""
+    SERVICE_WITHOUT_PODS = "service-without-pods"
+    """A Service loses all of its endpoints."""
+    FIELD_PRUNED = "field-pruned"
+    """The new definition does not have a field that objects use."""
+    FIELD_REMOVED = "field-removed"
+    """The operator no longer sets a field."""
+    FIELD_TAKEN_OVER = "field-taken-over"
+    """Another field manager owned a field that the operator sets now."""
+    OBJECT_ABANDONED = "object-abandoned"
+    """The operator no longer applies an object that it owns, and does not delete it."""
+    FINALIZER_HANGS = "finalizer-hangs"
+    """A deletion waits for a finalizer that nothing removes."""
+    FIGHT = "fight"
+    """Two writers change a field in turns."""
+    LOOP = "loop"
+    """Writes repeat without end."""
+    REFUSED = "refused"
+    """The server refuses a request of the operator."""
+    OPERATOR_FAILED = "operator-failed"
+    """The operator ends by itself."""
+    NO_FIXPOINT = "no-fixpoint"
+    """The operator still writes at the horizon."""
+
+
+class Consequence(msgspec.Struct, frozen=True, kw_only=True):
+    """One consequence of a plan.
+
+    Attributes:
+        kind: of the consequence.
+        severity: how dangerous it is.
+        subject: the object, such as ``StatefulSet shop/db``.
+        message: what happens, in words.
+    """
+
+    kind: ConsequenceKind
+    severity: Severity
+    subject: str
+    message: str
+
+
+class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The net change of one object.
+
+    Attributes:
+        action: what happens to it.
+        kind: of the object.
+        api_version: of the object.
+        namespace: of the object; empty for a cluster-scoped one.
+        name: of the object.
+        differences: of its fields, from the state before to that at the end.
+        writes: number of writes.
+        manager: the field manager of the last write.
+        reason: why it is written, where the operator knows it.
+        effects: what the built-in controllers do with it and its dependents, such as ``Pod: 2 created, 2 deleted``.
+    """
+
+    action: Action
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    differences: Sequence[Difference] = ()
+    writes: int = 1
+    manager: str = ""
+    reason: str = ""
+    effects: Sequence[str] = ()
+
+    @property
+    def subject(self) -> str:
+        """Kind, namespace and name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class PlannedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reconciles of one object change.
+
+    Attributes:
+        controller: its name; empty for the installation, for the user's changes, and for writes outside of reconciles.
+        subject: the reconciled object, such as ``Website default/site``; else a title.
+        causes: why it was reconciled, the first ones.
+        changes: in the order of their first writes.
+    """
+
+    controller: str
+    subject: str
+    causes: Sequence[str] = ()
+    changes: Sequence[PlannedChange] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator would write, why, and what follows from it.
+
+    Attributes:
+        operator: its name.
+        taken_at: when the snapshot was taken.
+        server_version: of the cluster.
+        seconds: virtual time until the end.
+        objects: the reconciled objects with their changes.
+        consequences: the most dangerous ones first.
+        unseen: what the snapshot lacks: the plan cannot promise what depends on it.
+    """
+
+    operator: str
+    taken_at: str
+    server_version: str
+    seconds: float = 0.0
+    objects: Sequence[PlannedObject] = ()
+    consequences: Sequence[Consequence] = ()
+    unseen: Sequence[Unseen] = ()
+
+    @property
+    def changes(self) -> Iterator[PlannedChange]:
+        """All changes."""
+        for planned in self.objects:
+            yield from planned.changes
+
+    def count(self, action: Action) -> int:
+        """Return the number of changes with an action."""
+        return sum(change.action is action for change in self.changes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes, and nothing follows."""
+        return not self.objects and all(each.severity is Severity.NOTE for each in self.consequences)
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether a consequence is dangerous."""
+        return any(each.severity is Severity.DANGER for each in self.consequences)

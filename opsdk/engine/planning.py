@@ -1,0 +1,117 @@
+"""Makes a plan from a run: groups the net changes by the reconciled object, and finds the consequences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from opsdk.engine.consequences.behaviour import behaviour_consequences
+from opsdk.engine.consequences.evidence import Evidence
+from opsdk.engine.consequences.fields import field_consequences
+from opsdk.engine.consequences.objects import object_consequences
+from opsdk.engine.consequences.pods import pod_consequences
+from opsdk.engine.net_changes import NetChange, Ownership, effects, net_changes
+from opsdk.engine.plan import Action, Consequence, Plan, PlannedChange, PlannedObject
+from opsdk.engine.recording import RunPhase
+from opsdk.engine.run import RunOutcome
+from opsdk.engine.snapshot import ClusterSnapshot
+
+__all__ = ["BUILT_IN_USERS", "make_plan"]
+
+BUILT_IN_USERS: Final = frozenset({"system:kube-controller-manager", "system:node:node-1", "kube-apiserver", "envtest"})
+"""The users of the simulated controllers, and the server's own writes."""
+_INSTALLATION: Final = "Installation of this version"
+_CHANGES: Final = "Your changes"
+_OUTSIDE: Final = "Writes outside of reconciles"
+_MAX_CAUSES: Final = 3
+
+
+def make_plan(snapshot: ClusterSnapshot, outcome: RunOutcome, *, operator: str, finalizers: Iterable[str] = ()) -> Plan:
+    """Return the plan of a run.
+
+    Args:
+        snapshot: the state at the beginning, isolated.
+        outcome: of the run.
+        operator: its name.
+        finalizers: that it handles.
+    """
+    changes = net_changes(outcome.writes, BUILT_IN_USERS)
+    ownership = Ownership(snapshot.objects, changes.values())
+    evidence = Evidence(
+        operator=operator,
+        finalizers=frozenset(finalizers),
+        objects=snapshot.objects,
+        outcome=outcome,
+        changes=changes,
+        ownership=ownership,
+        controllers=BUILT_IN_USERS,
+    )
+    return Plan(
+        operator=operator,
+        taken_at=snapshot.taken_at,
+        server_version=snapshot.server_version,
+        seconds=outcome.seconds,
+        objects=list(_groups(changes, ownership)),
+        consequences=_consequences(evidence),
+        unseen=outcome.unseen,
+    )
+
+
+def _consequences(evidence: Evidence) -> Sequence[Consequence]:
+    found = chain(
+        behaviour_consequences(evidence),
+        object_consequences(evidence),
+        pod_consequences(evidence),
+        field_consequences(evidence),
+    )
+    return sorted(found, key=lambda each: -each.severity)
+
+
+def _groups(changes: Mapping[str, NetChange], ownership: Ownership) -> Iterator[PlannedObject]:
+    planned = {key: change for key, change in changes.items() if change.own and _is_shown(change)}
+    keys = {str(change.latest["metadata"].get("uid", "")): key for key, change in planned.items()}
+    found = effects(changes, ownership, keys)
+    groups: dict[tuple[int, str, str], list[NetChange]] = {}
+    for change in planned.values():
+        groups.setdefault(_group_of(change), []).append(change)
+    for (_, controller, subject), members in sorted(groups.items(), key=lambda item: item[0]):
+        causes = next((m.source.causes for m in members if m.source is not None), ())
+        yield PlannedObject(
+            controller=controller,
+            subject=subject,
+            causes=[str(cause) for cause in causes[:_MAX_CAUSES]],
+            changes=[_planned(member, found.get(member.key, ())) for member in members],
+        )
+
+
+def _is_shown(change: NetChange) -> bool:
+    """Whether a change is more than writes that end where they began."""
+    return change.action is not None and (change.action is not Action.UPDATE or bool(change.differences))
+
+
+def _group_of(change: NetChange) -> tuple[int, str, str]:
+    """Return the order, controller and title of the group of a change."""
+    if change.phase is RunPhase.INSTALLATION:
+        return (0, "", _INSTALLATION)
+    if change.source is not None:
+        kind = change.source.kind.rpartition("Kind=")[2].rpartition("/")[2] or change.source.controller
+        return (2, change.source.controller, f"{kind} {change.source.key}")
+    return (1, "", _CHANGES) if change.phase is RunPhase.CHANGES else (3, "", _OUTSIDE)
+
+
+def _planned(change: NetChange, found: Sequence[str]) -> PlannedChange:
+    obj, action = change.latest, change.action
+    assert action is not None
+    return PlannedChange(
+        action=action,
+        kind=str(obj.get("kind", "")),
+        api_version=str(obj.get("apiVersion", "")),
+        namespace=str(obj["metadata"].get("namespace", "")),
+        name=str(obj["metadata"]["name"]),
+        differences=() if action is Action.DELETE else change.differences,
+        writes=change.own,
+        manager=change.manager,
+        reason=change.source.reason if change.source is not None else "",
+        effects=found,
+    )
