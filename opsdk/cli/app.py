@@ -54,6 +54,15 @@ class _OpsdkGroup(LazyGroup):
             target="opsdk.cli.deploy.command:undeploy",
             summary="Remove what opsdk deploy installed.",
         ),
+        "plan": LazyCommand(
+            target="opsdk.cli.plan.command:plan",
+            summary="Print what the operator would change in a cluster.",
+            epilog="Requires the extra envtest: pip install 'opsdk[cli,envtest]'",
+        ),
+        "snapshot": LazyCommand(
+            target="opsdk.cli.plan.command:snapshot",
+            summary="Write the objects of a cluster into a file.",
+        ),
         "apiserver": LazyCommand(
             target="opsdk.cli.apiserver:apiserver",
             summary="Run a local Kubernetes API server until SIGTERM.",

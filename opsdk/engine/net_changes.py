@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ _IGNORED_RESOURCES: Final = frozenset({
     ("", "events"),
     ("events.k8s.io", "events"),
     ("coordination.k8s.io", "leases"),
+    ("networking.k8s.io", "ipaddresses"),
 })  # fmt: skip
 _SERVER_SET: Final = ("uid", "creationTimestamp", "resourceVersion", "generation", "managedFields", "selfLink")
 
@@ -34,6 +35,7 @@ class NetChange(msgspec.Struct, kw_only=True):
         manager: of the last write that is not one of the built-in controllers.
         own: number of writes of the operator and the user.
         others: number of writes of the server and the built-in controllers.
+        own_paths: the fields that the operator and the user changed in updates.
         replaced: it was deleted and created again.
         seconds: virtual time of the first write.
     """
@@ -46,6 +48,7 @@ class NetChange(msgspec.Struct, kw_only=True):
     manager: str = ""
     own: int = 0
     others: int = 0
+    own_paths: set[str] = msgspec.field(default_factory=set)
     replaced: bool = False
     seconds: float = 0.0
 
@@ -62,22 +65,28 @@ class NetChange(msgspec.Struct, kw_only=True):
         return subject_of(self.latest)
 
     @property
-    def action(self) -> Action | None:
-        """What happened to it; None if it was created and deleted within the run."""
+    def action(self) -> Action:
+        """What happened to it."""
         if self.before is None:
-            return None if self.after is None else Action.CREATE
+            return Action.CREATE
         if self.after is None:
             return Action.DELETE
         return Action.REPLACE if self.replaced else Action.UPDATE
 
     @property
     def differences(self) -> Sequence[Difference]:
-        """The fields that differ between its beginning and its end, without what the server sets."""
-        return differences(_without_server_set(self.before), _without_server_set(self.after))
+        """The fields that differ between its beginning and its end, without what the server and its controllers set.
+
+        Of an object that is new or replaced, the status is what the operator wrote into it.
+        """
+        found = differences(_without_server_set(self.before), _without_server_set(self.after))
+        if self.action is Action.UPDATE:
+            return [each for each in found if _is_below(each.path, self.own_paths)]
+        return [each for each in found if each.path != "status" or _is_below("status", self.own_paths)]
 
 
 def is_ignored(entry: Entry) -> bool:
-    """Whether a write is not a part of a plan: Events and leases change all the time."""
+    """Whether a write is not a part of a plan: Events and leases change all the time, the server keeps addresses."""
     ref = entry.ref
     return (ref.group, ref.resource) in _IGNORED_RESOURCES
 
@@ -109,9 +118,21 @@ def net_changes(writes: Iterable[RecordedWrite], controllers: frozenset[str]) ->
             change.others += 1
             continue
         change.own += 1
+        if entry.before is not None and entry.after is not None:
+            change.own_paths.update(difference.path for difference in entry.diff)
         change.manager = entry.writer.manager or entry.writer.user
         change.source = change.source or write.source
-    return changes
+    # What was created and deleted again within the run is not a change.
+    return {key: change for key, change in changes.items() if change.before is not None or change.after is not None}
+
+
+def _is_below(path: str, paths: Collection[str]) -> bool:
+    """Whether a field, one above it or one below it is among some paths: a write may add or remove a whole object."""
+    return path in paths or any(each.startswith((f"{path}.", f"{path}[")) or _starts(path, each) for each in paths)
+
+
+def _starts(path: str, above: str) -> bool:
+    return path.startswith((f"{above}.", f"{above}["))
 
 
 def _without_server_set(obj: JsonObject | None) -> JsonObject | None:
@@ -179,7 +200,7 @@ def effects(
     """
     counts: dict[str, Counter[tuple[str, str]]] = {}
     for change in changes.values():
-        if change.own or change.action is None:
+        if change.own:
             continue
         for owner in ownership.ancestors(change.latest):
             key = keys.get(str(owner["metadata"].get("uid", "")))

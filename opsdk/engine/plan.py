@@ -153,6 +153,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         objects: the reconciled objects with their changes.
         consequences: the most dangerous ones first.
         unseen: what the snapshot lacks: the plan cannot promise what depends on it.
+        blind: those of `unseen` that the operator reads or writes: they can hide a write.
+        connections: targets outside of the fork that the operator tried to reach, and could not.
     """
 
     operator: str
@@ -162,6 +164,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     objects: Sequence[PlannedObject] = ()
     consequences: Sequence[Consequence] = ()
     unseen: Sequence[Unseen] = ()
+    blind: Sequence[Unseen] = ()
+    connections: Sequence[str] = ()
 
     @property
     def changes(self) -> Iterator[PlannedChange]:
@@ -177,6 +181,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def is_empty(self) -> bool:
         """Whether nothing changes, and nothing follows."""
         return not self.objects and all(each.severity is Severity.NOTE for each in self.consequences)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that the plan did not see can hide a write."""
+        return not self.blind and not self.connections
 
     @property
     def is_dangerous(self) -> bool:

@@ -16,6 +16,7 @@ from opsdk.engine.plan import Action, Consequence, Plan, PlannedChange, PlannedO
 from opsdk.engine.recording import RunPhase
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.rbac.permissions import ANY, RuleSet
 
 __all__ = ["BUILT_IN_USERS", "make_plan"]
 
@@ -27,13 +28,21 @@ _OUTSIDE: Final = "Writes outside of reconciles"
 _MAX_CAUSES: Final = 3
 
 
-def make_plan(snapshot: ClusterSnapshot, outcome: RunOutcome, *, operator: str, finalizers: Iterable[str] = ()) -> Plan:
+def make_plan(
+    snapshot: ClusterSnapshot,
+    outcome: RunOutcome,
+    *,
+    operator: str,
+    rules: RuleSet,
+    finalizers: Iterable[str] = (),
+) -> Plan:
     """Return the plan of a run.
 
     Args:
         snapshot: the state at the beginning, isolated.
         outcome: of the run.
         operator: its name.
+        rules: that it declares: what it reads and writes.
         finalizers: that it handles.
     """
     changes = net_changes(outcome.writes, BUILT_IN_USERS)
@@ -55,6 +64,17 @@ def make_plan(snapshot: ClusterSnapshot, outcome: RunOutcome, *, operator: str, 
         objects=list(_groups(changes, ownership)),
         consequences=_consequences(evidence),
         unseen=outcome.unseen,
+        blind=[unseen for unseen in outcome.unseen if _uses(rules, unseen.what)],
+        connections=outcome.connections,
+    )
+
+
+def _uses(rules: RuleSet, resource: str) -> bool:
+    """Whether an operator reads or writes a resource, such as ``deployments.apps``."""
+    plural, _, group = resource.partition(".")
+    return any(
+        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, plural)
+        for permission in rules.permissions
     )
 
 
@@ -87,7 +107,7 @@ def _groups(changes: Mapping[str, NetChange], ownership: Ownership) -> Iterator[
 
 def _is_shown(change: NetChange) -> bool:
     """Whether a change is more than writes that end where they began."""
-    return change.action is not None and (change.action is not Action.UPDATE or bool(change.differences))
+    return change.action is not Action.UPDATE or bool(change.differences)
 
 
 def _group_of(change: NetChange) -> tuple[int, str, str]:
@@ -102,7 +122,6 @@ def _group_of(change: NetChange) -> tuple[int, str, str]:
 
 def _planned(change: NetChange, found: Sequence[str]) -> PlannedChange:
     obj, action = change.latest, change.action
-    assert action is not None
     return PlannedChange(
         action=action,
         kind=str(obj.get("kind", "")),

@@ -22,11 +22,13 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
 from opsdk.engine.isolation import isolate
 from opsdk.engine.recording import AttributionJournal, RecordedWrite, Refusal, RefusalRecorder, RunPhase
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
+from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError
 from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
@@ -109,6 +111,8 @@ class RunOutcome:
         reached: whether the run came to its fixpoint before the horizon.
         seconds: of virtual time.
         unseen: what the snapshot lacks.
+        connections: targets outside of the fork that were refused.
+        end: the state at the end.
     """
 
     writes: Sequence[RecordedWrite]
@@ -119,6 +123,8 @@ class RunOutcome:
     reached: bool = True
     seconds: float = 0.0
     unseen: Sequence[Unseen] = ()
+    connections: Sequence[str] = ()
+    end: ClusterSnapshot | None = None
 
 
 @dataclass(kw_only=True)
@@ -133,6 +139,7 @@ class OperatorRun:
         changes: made one after the other, each at a fixpoint.
         quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
         horizon: virtual seconds after which the run ends in any case.
+        allowed_hosts: that the operator may reach beside the fork.
         seed: of every random number.
     """
 
@@ -143,6 +150,7 @@ class OperatorRun:
     changes: Sequence[Change] = ()
     quiet: float = 600.0
     horizon: float = 86_400.0
+    allowed_hosts: Sequence[str] = ()
     seed: int = 0
     _recorded: list[tuple[float, RunPhase, Entry]] = field(default_factory=list, init=False)
     _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
@@ -156,6 +164,7 @@ class OperatorRun:
         self._hot_loops: list[str] = []
         self._failure = ""
         self._reached = True
+        self._end: ClusterSnapshot | None = None
 
     def execute(self) -> RunOutcome:
         """Run it. Must not be called from a running event loop."""
@@ -163,6 +172,7 @@ class OperatorRun:
         seconds = 0.0
         with (
             seeded_entropy(self.seed),
+            refuse_connections(self.allowed_hosts) as connections,
             asyncio.Runner(loop_factory=lambda: VirtualLoop(self.seed, epoch=epoch)) as runner,
         ):
             try:
@@ -187,6 +197,8 @@ class OperatorRun:
             reached=self._reached,
             seconds=seconds,
             unseen=self.snapshot.unseen,
+            connections=tuple(connections),
+            end=self._end,
         )
 
     async def _run(self) -> None:
@@ -206,6 +218,8 @@ class OperatorRun:
                     await self._until_fixpoint(running)
             finally:
                 await self._stop(operator, running)
+            end = await take_snapshot(env.config, secret_values=True)
+            self._end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
 
     # -------------------------------------------------------------- phases
     def _on_write(self, entry: Entry) -> None:

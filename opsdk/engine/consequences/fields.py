@@ -134,21 +134,20 @@ def _unknown(value: object, schema: JsonObject, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         more = schema.get("additionalProperties")
+        is_object = not path or bool(schema.get("x-kubernetes-embedded-resource"))
         for name, item in value.items():
             below = f"{path}.{name}" if path else str(name)
+            if name in _TYPE_FIELDS and is_object:
+                continue
             if name in properties:
                 yield from _unknown(item, properties[name], below)
             elif isinstance(more, dict):
                 yield from _unknown(item, more, f"{path}.*")
-            elif more is not True and not (name in _TYPE_FIELDS and _has_metadata(schema, path)):
+            elif more is not True:
                 yield below
     elif isinstance(value, list):
         for item in value:
             yield from _unknown(item, schema.get("items") or {}, f"{path}[]")
-
-
-def _has_metadata(schema: JsonObject, path: str) -> bool:
-    return not path or bool(schema.get("x-kubernetes-embedded-resource"))
 
 
 # ------------------------------------------------------------------ fights

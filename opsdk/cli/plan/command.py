@@ -1,0 +1,202 @@
+"""``opsdk plan`` and ``opsdk snapshot``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from msgspec.structs import replace
+from rich.console import Console
+
+from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load_operator
+from opsdk.cli.output import print_json
+from opsdk.cli.plan.inputs import changes_of, environment_factory, planned_operator, read_snapshot_file
+from opsdk.cli.plan.text import markdown_lines, text_lines
+from opsdk.cli.project import find_project
+from opsdk.engine.isolation import isolate
+from opsdk.engine.plan import ConsequenceKind, Plan, Severity
+from opsdk.engine.planning import make_plan
+from opsdk.engine.run import OperatorRun, RunOutcome
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, write_snapshot
+from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.errors import UsageError
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.load import load_config
+
+_CHANGES: Final = 2
+_DANGER: Final = 3
+_Kubeconfig = Annotated[Path | None, typer.Option(metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")]
+_Context = Annotated[str, typer.Option(help="kubeconfig context")]
+_Operator = Annotated[
+    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
+]
+
+
+class PlanFormat(StrEnum):
+    """For people, for a pull request, or for programs."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+def snapshot(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write, such as cluster.snapshot.gz")],
+    operator: _Operator = "",
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="read every kind, not only those of an operator")] = False,
+    secrets: Annotated[bool, typer.Option("--secrets", help="write the values of Secrets, not their digests")] = False,
+    user: Annotated[
+        str, typer.Option("--as", metavar="USER", help="read as this user, such as the operator's service account")
+    ] = "",
+    context: _Context = "",
+    kubeconfig: _Kubeconfig = None,
+) -> None:
+    """Write the objects of a cluster that an operator can see into a file. Sends get and list requests only.
+
+    opsdk snapshot cluster.snapshot.gz
+
+    opsdk snapshot cluster.snapshot.gz greeter.py --as system:serviceaccount:default:greeter
+
+    opsdk snapshot cluster.snapshot.gz --all
+    """
+    rules = None if everything else _rules(load_operator(operator))
+    config = load_config(kubeconfig=kubeconfig, context=context or None)
+    taken = asyncio.run(take_snapshot(_as(config, user), rules=rules, secret_values=secrets, progress=_progress))
+    file.write_bytes(write_snapshot(taken))
+    print(f"wrote {file}: {len(taken.objects)} objects of {len(taken.kinds)} kinds")
+    for unseen in taken.unseen:
+        print(f"opsdk: not read: {unseen}", file=sys.stderr)
+
+
+def plan(
+    operator: _Operator = "",
+    *,
+    snapshot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="plan for this snapshot instead of the cluster")
+    ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")
+    ] = None,
+    delete: Annotated[list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME", help="delete this object")] = None,
+    scale: Annotated[
+        list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME=N", help="set spec.replicas of this object")
+    ] = None,
+    flags: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="a flag of the operator, without dashes")
+    ] = None,
+    until: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="virtual seconds until the plan ends")] = 86400,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="a host that the operator may reach")
+    ] = None,
+    allow_unseen: Annotated[
+        bool, typer.Option("--allow-unseen", help="accept a plan for a cluster that could not be read wholly")
+    ] = False,
+    fail_on: Annotated[
+        list[ConsequenceKind] | None, typer.Option(help="consequences that exit with 3; default: all dangerous ones")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="write the state at the end as a snapshot")] = None,
+    user: Annotated[str, typer.Option("--as", metavar="USER", help="read the cluster as this user")] = "",
+    context: _Context = "",
+    kubeconfig: _Kubeconfig = None,
+    output: Annotated[PlanFormat, typer.Option(help="output format")] = PlanFormat.TEXT,
+) -> None:
+    """Print what the operator would change in a cluster, and what follows from it. Nothing is written.
+
+    A local API server gets the objects of the cluster, or of a snapshot. The operator runs there in virtual time until
+    it has nothing more to do.
+
+    Exits with status 0 if nothing changes, 2 if something does, 3 if a consequence is dangerous, and 1 if the plan
+    could not see everything, or failed.
+
+    opsdk plan
+
+    opsdk plan --snapshot cluster.snapshot.gz -f new-site.yaml
+
+    opsdk plan --delete websites.example.com/shop/site --output markdown
+    """
+    environment = environment_factory()
+    target = planned_operator(operator, flags or ())
+    changes = changes_of(file or (), delete or (), scale or ())
+    state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
+    state = isolate(state)
+    rules = _rules(target)
+    run = OperatorRun(
+        snapshot=state,
+        operator=lambda: target,
+        environment=environment,
+        namespace=_namespace(target),
+        changes=changes,
+        horizon=until,
+        allowed_hosts=allow_host or (),
+    )
+    outcome = run.execute()
+    made = make_plan(state, outcome, operator=target.name, rules=rules, finalizers=target.finalizer_names())
+    _print(made, output)
+    if save is not None:
+        _save(save, outcome)
+    raise typer.Exit(_status(made, allow_unseen=allow_unseen, fail_on=fail_on or ()))
+
+
+# ------------------------------------------------------------------ the cluster
+def _read_cluster(operator: Operator, user: str, context: str, kubeconfig: Path | None) -> ClusterSnapshot:
+    config = load_config(kubeconfig=kubeconfig, context=context or None)
+    return asyncio.run(take_snapshot(_as(config, user), rules=_rules(operator), progress=_progress))
+
+
+def _rules(operator: Operator) -> RuleSet:
+    return operator.rules(namespace=_namespace(operator))
+
+
+def _namespace(operator: Operator) -> str:
+    project = find_project(Path.cwd())
+    return operator.options.namespace or (project.namespace if project is not None else "") or "default"
+
+
+def _as(config: Config, user: str) -> Config:
+    return replace(config, impersonate=Impersonate(user=user)) if user else config
+
+
+def _progress(kind: SnapshotKind) -> None:
+    """Show how far the snapshot is, on a terminal."""
+    if sys.stderr.isatty() and kind.count:
+        print(f"\rread {kind.count} {kind.resource}\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+# ------------------------------------------------------------------ output
+def _print(made: Plan, output: PlanFormat) -> None:
+    if output is PlanFormat.JSON:
+        print_json(msgspec.to_builtins(made))
+    elif output is PlanFormat.MARKDOWN:
+        print("\n".join(markdown_lines(made)))
+    else:
+        console = Console(soft_wrap=True, highlight=False)
+        for line in text_lines(made):
+            console.print(line.text, style=line.style, markup=False)
+
+
+def _save(path: Path, outcome: RunOutcome) -> None:
+    if outcome.end is None:
+        raise UsageError(f"{path} is not written: the run has no end state, because the operator did not come to rest")
+    path.write_bytes(write_snapshot(outcome.end))
+
+
+def _status(made: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind]) -> int:
+    """Return the exit status."""
+    if made.connections or (made.blind and not allow_unseen):
+        return 1
+    if fail_on:
+        dangerous = any(each.kind in fail_on for each in made.consequences)
+    else:
+        dangerous = any(each.severity is Severity.DANGER for each in made.consequences)
+    if dangerous:
+        return _DANGER
+    return 0 if made.is_empty else _CHANGES

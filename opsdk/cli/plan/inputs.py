@@ -1,0 +1,124 @@
+"""What ``opsdk plan`` reads from the command line: snapshots, changes, the operator with its flags."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import Unstructured
+from opsdk.builder.flags import parse_flags
+from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load_operator
+from opsdk.cli.validate.documents import read_documents
+from opsdk.client.client import Client
+from opsdk.engine.run import Change, RunEnvironment
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, read_snapshot
+from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
+
+_FIELD_OWNER: Final = "kubectl-client-side-apply"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def read_snapshot_file(path: Path) -> ClusterSnapshot:
+    """Return the snapshot in a file. Raises `SnapshotError` with the file's name."""
+    try:
+        return read_snapshot(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from error
+
+
+def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
+    """Return a function that makes the environment of a run. Raises `UsageError` if envtest is not installed."""
+    if importlib.util.find_spec("envtest") is None:
+        raise UsageError("opsdk plan runs the operator on a local API server: pip install 'opsdk[envtest]'")
+    # opsdk never depends on envtest: this command uses it where it is installed.
+    envtest: Any = importlib.import_module("envtest")
+
+    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
+        environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
+            controllers="cluster", snapshot=snapshot
+        )
+        return environment
+
+    return make
+
+
+def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
+    """Return the operator with its flags, such as ``max-replicas=3``. Raises `UsageError`."""
+    operator = load_operator(reference)
+    words = [f"--{flag}" for flag in flags]
+    operator.options, _ = parse_flags(operator.name, operator.options, words, {})
+    return operator
+
+
+# ------------------------------------------------------------------ changes
+def changes_of(files: Sequence[Path], deletions: Sequence[str], scales: Sequence[str]) -> list[Change]:
+    """Return the changes that the command line names: objects to apply, objects to delete, and scales."""
+    changes: list[Change] = [_apply(tree) for path in files for tree in _objects(path)]
+    changes += [_delete(*_reference(text)) for text in deletions]
+    for text in scales:
+        reference, _, replicas = text.rpartition("=")
+        if not replicas.isdecimal() or not reference:
+            raise UsageError(f"--scale is {text!r}: write KIND/NAME=REPLICAS, such as deployments.apps/shop/web=3")
+        changes.append(_scale(*_reference(reference), int(replicas)))
+    return changes
+
+
+def _objects(path: Path) -> Iterator[JsonObject]:
+    files = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES) if path.is_dir() else [path]
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read: {error}") from error
+        for document in read_documents(str(file), text):
+            yield document.tree
+
+
+def _reference(text: str) -> tuple[str, str, str]:
+    """Return resource, namespace and name of ``websites.example.com/shop/site``, or of ``nodes/a``."""
+    parts = text.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise UsageError(
+            f"{text!r} does not name an object: write KIND/NAMESPACE/NAME, or KIND/NAME without a namespace"
+        )
+    return (parts[0], parts[1] if len(parts) == 3 else "", parts[-1])
+
+
+def _apply(tree: JsonObject) -> Change:
+    async def change(client: Client) -> None:
+        obj = Unstructured.from_tree(tree)
+        if not obj.metadata.namespace:
+            mapping = await client.mapper.mapping_for(obj.gvk)
+            if mapping.namespaced:
+                obj.metadata.namespace = "default"
+        await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
+
+    return change
+
+
+def _delete(resource: str, namespace: str, name: str) -> Change:
+    async def change(client: Client) -> None:
+        mapping = await client.mapper.kind_for(resource)
+        await client.delete(unstructured(mapping.gvk.api_version, mapping.gvk.kind), name, namespace=namespace)
+
+    return change
+
+
+def _scale(resource: str, namespace: str, name: str, replicas: int) -> Change:
+    async def change(client: Client) -> None:
+        mapping = await client.mapper.kind_for(resource)
+        kind = unstructured(mapping.gvk.api_version, mapping.gvk.kind)
+        obj = await client.get(kind, name, namespace=namespace)
+        obj["spec"]["replicas"] = replicas
+        await client.update(obj)
+
+    return change

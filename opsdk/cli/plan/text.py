@@ -1,0 +1,174 @@
+"""The plan as text for a terminal, and as Markdown for a pull request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from opsdk.cli.plan.collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
+from opsdk.engine.differences import Difference
+from opsdk.engine.plan import Action, Plan, PlannedChange, Severity
+from opsdk.structured_merge.value import JsonValue
+
+__all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines"]
+
+_SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
+_STYLES: Final = {Action.CREATE: "green", Action.UPDATE: "yellow", Action.REPLACE: "magenta", Action.DELETE: "red"}
+_SEVERITIES: Final = {
+    Severity.DANGER: ("Danger", "bold red"),
+    Severity.WARNING: ("Warning", "yellow"),
+    Severity.NOTE: ("Note", ""),
+}
+_MAX_DIFFERENCES: Final = 12
+_MAX_VALUE: Final = 70
+_MAX_NAMES: Final = 3
+
+
+class StyledLine(NamedTuple):
+    """A line of the terminal view, with the style that rich gives it."""
+
+    text: str
+    style: str = ""
+
+
+def text_lines(plan: Plan) -> Iterator[StyledLine]:
+    """Yield the lines for a terminal: what is dangerous first, then what changes, then what was not seen."""
+    yield StyledLine(_title(plan), "bold")
+    for severity, (label, style) in _SEVERITIES.items():
+        for each in _of(plan, severity):
+            yield StyledLine("")
+            yield StyledLine(f"{label}: {each.first.subject}{_others(each.others)}", style)
+            yield StyledLine(f"  {each.first.message}")
+    for collapsed in collapse_objects(plan.objects):
+        yield StyledLine("")
+        yield from _object_lines(collapsed)
+    yield from _unseen_lines(plan)
+    yield StyledLine("")
+    yield StyledLine(summary_of(plan), "bold")
+
+
+def _title(plan: Plan) -> str:
+    version = f", {plan.server_version}" if plan.server_version else ""
+    return f"Plan of {plan.operator} for the cluster as of {plan.taken_at}{version}"
+
+
+def summary_of(plan: Plan) -> str:
+    """Return the last line of the plan.
+
+    >>> summary_of(Plan(operator="shop", taken_at="", server_version=""))
+    'Nothing changes.'
+    """
+    counts = [f"{plan.count(action)} to {action.value}" for action in Action if plan.count(action)]
+    severities = [
+        f"{count} {label.lower()}{'s' if count > 1 else ''}"
+        for severity, (label, _) in _SEVERITIES.items()
+        if (count := sum(each.severity is severity for each in plan.consequences)) and severity is not Severity.NOTE
+    ]
+    parts = [", ".join(counts) or "Nothing changes", *([", ".join(severities)] if severities else [])]
+    return ". ".join(parts) + "."
+
+
+def _of(plan: Plan, severity: Severity) -> list[CollapsedConsequence]:
+    return collapse_consequences([each for each in plan.consequences if each.severity is severity])
+
+
+def _others(subjects: Sequence[str]) -> str:
+    if not subjects:
+        return ""
+    shown = ", ".join(subject.rpartition(" ")[2] for subject in subjects[:_MAX_NAMES])
+    rest = len(subjects) - _MAX_NAMES
+    return f" and {len(subjects)} more: {shown}" + (", ..." if rest > 0 else "")
+
+
+def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
+    planned = collapsed.first
+    controller = f" (controller {planned.controller})" if planned.controller else ""
+    yield StyledLine(f"{planned.subject}{controller}{_others(collapsed.others)}", "bold")
+    for cause in planned.causes:
+        yield StyledLine(f"  because of {cause}", "dim")
+    for change in planned.changes:
+        yield StyledLine(f"  {_SIGNS[change.action]} {change.action.value} {change.subject}", _STYLES[change.action])
+        for text in _detail_lines(change):
+            yield StyledLine(f"      {text}")
+
+
+def _detail_lines(change: PlannedChange) -> Iterator[str]:
+    shown = list(_flat(change.differences))
+    for difference in shown[:_MAX_DIFFERENCES]:
+        yield _difference_text(difference, created=change.action is Action.CREATE)
+    if (rest := len(shown) - _MAX_DIFFERENCES) > 0:
+        yield f"... {rest} more fields"
+    if change.reason:
+        yield f"why: {change.reason}"
+    if change.effects:
+        yield f"then: {'; '.join(change.effects)}"
+
+
+def _flat(differences: Sequence[Difference]) -> Iterator[Difference]:
+    """Yield new objects field by field, without type and name, which the line above has."""
+    for difference in differences:
+        if difference.old is None and isinstance(difference.new, dict):
+            below = [Difference(f"{difference.path}.{name}", None, value) for name, value in difference.new.items()]
+            yield from _flat(below)
+        elif difference.path not in ("apiVersion", "kind", "metadata.name", "metadata.namespace"):
+            yield difference
+
+
+def _difference_text(difference: Difference, *, created: bool) -> str:
+    if created:
+        return f"{difference.path}: {_value(difference.new)}"
+    return f"{difference.path}: {_value(difference.old)} -> {_value(difference.new)}"
+
+
+def _value(value: JsonValue) -> str:
+    text = "(none)" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+
+
+def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:
+    if plan.unseen:
+        yield StyledLine("")
+        yield StyledLine("Not seen, so the plan does not promise what depends on it:", "bold")
+        for unseen in plan.unseen:
+            yield StyledLine(f"  {unseen}", "red" if unseen in plan.blind else "")
+    for target in plan.connections:
+        yield StyledLine("")
+        yield StyledLine(f"Not reached: {target}", "bold red")
+
+
+# ------------------------------------------------------------------ Markdown
+def markdown_lines(plan: Plan) -> Iterator[str]:
+    """Yield the lines of a comment for a pull request."""
+    yield f"### {_title(plan)}"
+    yield ""
+    yield f"**{summary_of(plan)}**"
+    for severity, (label, _) in _SEVERITIES.items():
+        consequences = _of(plan, severity)
+        if consequences:
+            yield ""
+        for each in consequences:
+            yield f"- **{label}**: `{each.first.subject}`{_others(each.others)}: {each.first.message}"
+    for collapsed in collapse_objects(plan.objects):
+        planned = collapsed.first
+        yield ""
+        yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
+        yield ""
+        yield "```diff"
+        for change in planned.changes:
+            yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"
+            for text in _detail_lines(change):
+                yield f"    {text}"
+        yield "```"
+        yield ""
+        yield "</details>"
+    if plan.unseen or plan.connections:
+        yield ""
+        yield "Not seen, so the plan does not promise what depends on it:"
+        yield ""
+        for unseen in plan.unseen:
+            yield f"- {unseen}"
+        for target in plan.connections:
+            yield f"- {target}: it was not reached"
+
+
+_DIFF_SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "!", Action.REPLACE: "!", Action.DELETE: "-"}

@@ -1,0 +1,92 @@
+"""Refuses connections of this process while an operator runs on a fork: nothing else may be reached.
+
+An audit hook of Python sees each connection before it is made, also those of other libraries, as long as they use
+Python's sockets. Libraries that open sockets in C code of their own are not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["ForbiddenConnectionError", "refuse_connections"]
+
+_EVENTS: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"})
+
+
+class ForbiddenConnectionError(ConnectionRefusedError):
+    """A connection that a plan does not allow."""
+
+
+class _Guard:
+    """The hosts that are allowed while a run lasts, and the attempts that were refused."""
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self.allowed = frozenset(allowed)
+        self.refused: dict[str, None] = {}
+
+    def check(self, event: str, arguments: tuple[object, ...]) -> None:
+        target = _target(event, arguments)
+        host = target.rpartition(":")[0] or target
+        if host in self.allowed or target in self.allowed:
+            return
+        self.refused[target] = None
+        raise ForbiddenConnectionError(
+            f"the plan does not reach {target}: declare a double for it, or allow it with --allow-host {host}"
+        )
+
+
+_guards: list[_Guard] = []
+_state = {"installed": False}
+
+
+def _target(event: str, arguments: tuple[object, ...]) -> str:
+    """Return what would be reached, as ``HOST:PORT``, a path, or a program."""
+    if event == "socket.getaddrinfo":
+        host, port = arguments[:2]
+        text = host.decode() if isinstance(host, bytes) else str(host)
+        return f"{text}:{port}" if port else text
+    if event == "subprocess.Popen":
+        return f"program {arguments[0]}"
+    address = arguments[1]
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"{address[0]}:{address[1]}"
+    return address.decode("utf-8", "replace") if isinstance(address, bytes) else str(address)
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    # Each import and each opened file calls this: the two comparisons must stay cheap.
+    if _guards and event in _EVENTS:
+        _guards[-1].check(event, arguments)
+
+
+@contextmanager
+def refuse_connections(allowed: Collection[str] = ()) -> Iterator[Collection[str]]:
+    """In the block, connections, look-ups of names and new processes raise `ForbiddenConnectionError`.
+
+    Yields the refused targets, each once; it grows while the block runs.
+
+    Args:
+        allowed: hosts, or ``HOST:PORT``, that may be reached.
+
+    >>> import socket
+    >>> with refuse_connections() as refused:
+    ...     try:
+    ...         socket.create_connection(("db.example.com", 5432))
+    ...     except ConnectionRefusedError as error:
+    ...         print(error)
+    the plan does not reach db.example.com:5432: declare a double for it, or allow it with --allow-host db.example.com
+    >>> list(refused)
+    ['db.example.com:5432']
+    """
+    if not _state["installed"]:
+        sys.addaudithook(_hook)
+        _state["installed"] = True
+    guard = _Guard(allowed)
+    _guards.append(guard)
+    try:
+        yield guard.refused.keys()
+    finally:
+        _guards.remove(guard)
