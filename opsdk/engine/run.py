@@ -33,6 +33,7 @@ from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError
 from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
 from opsdk.rbac.manifests import RbacNames, manifests
+from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
@@ -140,6 +141,7 @@ class OperatorRun:
         quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
         horizon: virtual seconds after which the run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
+        rules: the permissions of the operator; None for those that it declares.
         seed: of every random number.
     """
 
@@ -151,6 +153,7 @@ class OperatorRun:
     quiet: float = 600.0
     horizon: float = 86_400.0
     allowed_hosts: Sequence[str] = ()
+    rules: RuleSet | None = None
     seed: int = 0
     _recorded: list[tuple[float, RunPhase, Entry]] = field(default_factory=list, init=False)
     _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
@@ -255,7 +258,8 @@ class OperatorRun:
         names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
         # These stand for the role that an installation would apply, and are not a part of the plan.
         self._phase = RunPhase.SETTLING
-        for obj in manifests(operator.rules(namespace=self.namespace), names):
+        rules = self.rules if self.rules is not None else operator.rules(namespace=self.namespace)
+        for obj in manifests(rules, names):
             with suppress(ApiError):
                 await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=_FIELD_OWNER, force=True)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")

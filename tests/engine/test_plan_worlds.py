@@ -1,0 +1,15 @@
+"""A plan says what then really happens."""
+
+from __future__ import annotations
+
+import pytest
+from planned_scenarios import SCENARIOS
+from planned_worlds import compare
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_plan_equals_what_then_happens(name: str) -> None:
+    """Objects, actions and fields of each write of the operator: see ``python -m tests.simulation.plans``."""
+    comparisons = [compare(SCENARIOS[name], seed) for seed in range(4)]
+    assert [each.difference for each in comparisons if not each.is_exact] == []
+    assert any(each.happened for each in comparisons)

@@ -1,0 +1,205 @@
+"""Seeded worlds: an operator with a history, a plan for the next change, and what then really happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+import envtest
+from opsdk import Operator
+from opsdk.aio.clock import monotonic
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.net_changes import NetChange, net_changes
+from opsdk.engine.planning import BUILT_IN_USERS
+from opsdk.engine.recording import RecordedWrite, RunPhase
+from opsdk.engine.run import OperatorRun
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.writes import Entry
+from opsdk.rbac.permissions import Permission, RuleSet
+from opsdk.recipes.definitions import apply_definitions
+from opsdk.structured_merge.value import JsonValue
+from opsdk.testing.loop import VirtualLoop
+from opsdk.testing.running import running
+from opsdk.testing.simulate import Action, World
+
+_QUIET = 600.0
+_MAX_ACTIONS = 6
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_RANDOM = (
+    "uid",
+    "resourceVersion",
+    "secretVersion",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "time",
+    "Time",
+    "clusterIP",
+    "clusterIPs",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """An operator and the actions of its users.
+
+    Attributes:
+        operator: makes it.
+        actions: the workload.
+        upgraded: makes a later version of it, which runs from the snapshot on.
+        prepare: puts external systems into the state of a new world.
+        capture: returns the state of external systems.
+        restore: brings them back to such a state.
+    """
+
+    operator: Callable[[], Operator]
+    actions: Sequence[Action]
+    upgraded: Callable[[], Operator] | None = None
+    prepare: Callable[[], object] = field(default=lambda: None)
+    capture: Callable[[], Any] = field(default=lambda: None)
+    restore: Callable[[Any], object] = field(default=lambda _: None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What was planned, and what happened.
+
+    Attributes:
+        planned: the net changes of the plan, by object.
+        happened: those of the live cluster.
+    """
+
+    planned: Mapping[str, JsonValue]
+    happened: Mapping[str, JsonValue]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both are equal."""
+        return self.planned == self.happened
+
+    @property
+    def difference(self) -> str:
+        """The objects whose changes differ, one a line."""
+        subjects = {**self.planned, **self.happened}
+        return "\n".join(
+            f"{subject}: planned {self.planned.get(subject)}, happened {self.happened.get(subject)}"
+            for subject in subjects
+            if self.planned.get(subject) != self.happened.get(subject)
+        )
+
+
+def compare(scenario: Scenario, seed: int) -> Comparison:
+    """Play one world: its history, the snapshot, the next action, and the plan for it."""
+    snapshot, external, happened = _live(scenario, seed)
+    action, action_seed = _next_action(scenario, seed)
+
+    async def change(client: Client) -> None:
+        await action(_world(client, action_seed))
+
+    scenario.restore(external)
+    outcome = OperatorRun(
+        snapshot=snapshot,
+        operator=scenario.upgraded or scenario.operator,
+        environment=lambda state: envtest.Environment(controllers="cluster", snapshot=state),
+        changes=[change],
+        # Some operators of tests declare no permissions: they run as an admin.
+        rules=RuleSet([Permission("*", "*", "*")]),
+        seed=seed + 1,
+    ).execute()
+    assert not outcome.failure, outcome.failure
+    return Comparison(planned=_comparable(net_changes(outcome.writes, BUILT_IN_USERS)), happened=happened)
+
+
+def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
+    """Return the state after a seeded history, and what the next action really changes."""
+    with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        return runner.run(_play(scenario, seed))
+
+
+async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
+    scenario.prepare()
+    rng = random.Random(seed)
+    entries: list[Entry] = []
+    async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
+        operator = scenario.operator()
+        await apply_definitions(cluster.uncached, operator.definitions(), field_owner="opsdk-deploy")
+        config = replace(env.config, user_agent=f"{operator.name}/opsdk")
+        async with running(operator, config, definitions=False):
+            for _ in range(rng.randint(1, _MAX_ACTIONS)):
+                await rng.choice(scenario.actions)(_world(cluster.uncached, rng.randrange(2**30)))
+                await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
+            await _rest(env)
+        snapshot, external = await take_snapshot(env.config, secret_values=True), scenario.capture()
+        env.journal.subscribe(entries.append)
+        async with running((scenario.upgraded or scenario.operator)(), config, definitions=False):
+            await _rest(env)
+            action, action_seed = _next_action(scenario, seed)
+            await action(_world(cluster.uncached, action_seed))
+            await _rest(env)
+    writes = [RecordedWrite(entry=entry, seconds=0.0, phase=RunPhase.CHANGES) for entry in entries]
+    return snapshot, external, _comparable(net_changes(writes, BUILT_IN_USERS))
+
+
+async def _rest(env: Any) -> None:
+    """Wait until nothing was written for a while."""
+    count, since = env.journal.count, monotonic()
+    while monotonic() - since < _QUIET:
+        await asyncio.sleep(5.0)
+        if env.journal.count != count:
+            count, since = env.journal.count, monotonic()
+
+
+def _next_action(scenario: Scenario, seed: int) -> tuple[Action, int]:
+    rng = random.Random(seed + 10**6)
+    return rng.choice(scenario.actions), rng.randrange(2**30)
+
+
+def _world(client: Client, seed: int) -> World:
+    return World(client=client, rng=random.Random(seed), env=None, exchanges=())
+
+
+def _comparable(changes: Mapping[str, NetChange]) -> dict[str, JsonValue]:
+    """Return actions and differences, without values that are random or the time."""
+    return {
+        _subject(change): [
+            change.action.value,
+            *(
+                f"{each.path}: {_text(each.path, each.old)} -> {_text(each.path, each.new)}"
+                for each in sorted(change.differences, key=lambda each: each.path)
+            ),
+        ]
+        for change in changes.values()
+        if change.own and (change.action.value != "update" or change.differences)
+    }
+
+
+def _subject(change: NetChange) -> str:
+    """Return the object; a generated name ends at random."""
+    metadata = change.latest["metadata"]
+    generated = metadata.get("generateName")
+    return change.subject.replace(metadata["name"], f"{generated}*") if generated else change.subject
+
+
+def _text(path: str, value: JsonValue) -> str:
+    # The order of keys depends on who wrote an object first, and on what a snapshot read.
+    return _UUID.sub("...", json.dumps(_masked(path, value), sort_keys=True))
+
+
+def _masked(path: str, value: JsonValue) -> JsonValue:
+    if path.rpartition(".")[2].endswith(_RANDOM):
+        return "..."
+    if isinstance(value, dict):
+        hidden = {"name": "..."} if value.get("generateName") else {}
+        return {name: _masked(f"{path}.{name}", item) for name, item in value.items()} | hidden
+    if isinstance(value, list):
+        return [_masked(path, item) for item in value]
+    return value
