@@ -55,6 +55,8 @@ class ConsequenceKind(StrEnum):
     """A workload is deleted and not created again."""
     SERVICE_WITHOUT_PODS = "service-without-pods"
     """A Service loses all of its endpoints."""
+    SECRET_CHANGED = "secret-changed"  # noqa: S105 - not a password
+    """Values of a Secret that exists are replaced."""
     FIELD_PRUNED = "field-pruned"
     """The new definition does not have a field that objects use."""
     FIELD_REMOVED = "field-removed"
@@ -71,6 +73,8 @@ class ConsequenceKind(StrEnum):
     """Writes repeat without end."""
     REFUSED = "refused"
     """The server refuses a request of the operator."""
+    RECONCILE_FAILS = "reconcile-fails"
+    """A reconcile still fails at the end: what it would write is not in the plan."""
     OPERATOR_FAILED = "operator-failed"
     """The operator ends by itself."""
     NO_FIXPOINT = "no-fixpoint"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from enum import Enum
@@ -16,6 +17,8 @@ from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
 _MAX_BODY = 1 << 16
 """Bytes of a refusal that are kept."""
 _MAX_REFUSALS = 1_000
+_WRITE_SECONDS = 0.005
+"""Virtual seconds that a write takes."""
 
 
 class RunPhase(Enum):
@@ -83,10 +86,20 @@ class AttributionJournal(Journal):
         super().__init__(size=1, max_bytes=0)
         self._by_revision: dict[str, WriteSource] = {}
         self._deletions: dict[tuple[str, str], WriteSource] = {}
+        self._failing: dict[tuple[str, str, str], ReconcileRecord] = {}
+
+    @property
+    def failing(self) -> Sequence[ReconcileRecord]:
+        """The last reconciles of objects whose last reconcile failed."""
+        return list(self._failing.values())
 
     def add(self, record: ReconcileRecord) -> None:
         """Remember the writes of a reconcile."""
         super().add(record)
+        key = (record.controller, record.namespace, record.name)
+        self._failing.pop(key, None)
+        if record.result == "error":
+            self._failing[key] = record
         for request in record.requests:
             if request.verb in ("get", "list") or not 200 <= request.status < 300:
                 continue
@@ -165,6 +178,9 @@ class RefusalRecorder:
                     body += message.get("body", b"")
                 await send(message)
 
+            # Without time between two writes, a timestamp in a child would not differ, and its loop would not be seen.
+            if scope["type"] == "http" and scope["method"] != "GET":
+                await asyncio.sleep(_WRITE_SECONDS)
             await app(scope, receive, passed)
             if scope["type"] == "http" and _is_refusal(scope["method"], status):
                 self._add(scope["method"], scope["path"], status, body)

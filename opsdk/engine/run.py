@@ -22,6 +22,7 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
@@ -30,7 +31,7 @@ from opsdk.engine.recording import AttributionJournal, RecordedWrite, Refusal, R
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import Entry
-from opsdk.errors import ApiError
+from opsdk.errors import ApiError, OpsdkError
 from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
@@ -107,6 +108,7 @@ class RunOutcome:
         writes: after the simulated controllers came to rest, in order.
         refused: requests of the operator that the server refused, each once.
         loops: writes that repeat without end.
+        failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
         failure: why the operator ended by itself; empty if it did not.
         reached: whether the run came to its fixpoint before the horizon.
@@ -119,6 +121,7 @@ class RunOutcome:
     writes: Sequence[RecordedWrite]
     refused: Sequence[Refusal] = ()
     loops: Sequence[WriteLoop] = ()
+    failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()
     failure: str = ""
     reached: bool = True
@@ -183,6 +186,9 @@ class OperatorRun:
             except HotLoopError as error:
                 self._hot_loops.append(str(error))
                 self._reached = False
+            except OpsdkError as error:
+                self._failure = f"{self._phase.value} failed: {error}"
+                self._reached = False
             except DeadlockError as error:
                 self._failure = str(error)
                 self._reached = False
@@ -195,6 +201,7 @@ class OperatorRun:
             writes=writes,
             refused=tuple(self._refusals.refusals),
             loops=tuple(self._fixpoint.loops()),
+            failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),
             failure=self._failure,
             reached=self._reached,

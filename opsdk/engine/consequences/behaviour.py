@@ -25,6 +25,14 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
             subject=subject,
             message=f"{refusal.method} {refusal.path} is refused: {refusal.message}{times}",
         )
+    for record in outcome.failing:
+        key = f"{record.namespace}/{record.name}" if record.namespace else record.name
+        yield Consequence(
+            kind=ConsequenceKind.RECONCILE_FAILS,
+            severity=Severity.DANGER,
+            subject=f"{record.kind.rpartition('Kind=')[2] or record.controller} {key}",
+            message=f"its reconcile fails, also at the end: {record.detail}",
+        )
     for text in (*outcome.hot_loops, *map(str, outcome.loops)):
         yield Consequence(kind=ConsequenceKind.LOOP, severity=Severity.DANGER, subject=subject, message=text)
     if not outcome.reached and not outcome.failure and not outcome.hot_loops:

@@ -41,7 +41,22 @@ def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
             yield _replaced(change, evidence)
         elif change.action is Action.DELETE or _begins_deletion(change):
             yield from _deleted(change, evidence)
+        elif change.own and change.latest["kind"] == "Secret":
+            yield from _secret(change)
     yield from _hanging(evidence)
+
+
+def _secret(change: NetChange) -> Iterator[Consequence]:
+    """Yield the values of a Secret that change: what was made with them, such as a database, has the old ones."""
+    before, after = ((obj or {}).get("data") or {} for obj in (change.before, change.after))
+    changed = sorted(key for key, value in before.items() if after.get(key) != value)
+    if changed:
+        yield Consequence(
+            kind=ConsequenceKind.SECRET_CHANGED,
+            severity=Severity.DANGER,
+            subject=change.subject,
+            message=f"the values of {', '.join(changed)} change",
+        )
 
 
 def _replaced(change: NetChange, evidence: Evidence) -> Consequence:

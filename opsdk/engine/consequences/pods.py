@@ -41,6 +41,8 @@ def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
     workloads = _workloads(evidence)
     restarts = sum(min(each.gone, each.after) for each in workloads.values())
     for workload in workloads.values():
+        if _is_deleted(workload.obj, evidence):
+            continue
         yield from _of_workload(workload, mass=restarts >= _MASS)
     yield from _deleted_workloads(evidence)
     yield from _services(evidence)
@@ -93,15 +95,20 @@ def _of_workload(workload: _Workload, *, mass: bool) -> Iterator[Consequence]:
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
     for change in evidence.changes.values():
         obj = change.latest
-        if obj.get("kind") not in WORKLOADS or change.before is None or any(evidence.ownership.ancestors(obj)):
+        if obj.get("kind") not in WORKLOADS or change.action is not Action.DELETE:
             continue
-        if change.action is Action.DELETE:
+        if not any(_is_deleted(owner, evidence) for owner in evidence.ownership.ancestors(obj)):
             yield Consequence(
                 kind=ConsequenceKind.WORKLOAD_DELETED,
                 severity=Severity.WARNING if obj["kind"] in _SHORT_LIVED else Severity.DANGER,
                 subject=change.subject,
                 message=f"it is deleted, with its Pods, by {_writer(change)}",
             )
+
+
+def _is_deleted(obj: JsonObject, evidence: Evidence) -> bool:
+    change = evidence.by_uid.get(str(obj["metadata"].get("uid", "")))
+    return change is not None and change.action is Action.DELETE
 
 
 def _writer(change: NetChange) -> str:
