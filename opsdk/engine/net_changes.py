@@ -10,7 +10,7 @@ import msgspec
 
 from opsdk.engine.differences import Difference, differences
 from opsdk.engine.plan import Action
-from opsdk.engine.recording import RecordedWrite, RunPhase, WriteSource
+from opsdk.engine.recording import RunPhase, WriteSource
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 
@@ -20,6 +20,7 @@ _IGNORED_RESOURCES: Final = frozenset({
     ("coordination.k8s.io", "leases"),
     ("networking.k8s.io", "ipaddresses"),
 })  # fmt: skip
+_MAX_REVISIONS: Final = 100
 _SERVER_SET: Final = ("uid", "creationTimestamp", "resourceVersion", "generation", "managedFields", "selfLink")
 
 
@@ -31,13 +32,13 @@ class NetChange(msgspec.Struct, kw_only=True):
         before: the object before the first write; None if it was created.
         after: the object after the last write; None if it was deleted.
         phase: of the first write.
-        source: the reconcile of the first write that has one.
+        revisions: of the own writes, the first hundred.
+        source: the reconcile of the first own write that has one.
         manager: of the last write that is not one of the built-in controllers.
         own: number of writes of the operator and the user.
         others: number of writes of the server and the built-in controllers.
         own_paths: the fields that the operator and the user changed in updates.
         replaced: it was deleted and created again.
-        seconds: virtual time of the first write.
     """
 
     key: str
@@ -50,7 +51,22 @@ class NetChange(msgspec.Struct, kw_only=True):
     others: int = 0
     own_paths: set[str] = msgspec.field(default_factory=set)
     replaced: bool = False
-    seconds: float = 0.0
+    revisions: list[int] = msgspec.field(default_factory=list)
+
+    def add(self, entry: Entry, *, own: bool) -> None:
+        """Add a write of the object: of the operator and the user, or of the built-in controllers."""
+        if self.before is not None and entry.after is not None:
+            self.replaced = self.replaced or _uid(entry.after) != _uid(self.before)
+        self.after = entry.after
+        if not own:
+            self.others += 1
+            return
+        self.own += 1
+        self.manager = entry.writer.manager or entry.writer.user
+        if len(self.revisions) < _MAX_REVISIONS:
+            self.revisions.append(entry.revision)
+        if entry.before is not None and entry.after is not None:
+            self.own_paths.update(difference.path for difference in entry.diff)
 
     @property
     def latest(self) -> JsonObject:
@@ -91,39 +107,8 @@ def is_ignored(entry: Entry) -> bool:
     return (ref.group, ref.resource) in _IGNORED_RESOURCES
 
 
-def net_changes(writes: Iterable[RecordedWrite], controllers: frozenset[str]) -> Mapping[str, NetChange]:
-    """Return the net change of each object by its key, in the order of the first writes.
-
-    Args:
-        writes: of a run.
-        controllers: the users of the server and the built-in controllers.
-    """
-    changes: dict[str, NetChange] = {}
-    for write in writes:
-        entry = write.entry
-        if write.phase is RunPhase.SETTLING or is_ignored(entry):
-            continue
-        change = changes.get(entry.key)
-        if change is None:
-            change = changes[entry.key] = NetChange(
-                key=entry.key, before=entry.before, after=entry.after, phase=write.phase, seconds=write.seconds
-            )
-        change.replaced = change.replaced or (
-            change.before is not None
-            and entry.after is not None
-            and entry.after["metadata"].get("uid") != change.before["metadata"].get("uid")
-        )
-        change.after = entry.after
-        if entry.writer.user in controllers:
-            change.others += 1
-            continue
-        change.own += 1
-        if entry.before is not None and entry.after is not None:
-            change.own_paths.update(difference.path for difference in entry.diff)
-        change.manager = entry.writer.manager or entry.writer.user
-        change.source = change.source or write.source
-    # What was created and deleted again within the run is not a change.
-    return {key: change for key, change in changes.items() if change.before is not None or change.after is not None}
+def _uid(obj: JsonObject) -> object:
+    return obj["metadata"].get("uid")
 
 
 def _is_below(path: str, paths: Collection[str]) -> bool:

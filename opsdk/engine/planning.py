@@ -11,17 +11,15 @@ from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
-from opsdk.engine.net_changes import NetChange, Ownership, effects, net_changes
+from opsdk.engine.net_changes import NetChange, Ownership, effects
 from opsdk.engine.plan import Action, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.rbac.permissions import ANY, RuleSet
 
-__all__ = ["BUILT_IN_USERS", "make_plan"]
+__all__ = ["make_plan"]
 
-BUILT_IN_USERS: Final = frozenset({"system:kube-controller-manager", "system:node:node-1", "kube-apiserver", "envtest"})
-"""The users of the simulated controllers, and the server's own writes."""
 _INSTALLATION: Final = "Installation of this version"
 _CHANGES: Final = "Your changes"
 _OUTSIDE: Final = "Writes outside of reconciles"
@@ -45,7 +43,7 @@ def make_plan(
         rules: that it declares: what it reads and writes.
         finalizers: that it handles.
     """
-    changes = net_changes(outcome.writes, BUILT_IN_USERS)
+    changes = outcome.changes
     ownership = Ownership(snapshot.objects, changes.values())
     evidence = Evidence(
         operator=operator,
@@ -54,7 +52,6 @@ def make_plan(
         outcome=outcome,
         changes=changes,
         ownership=ownership,
-        controllers=BUILT_IN_USERS,
     )
     return Plan(
         operator=operator,

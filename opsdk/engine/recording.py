@@ -11,8 +11,8 @@ import msgspec
 
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.journal import Journal, ReconcileRecord
-from opsdk.engine.writes import Entry
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
+from opsdk.structured_merge.value import JsonObject
 
 _MAX_BODY = 1 << 16
 """Bytes of a refusal that are kept."""
@@ -59,22 +59,6 @@ class WriteSource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class RecordedWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write of a run.
-
-    Attributes:
-        entry: the object before and after, and the writer.
-        seconds: virtual time.
-        phase: of the run.
-        source: the reconcile that sent it; None for the writes of others, and where it is unknown.
-    """
-
-    entry: Entry
-    seconds: float
-    phase: RunPhase
-    source: WriteSource | None = None
-
-
 class AttributionJournal(Journal):
     """A journal that remembers which reconcile sent which write, and drops the rest.
 
@@ -116,15 +100,22 @@ class AttributionJournal(Journal):
             if request.verb == "delete":
                 self._deletions.setdefault((_kind(request.gvk), request.key), source)
 
-    def source_of(self, entry: Entry) -> WriteSource | None:
-        """Return the reconcile that sent a write, or None."""
-        if (source := self._by_revision.get(str(entry.revision))) is not None:
-            return source
-        latest = entry.after or entry.before or {}
-        ref = entry.ref
-        key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
-        is_deletion = entry.after is None or latest["metadata"].get("deletionTimestamp")
-        return self._deletions.get((str(latest.get("kind", "")), key)) if is_deletion else None
+    def source_of(self, revisions: Sequence[int], obj: JsonObject, *, deleted: bool) -> WriteSource | None:
+        """Return the reconcile that sent the first of some writes of an object, or None.
+
+        Args:
+            revisions: of the writes.
+            obj: the object.
+            deleted: whether one of them deleted it, or began its deletion.
+        """
+        for revision in revisions:
+            if (source := self._by_revision.get(str(revision))) is not None:
+                return source
+        if not deleted:
+            return None
+        metadata = obj["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+        return self._deletions.get((str(obj.get("kind", "")), key))
 
 
 def _kind(gvk: str) -> str:

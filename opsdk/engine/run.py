@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,7 +27,9 @@ from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
 from opsdk.engine.isolation import isolate
-from opsdk.engine.recording import AttributionJournal, RecordedWrite, Refusal, RefusalRecorder, RunPhase
+from opsdk.engine.ledger import WriteLedger, WriteTurns
+from opsdk.engine.net_changes import NetChange
+from opsdk.engine.recording import AttributionJournal, Refusal, RefusalRecorder, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import Entry
@@ -52,6 +54,10 @@ _SETTLE_HORIZON: Final = 3_600.0
 _STEP: Final = 5.0
 """Virtual seconds between two looks at the fixpoint."""
 _STOP_SECONDS: Final = 60.0
+BUILT_IN_USERS: Final = frozenset({"system:kube-controller-manager", "system:node:node-1", "kube-apiserver", "envtest"})
+"""The users of the simulated controllers, and the server's own writes."""
+FIGHT_TURNS: Final = 6
+"""Changes of one field in turns, after which it is a fight."""
 
 logging.getLogger("opsdk").addHandler(logging.NullHandler())
 
@@ -105,7 +111,9 @@ class RunOutcome:
     """What happened in a run.
 
     Attributes:
-        writes: after the simulated controllers came to rest, in order.
+        changes: the net change of each object, after the simulated controllers came to rest, by storage key.
+        turns: fields that several writers changed in turns.
+        writes: number of writes.
         refused: requests of the operator that the server refused, each once.
         loops: writes that repeat without end.
         failing: the last reconciles of objects whose last reconcile failed.
@@ -115,10 +123,12 @@ class RunOutcome:
         seconds: of virtual time.
         unseen: what the snapshot lacks.
         connections: targets outside of the fork that were refused.
-        end: the state at the end.
+        end: the state at the end, if the run keeps it.
     """
 
-    writes: Sequence[RecordedWrite]
+    changes: Mapping[str, NetChange]
+    turns: Sequence[WriteTurns] = ()
+    writes: int = 0
     refused: Sequence[Refusal] = ()
     loops: Sequence[WriteLoop] = ()
     failing: Sequence[ReconcileRecord] = ()
@@ -145,6 +155,7 @@ class OperatorRun:
         horizon: virtual seconds after which the run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
         rules: the permissions of the operator; None for those that it declares.
+        keep_end: take a snapshot of the state at the end, see `RunOutcome.end`.
         seed: of every random number.
     """
 
@@ -157,14 +168,15 @@ class OperatorRun:
     horizon: float = 86_400.0
     allowed_hosts: Sequence[str] = ()
     rules: RuleSet | None = None
+    keep_end: bool = False
     seed: int = 0
-    _recorded: list[tuple[float, RunPhase, Entry]] = field(default_factory=list, init=False)
     _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
     _last_write: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
+        self._ledger = WriteLedger(BUILT_IN_USERS)
         self._sources = AttributionJournal()
         self._refusals = RefusalRecorder()
         self._hot_loops: list[str] = []
@@ -193,12 +205,10 @@ class OperatorRun:
                 self._failure = str(error)
                 self._reached = False
             seconds = runner.get_loop().time()
-        writes = [
-            RecordedWrite(entry=entry, seconds=at, phase=phase, source=self._sources.source_of(entry))
-            for at, phase, entry in self._recorded
-        ]
         return RunOutcome(
-            writes=writes,
+            changes=self._ledger.changes(self._source_of),
+            turns=self._ledger.turns(FIGHT_TURNS),
+            writes=self._ledger.count,
             refused=tuple(self._refusals.refusals),
             loops=tuple(self._fixpoint.loops()),
             failing=self._sources.failing,
@@ -228,15 +238,20 @@ class OperatorRun:
                     await self._until_fixpoint(running)
             finally:
                 await self._stop(operator, running)
-            end = await take_snapshot(env.config, secret_values=True)
-            self._end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
+            if self.keep_end:
+                end = await take_snapshot(env.config, secret_values=True)
+                self._end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
+
+    def _source_of(self, change: NetChange) -> WriteSource | None:
+        deleted = change.after is None or "deletionTimestamp" in change.after["metadata"]
+        return self._sources.source_of(change.revisions, change.latest, deleted=deleted)
 
     # -------------------------------------------------------------- phases
     def _on_write(self, entry: Entry) -> None:
         now = self._last_write = monotonic()
         if self._phase is RunPhase.SETTLING:
             return
-        self._recorded.append((now, self._phase, entry))
+        self._ledger.add(entry, self._phase)
         if entry.writer.user == self._user:
             self._fixpoint.written(now, entry)
 

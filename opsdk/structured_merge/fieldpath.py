@@ -155,17 +155,18 @@ class FieldSet:
     ['.data', '.data.x']
     """
 
-    __slots__ = ("_wire", "children", "members")
+    __slots__ = ("_hash", "_wire", "children", "members")
 
     members: frozenset[str]
     children: Mapping[str, FieldSet]
     _wire: JsonObject | None
+    _hash: int | None
 
     def __init__(self, members: Iterable[str] = (), children: Mapping[str, FieldSet] | None = None) -> None:
         """Create a set from the elements that end a path here, and the sets below. Empty children are dropped."""
         self.members = frozenset(members)
         self.children = {element: child for element, child in (children or {}).items() if child}
-        self._wire = None
+        self._wire = self._hash = None
 
     @classmethod
     def from_parts(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
@@ -174,7 +175,7 @@ class FieldSet:
             return EMPTY
         fields = cls.__new__(cls)
         fields.members, fields.children = frozenset(members), children
-        fields._wire = None  # noqa: SLF001 - the same class
+        fields._wire = fields._hash = None  # noqa: SLF001 - the same class
         return fields
 
     @classmethod
@@ -275,7 +276,11 @@ class FieldSet:
         return self.members == other.members and self.children == other.children
 
     def __hash__(self) -> int:
-        return hash((self.members, frozenset(self.children)))
+        # Sets of a thousand objects that are alike differ only deep below, in the uid of an owner. Their hashes must
+        # differ too: else each look-up compares with all of them.
+        if self._hash is None:
+            self._hash = hash((self.members, frozenset(self.children.items())))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"FieldSet({', '.join(map(format_path, self))})"

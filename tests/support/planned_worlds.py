@@ -18,13 +18,12 @@ from opsdk.aio.clock import monotonic
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
-from opsdk.engine.net_changes import NetChange, net_changes
-from opsdk.engine.planning import BUILT_IN_USERS
-from opsdk.engine.recording import RecordedWrite, RunPhase
-from opsdk.engine.run import OperatorRun
+from opsdk.engine.ledger import WriteLedger
+from opsdk.engine.net_changes import NetChange
+from opsdk.engine.recording import RunPhase
+from opsdk.engine.run import BUILT_IN_USERS, OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
-from opsdk.engine.writes import Entry
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
@@ -116,7 +115,7 @@ def compare(scenario: Scenario, seed: int) -> Comparison:
         seed=seed + 1,
     ).execute()
     assert not outcome.failure, outcome.failure
-    return Comparison(planned=_comparable(net_changes(outcome.writes, BUILT_IN_USERS)), happened=happened)
+    return Comparison(planned=_comparable(outcome.changes), happened=happened)
 
 
 def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
@@ -128,7 +127,7 @@ def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[
 async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
     scenario.prepare()
     rng = random.Random(seed)
-    entries: list[Entry] = []
+    ledger = WriteLedger(BUILT_IN_USERS)
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
         operator = scenario.operator()
         await apply_definitions(cluster.uncached, operator.definitions(), field_owner="opsdk-deploy")
@@ -139,14 +138,13 @@ async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Ma
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
         snapshot, external = await take_snapshot(env.config, secret_values=True), scenario.capture()
-        env.journal.subscribe(entries.append)
+        env.journal.subscribe(lambda entry: ledger.add(entry, RunPhase.CHANGES))
         async with running((scenario.upgraded or scenario.operator)(), config, definitions=False):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)
             await action(_world(cluster.uncached, action_seed))
             await _rest(env)
-    writes = [RecordedWrite(entry=entry, seconds=0.0, phase=RunPhase.CHANGES) for entry in entries]
-    return snapshot, external, _comparable(net_changes(writes, BUILT_IN_USERS))
+    return snapshot, external, _comparable(ledger.changes(lambda _: None))
 
 
 async def _rest(env: Any) -> None:

@@ -137,6 +137,7 @@ def plan(
         changes=changes,
         horizon=until,
         allowed_hosts=allow_host or (),
+        keep_end=save is not None,
     )
     outcome = run.execute()
     made = make_plan(state, outcome, operator=target.name, rules=rules, finalizers=target.finalizer_names())

@@ -22,6 +22,8 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
+_WRITES: Final = 2_000
+_WRITES_PER_OBJECT: Final = 10
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -44,7 +46,10 @@ def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextMan
 
     def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
         environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
-            controllers="cluster", snapshot=snapshot
+            controllers="cluster",
+            snapshot=snapshot,
+            # A change of many objects takes no virtual time.
+            hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
         )
         return environment
 

@@ -22,7 +22,6 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         outcome: of the run.
         changes: the net change of each object by its storage key.
         ownership: of the objects before and after.
-        controllers: the users of the built-in controllers.
     """
 
     operator: str
@@ -31,7 +30,6 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
     outcome: RunOutcome
     changes: Mapping[str, NetChange]
     ownership: Ownership
-    controllers: frozenset[str]
 
     @cached_property
     def by_uid(self) -> Mapping[str, NetChange]:

@@ -15,8 +15,6 @@ from opsdk.structured_merge.value import JsonObject
 __all__ = ["field_consequences"]
 
 _SHOWN: Final = 5
-_FIGHT_TURNS: Final = 6
-"""Changes of one field in turns, after which it is a fight."""
 
 
 def field_consequences(evidence: Evidence) -> Iterator[Consequence]:
@@ -152,26 +150,13 @@ def _unknown(value: object, schema: JsonObject, path: str) -> Iterator[str]:
 
 # ------------------------------------------------------------------ fights
 def _fights(evidence: Evidence) -> Iterator[Consequence]:
-    """Yield the fields that two writers change in turns."""
-    turns: dict[tuple[str, str], list[str]] = {}
-    subjects: dict[str, str] = {}
-    for write in evidence.outcome.writes:
-        entry = write.entry
-        if entry.verb != "update" or entry.after is None:
-            continue
-        writer = entry.writer.manager or entry.writer.user
-        for difference in entry.diff:
-            writers = turns.setdefault((entry.key, difference.path), [])
-            if not writers or writers[-1] != writer:
-                writers.append(writer)
-        change = evidence.changes.get(entry.key)
-        if change is not None:
-            subjects[entry.key] = change.subject
-    for (key, path), writers in turns.items():
-        if len(writers) >= _FIGHT_TURNS and not path.startswith("status"):
+    """Yield the fields that several writers change in turns."""
+    for turns in evidence.outcome.turns:
+        change = evidence.changes.get(turns.key)
+        if change is not None and not turns.path.startswith("status"):
             yield Consequence(
                 kind=ConsequenceKind.FIGHT,
                 severity=Severity.DANGER,
-                subject=subjects.get(key, key),
-                message=f"{' and '.join(sorted(set(writers)))} change {path} in turns, {len(writers)} times",
+                subject=change.subject,
+                message=f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times",
             )
