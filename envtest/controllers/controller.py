@@ -239,10 +239,10 @@ class Runner:
                         or error is controller.reported_error
                     )
                     level = logging.DEBUG if expected else logging.WARNING
-                    _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+                    _LOG.log(level, "%s: %s: %r; retrying in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
                     wait = queue.add_rate_limited(key)
-                    _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+                    _LOG.exception("%s: %s; retrying in %.3f s", controller.name, key, wait)
                 else:
                     queue.forget(key)
                     if after is not None:

@@ -200,7 +200,7 @@ def check_terms(text: str) -> None:
     """Check the number of requirements and values of a selector. Raises `UsageError`."""
     terms = text.count(",") + 1
     if terms > LIMITS.selector_terms:
-        raise UsageError(f"a selector of {terms} terms: {LIMITS.selector_terms} are allowed")
+        raise UsageError(f"the selector has {terms} terms: at most {LIMITS.selector_terms} are allowed")
 
 
 class _Tokens:

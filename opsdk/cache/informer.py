@@ -240,7 +240,7 @@ class Informer(Closing):
                 waiter.set_result(None)
 
     async def aclose(self) -> None:
-        """Stop watching. Handlers are not called any more; waiting readers get a `CacheError`. Idempotent."""
+        """Stop watching. Handlers are no longer called; waiting readers get a `CacheError`. Idempotent."""
         self._closed = True
         self._registrations.clear()
         self._notify()
@@ -254,8 +254,8 @@ class Informer(Closing):
     def add_handler(self, handler: Handler, *, resync: bool = False) -> HandlerRegistration:
         """Call `handler` for every delta from now on. It first gets the existing objects as ADDED.
 
-        Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` tells
-        when all are.
+        Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` is
+        True once all are delivered.
         """
         registration = HandlerRegistration(
             functools.partial(self.call_handler, handler),

@@ -347,7 +347,7 @@ class InformerStore:
     def add_index(self, name: str, indexer: Indexer) -> None:
         """Add an index for future entries. `index_entry` adds existing ones. Raises `UsageError` if it exists."""
         if name in self.indexers:
-            raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
+            raise UsageError(f"the index {name!r} already exists: use it, or choose another name")
         self.indexers[name] = indexer
         self._tables.indices[name] = {}
 

@@ -92,7 +92,7 @@ class PauseGate:
         if ctx.request.key not in self.book.held:
             return
         ctx.causes = ReconcileCauses(*self.book.release(ctx.request.key), *ctx.causes).all()
-        log.info("controller %s: %s is not paused any more", self._controller, ctx.request)
+        log.info("controller %s: %s is no longer paused", self._controller, ctx.request)
         self._count()
 
     def _count(self) -> None:

@@ -273,7 +273,7 @@ class GenericController(Generic[T]):
             UsageError: as `add_handler`; or the kind is cached as metadata only, which cannot be updated.
         """
         if issubclass(self.kind.representation, PartialObjectMetadata):
-            raise UsageError(f"lifecycle {name} writes whole objects: make {self.name} for {self.kind.name} itself")
+            raise UsageError(f"lifecycle {name} writes whole objects: create {self.name} for {self.kind.name} itself")
         names = names or LifecycleNames.norman(name)
         handler = LifecycleHandler[Any](name, instance, kind=self.kind, names=names)
         registration = self.add_handler(

@@ -50,8 +50,8 @@ def takes_context(function: Any, arguments: int) -> bool:
         inspect.signature(function).bind(*[None] * arguments)
     except TypeError as error:
         raise UsageError(
-            f"{name}{inspect.signature(function)} ({place_of(function)}) cannot be called: it takes {arguments} "
-            "positional arguments, and may take a Context as the last one"
+            f"{name}{inspect.signature(function)} ({place_of(function)}) cannot be called: it must take {arguments} "
+            "positional arguments, and optionally a Context as the last one"
         ) from error
     return False
 

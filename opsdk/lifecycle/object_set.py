@@ -363,7 +363,7 @@ class ObjectSet:
                 return False
             else:
                 return True
-        raise ConflictError(f"{kind.name} {key_of(member)} changed {_DELETE_ATTEMPTS} times while it was pruned")
+        raise ConflictError(f"{kind.name} {key_of(member)} changed {_DELETE_ATTEMPTS} times while it was being pruned")
 
     def __repr__(self) -> str:
         return f"<ObjectSet {self.identity}: {', '.join(gk.kind for gk in self._kinds) or 'any kind'}>"

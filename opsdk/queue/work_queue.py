@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
     # -------------------------------------------------------------- standby
     @property
     def standby(self) -> bool:
-        """Whether no worker takes items yet, because this replica does not lead."""
+        """Whether no worker takes items yet, because this replica is not the leader."""
         return self._standby
 
     def stand_by(self) -> None:

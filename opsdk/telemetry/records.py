@@ -241,7 +241,7 @@ class LoopStalled(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         seconds: how long, at least.
-        where: task, file, line and function, while it was blocked.
+        where: task, file, line and function that blocked it.
     """
 
     seconds: float
@@ -301,7 +301,7 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A request reconciled itself again and again, and is slowed now, see `opsdk.controller.hot_loops`.
+    """A request kept reconciling itself, and is now slowed, see `opsdk.controller.hot_loops`.
 
     Attributes:
         controller: the controller's name.
@@ -315,7 +315,7 @@ class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
-    """A controller was paused as a whole, or is not paused any more.
+    """A controller was paused as a whole, or is no longer paused.
 
     Attributes:
         controller: the controller's name.
@@ -327,7 +327,7 @@ class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of a controller was paused, or is not paused any more.
+    """An object of a controller was paused, or is no longer paused.
 
     Attributes:
         controller: the controller's name.

@@ -82,7 +82,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01.
 
     Args:
-        seed: of `random`. The same seed, the same run.
+        seed: of `random`. The same seed repeats the same run.
 
     Attributes:
         random: every random number that opsdk draws on this loop, see `opsdk.aio.randomness`.
@@ -120,14 +120,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return _EPOCH + timedelta(seconds=self._jumping.skipped)
 
     def block(self, seconds: float) -> None:
-        """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
+        """Let time pass before any timer or task runs, as a callback that blocks the loop does."""
         self._jumping.skipped += seconds
 
     def fail(self, error: BaseException) -> None:
         """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""
         self._jumping.failure = error
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        # type: ignore[override]
         """See `asyncio.loop.run_in_executor`. Virtual time does not advance while the thread runs."""
         self._jumping.busy_threads += 1
         future = super().run_in_executor(executor, func, *args)

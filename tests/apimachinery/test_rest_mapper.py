@@ -114,7 +114,7 @@ async def test_a_failing_group_keeps_its_known_kinds() -> None:
     server.served.append(SITE)
     assert await mapper.mapping_for(SITE.gvk) == SITE
     assert await mapper.mapping_for(METRIC.gvk) == METRIC
-    with pytest.raises(NoMatchError, match=r"cannot find out .*v1beta1 failed: 503"):
+    with pytest.raises(NoMatchError, match=r"cannot determine .*v1beta1 failed: 503"):
         await mapper.mapping_for(GroupVersionKind("metrics.k8s.io", "v1beta1", "Other"))
     server.failing = {}
     server.served = [POD]

@@ -330,7 +330,7 @@ async def test_a_terminating_object_is_not_applied() -> None:
         first = await applier.apply(wish)
         await counted.uncached.delete(config())
         counted.writes.clear()
-        with pytest.raises(TerminatingError, match=r"ConfigMap default/a is being deleted.*example.com/f"):
+        with pytest.raises(TerminatingError, match=r"ConfigMap default/a has been terminating since .*example.com/f"):
             await applier.apply(wish)
         assert counted.writes == []
         await counted.uncached.patch(config(), merge_patch({"metadata": {"finalizers": None}}))

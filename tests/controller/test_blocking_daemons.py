@@ -153,7 +153,10 @@ async def test_an_object_without_a_thread_has_a_failing_daemon() -> None:
             await asyncio.sleep(1)
         assert monitor.running == ["a", "b"]
         failed = [r for r in records(operator, "c") if r.result == "daemon monitor failed"]
-        assert "all 2 threads of the daemon monitor run for other objects: pass a larger threads=" in failed[0].detail
+        assert (
+            "all 2 threads of the daemon monitor are in use for other objects: pass a larger threads="
+            in failed[0].detail
+        )
         await client.delete(box("a"))
         await asyncio.sleep(20)
         assert monitor.running == ["b", "c"]
@@ -255,7 +258,7 @@ async def probe(obj: Box, ctx: Context) -> None: ...
     [
         (async_context, "'ctx' is declared as Context: annotate it with BlockingContext"),
         (blocking_context, "'ctx' is declared as BlockingContext: annotate it with Context"),
-        (only_object, r"cannot be called: it takes \(obj, ctx\)"),
+        (only_object, r"cannot be called: it must take \(obj, ctx\)"),
         (generator, "is a generator: return a value"),
     ],
 )

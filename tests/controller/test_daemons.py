@@ -256,9 +256,9 @@ def declare(**options: Any) -> Callable[[], object]:
     [
         (declare(daemons=probe), r"test_daemons.py:\d+: daemons takes a list"),
         (declare(daemons=[3]), r"test_daemons.py:\d+: daemons got 3: write daemons=\[monitor\]"),
-        (declare(daemons=[lambda obj: None]), r"test_daemons.py:\d+: .* cannot be called: it takes \(obj, ctx\)"),
+        (declare(daemons=[lambda obj: None]), r"test_daemons.py:\d+: .* cannot be called: it must take \(obj, ctx\)"),
         (declare(daemons=[blocking(lambda obj, ctx: None)]), r"test_daemons.py:\d+: .* remove @blocking"),
-        (declare(daemons=[probe, probe]), r"test_daemons.py:\d+: two daemons have one name \(probe, probe\)"),
+        (declare(daemons=[probe, probe]), r"test_daemons.py:\d+: two daemons have the same name \(probe, probe\)"),
         (lambda: Operator("x").reconciler(name="x", daemons=[probe]), r"\d+: daemons need a reconciled kind"),
         (lambda: Operator("x").daemon(Box, every=0)(probe), r"test_daemons.py:\d+: every is 0"),
         (lambda: Operator("x").daemon(Box, jitter=0.1)(probe), r"test_daemons.py:\d+: jitter needs every"),

@@ -520,7 +520,7 @@ A, B = config("a"), config("b")
         (lambda ctx: ctx.apply_all([Child(A, after=[B])]), "comes after ConfigMap default/b, which is not in the set"),
         (
             lambda ctx: ctx.apply_all([Child(A, after=[B]), Child(B, after=[A])]),
-            "the order of the children is a circle: ConfigMap default/. after",
+            "the order of the children is a cycle: ConfigMap default/. after",
         ),
         (lambda ctx: ctx.apply_all([Child(Child(A))]), "is a Child already: pass its object"),
         (lambda ctx: ctx.apply_all([Child("a")]), "'a' is not a child: pass an object"),

@@ -181,8 +181,8 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
         (["--host", "0.0.0.0"], "--tls-cert and --tls-key"),
         (["--host", "::"], "--tls-cert and --tls-key"),
         (["--host", "192.0.2.1", "--cluster"], "--tls-cert and --tls-key"),
-        (["--tls-cert", "tls.crt"], "belong together"),
-        (["--host", "0.0.0.0", "--tls-key", "tls.key"], "belong together"),
+        (["--tls-cert", "tls.crt"], "must be set together"),
+        (["--host", "0.0.0.0", "--tls-key", "tls.key"], "must be set together"),
     ],
 )
 def test_tokens_are_not_sent_in_clear_text_over_a_network(options: list[str], remedy: str) -> None:

@@ -323,7 +323,7 @@ async def test_a_request_is_sent_once() -> None:
         upload.may_read.set()
         request = Source([PIECE]).request()
         assert (await transport.send(request)).ok
-        with pytest.raises(UsageError, match="once only"):
+        with pytest.raises(UsageError, match="only once"):
             await transport.send(request)
 
 

@@ -276,7 +276,7 @@ async def test_a_conversion_that_raises_is_contained(caplog: pytest.LogCaptureFi
 def test_a_kind_has_one_converter() -> None:
     """A second one is refused."""
     server = serving(CONVERTER)
-    with pytest.raises(UsageError, match="has a converter already"):
+    with pytest.raises(UsageError, match="already has a converter"):
         server.register_converter(CONVERTER)
     assert CONVERTER.group_kind == GroupKind(GROUP, "Site")
 

@@ -132,7 +132,7 @@ def _unknown_fields(given: JsonValue, known: JsonValue, path: str) -> Iterator[s
 def _variable(name: str, value: object) -> JsonObject:
     """Return a container's environment variable. Raises `UsageError`."""
     if not _VARIABLE.fullmatch(name):
-        raise UsageError(f"env.{name}: a name has letters, digits, - . and _, and begins with no digit")
+        raise UsageError(f"env.{name}: a name has letters, digits, - . and _, and does not begin with a digit")
     if isinstance(value, str):
         return {"name": name, "value": value}
     if not isinstance(value, dict) or len(value) != 1 or (source := next(iter(value))) not in _SOURCES:
@@ -144,7 +144,9 @@ def _variable(name: str, value: object) -> JsonObject:
         raise UsageError(f"env.{name}.{source} = {reference!r}: write {', '.join(sorted(required))}")
     for key, item in reference.items():
         if not isinstance(item, bool if key == "optional" else str) or item == "":
-            raise UsageError(f"env.{name}.{source}.{key} = {item!r}: write {'true' if key == 'optional' else 'text'}")
+            raise UsageError(
+                f"env.{name}.{source}.{key} = {item!r}: write {'true' if key == 'optional' else 'a string'}"
+            )
     return {"name": name, "valueFrom": {source: dict(reference)}}
 
 

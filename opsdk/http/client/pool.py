@@ -137,7 +137,7 @@ class ConnectionPool:
 
     def _raise_if_closed(self) -> None:
         if self._closed:
-            raise UsageError("this transport is closed; make a new one")
+            raise UsageError("this transport is closed; create a new one")
 
     def _take_idle(self) -> ClientConnection | None:
         """Return an idle connection that is still usable, or None."""

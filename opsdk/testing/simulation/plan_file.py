@@ -53,7 +53,7 @@ def _drawn(value: JsonValue, seed: int) -> Sequence[Step]:
         faults = [Fault(name) for name in value.get("faults", default)]
         return draw_plan(seed, PlanOptions(**{**value, "faults": faults}))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the plan has a value that does not fit: {error}") from error
+        raise UsageError(f"the plan has an invalid value: {error}") from error
 
 
 def read_plan(path: Path, seed: int) -> tuple[Step, ...]:

@@ -208,7 +208,7 @@ async def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
     process = Process([str(tmp_path / "etcd")], directory=tmp_path, healthy=healthy, options=QUICK)
     with pytest.raises(ConfigError, match="cannot be run"):
         await process.start()
-    with pytest.raises(ConfigError, match="is not there: set KUBEBUILDER_ASSETS"):
+    with pytest.raises(ConfigError, match="does not exist: set KUBEBUILDER_ASSETS"):
         await RealBinaries(etcd=tmp_path / "none", apiserver=tmp_path / "none").start()
 
 

@@ -191,7 +191,7 @@ async def test_waiting_for_a_revision() -> None:
     async with Environment() as env:
         stored = (await Caller(env)("POST", CM, named("a"))).json
         await env.wait_for(stored["metadata"]["resourceVersion"])
-        with pytest.raises(AssertionError, match=r"not within 1 s .*the storage is at"):
+        with pytest.raises(AssertionError, match=r"not true within 1 s .*the storage is at"):
             await env.wait_for(int(stored["metadata"]["resourceVersion"]) + 1, within=1)
 
 
