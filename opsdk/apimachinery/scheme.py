@@ -22,7 +22,7 @@ U = TypeVar("U", bound=TypedObject)
 class Scheme:
     """Maps each kind to one class, and each class to one kind.
 
-    A kind registered as text (``module:Class``) is imported when it is first used.
+    A kind that is registered as a string (``module:Class``) is imported on first use.
 
     >>> scheme = Scheme().add_lazily({GroupVersionKind("apps", "v1", "Deployment"): "opsdk.api.apps.v1:Deployment"})
     >>> scheme.type_for(GroupVersionKind("apps", "v1", "Deployment"))

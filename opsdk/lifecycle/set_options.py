@@ -51,7 +51,7 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
         mode: see `SetMode`.
         set_owner_reference: make the owner the controller of the objects. Objects in other namespaces and
             cluster-scoped objects of a namespaced owner get no reference.
-        default_namespace: of objects without a namespace; default: that of the owner.
+        default_namespace: of objects without a namespace; default: the owner's namespace.
         namespace: the only namespace that is searched for objects of the set; default: all.
         dynamic_lookup: objects may have kinds that are not declared. The kinds are recorded on the owner, as an
             ApplySet, and pruned after a restart too. Without it, another kind is an error (strict caching).

@@ -108,7 +108,8 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: duration of the reconcile.
         terminal: it raised `TerminalError`, so it is not retried.
-        panicked: it raised no ``Exception``: a native library's panic, a cancellation of its own.
+        panicked: it raised something that does not derive from ``Exception``: a native library's panic, or its own
+            cancellation.
         timed_out: it exceeded ``reconciliation_timeout``.
         error: the exception that the reconciler raised, or None.
     """
@@ -123,7 +124,7 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueView(Protocol):
-    """The present state of a work queue. Read it when it is shown: a copy for each event would be most of the work."""
+    """The present state of a work queue. Read it only to show it: a copy for each event would be most of the work."""
 
     def depth(self) -> Mapping[int, int]:
         """Return the number of ready items by priority."""
@@ -159,7 +160,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         event: ``added``, ``retried``, ``taken`` (ready for `seconds`) or ``finished`` (processed for `seconds`).
-        queue: the queue. Its state is the present one, not that of the event.
+        queue: the queue. It has the present state, not the state at the event.
     """
 
     controller: str

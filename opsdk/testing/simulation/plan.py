@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class Fault(StrEnum):
-    """A fault. Windows last for `Step.seconds`; the others happen once."""
+    """A fault. Some last for `Step.seconds`; the others happen once."""
 
     CUT_WATCHES = "cut_watches"
     """Once: the connections of all open watches break."""

@@ -25,7 +25,7 @@ def parse_plan(text: str, seed: int) -> tuple[Step, ...]:
         seed: of the drawn plan.
 
     Raises:
-        ConfigError: the text is no such plan, or has faults that need the operator's process.
+        ConfigError: the text is not a plan, or has faults that need the operator's process.
 
     >>> parse_plan('[{"time": 2, "name": "unavailable", "seconds": 5}]', seed=0)
     (Step(time=2, name='unavailable', seconds=5),)
