@@ -61,7 +61,7 @@ class WebPage:
     """Serves the page of a `NormanServer`: ``NormanOptions(page=WebPage())``.
 
     Args:
-        title: in the head of each page.
+        title: shown in the head of each page.
         login: show a form for a token to browsers that are not authenticated.
     """
 
