@@ -54,7 +54,7 @@
     ├── TemporaryError            raised by a reconciler: retry after its delay
     └── TerminalError             raised by a reconciler: do not retry
 
-`NotReadyError` is outside of the tree: it is a ``BaseException`` that ends a reconcile without a failure.
+`NotReadyError` is outside the tree: it is a ``BaseException`` that ends a reconcile without a failure.
 
 ``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
 

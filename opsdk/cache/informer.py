@@ -79,7 +79,7 @@ class InformerOptions(ListWatchOptions, frozen=True, kw_only=True):
         namespace: the namespace of `source`; own writes in others are ignored.
         label_selector: of `source`: own writes that it does not select are not visible.
         field_selector: of `source`. Own writes are evaluated by name and namespace only.
-        shard: of `source`: own writes outside of it are not visible.
+        shard: of `source`: own writes outside it are not visible.
     """
 
     watch_list: bool = False

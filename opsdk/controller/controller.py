@@ -622,7 +622,7 @@ class Controller:
         self._reported_slow &= processing.items()
         for item, started in processing.items() - self._reported_slow:
             # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
-            # due. In virtual time it would then be due for ever.
+            # due. In virtual time it would then be due forever.
             if started + _SLOW_RECONCILE > now:
                 continue
             seconds = now - started

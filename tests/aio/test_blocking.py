@@ -295,7 +295,7 @@ async def test_a_thread_that_does_not_end_is_named(
 
 
 def test_a_thread_that_outlives_its_loop_is_cancelled() -> None:
-    """Its next wait raises, instead of waiting for ever."""
+    """Its next wait raises, instead of waiting forever."""
     raised: list[BaseException] = []
     end, ended = threading.Event(), threading.Event()
 

@@ -19,7 +19,7 @@ def config() -> ConfigMap:
 
 
 class Service:
-    """Something outside of the cluster, which takes three seconds to connect to."""
+    """Something outside the cluster, which takes three seconds to connect to."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

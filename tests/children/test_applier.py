@@ -228,7 +228,7 @@ async def mutating(**values: str) -> AsyncIterator[CountedClient]:
 
 
 async def test_a_fight_with_admission_costs_one_write() -> None:
-    """A value that the server changes on every write is applied once, not for ever; then drift elsewhere is seen."""
+    """A value that the server changes on every write is applied once, not forever; then drift elsewhere is seen."""
     async with mutating(x="admitted") as counted:
         applier = Applier(counted.client, field_owner="me")
         for _ in range(4):

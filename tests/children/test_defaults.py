@@ -48,7 +48,7 @@ def test_every_default_is_one_of_the_server(row: ServedResourceRow, seed: int) -
 _ELSEWHERE = {
     "CustomResourceDefinition": "the server sets the names when it creates the object",
     "Node": "two fields for one value",
-    "PersistentVolumeClaim": "the kind is filled in only inside of a StatefulSet",
+    "PersistentVolumeClaim": "the kind is filled in only inside a StatefulSet",
     "PriorityLevelConfiguration": "random types of responses",
     "Secret": "stringData is moved by the comparison",
     "VolumeAttachment": "an inline volume has only some of the defaults of a PersistentVolume",

@@ -156,7 +156,7 @@ def test_progress_that_ends_is_no_loop() -> None:
 
 
 def test_slow_progress_is_no_loop() -> None:
-    """One own pass in a second may go on for ever: it floods nobody."""
+    """One own pass in a second may go on forever: it floods nobody."""
     player = Player()
     player.act(FOREIGN)
     for _ in range(1000):

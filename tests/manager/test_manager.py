@@ -274,7 +274,7 @@ async def test_two_errors() -> None:
 
 
 async def test_one_that_never_will_be_ready_ends_the_manager() -> None:
-    """Its reason is raised, though others would wait for ever."""
+    """Its reason is raised, though others would wait forever."""
 
     class Never(Part):
         async def wait_ready(self) -> None:

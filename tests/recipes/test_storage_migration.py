@@ -302,7 +302,7 @@ async def test_an_expired_list_goes_on_where_it_stopped() -> None:
 
 
 async def test_an_expired_list_without_a_token_starts_again() -> None:
-    """Objects that are done are then unchanged. Expiring for ever ends the migration."""
+    """Objects that are done are then unchanged. Expiring forever ends the migration."""
     async with world(7) as here:
         client = here.fail(List, GoneError("expired"), nth=3)
         progress = await migrate_storage_version(client, Site, options=SMALL)

@@ -118,7 +118,7 @@ def of_roles(
         account: namespace and name.
         bound: its roles.
         needed: the declared permissions, and the recorded ones.
-        used: granted permissions outside of it are reported.
+        used: granted permissions outside it are reported.
         recorded: `used` comes from a recording, not from the declaration.
     """
     subject = f"ServiceAccount {account}"

@@ -130,8 +130,7 @@ class NormanClient(Closing):
         return _decode(await self._send("POST", self._link(type_id, "collection"), body=data))
 
     async def update(self, obj: Mapping[str, Any], changes: Mapping[str, object]) -> JsonObject:
-        """Change the fields in `changes` and return the object. Raises `UsageError` if this client may not update
-        it."""
+        """Change the fields in `changes` and return the object. Raises `UsageError` without the permission."""
         return _decode(await self._send("PUT", _own_link(obj, "update"), body=changes))
 
     async def replace(self, obj: Mapping[str, Any], data: Mapping[str, object]) -> JsonObject:
@@ -150,8 +149,7 @@ class NormanClient(Closing):
     async def action(
         self, obj: Mapping[str, Any], name: str, data: Mapping[str, object] | None = None
     ) -> JsonObject | None:
-        """Run an action of an object and return its result. Raises `UsageError` if the object does not offer the action
-        now."""
+        """Run an action of an object and return its result. Raises `UsageError` if the object does not offer it."""
         actions = obj.get("actions") or obj.get("actionLinks") or {}
         if name not in actions:
             offered = ", ".join(actions) or "none"

@@ -133,7 +133,7 @@ class AccessSet(msgspec.Struct, frozen=True):
     def granted(self, verb: str, group: str, resource: str, *, namespaced: bool) -> frozenset[AccessPlace]:
         """Return where a verb on the objects of a resource is granted.
 
-        A permission in one namespace says nothing about cluster-scoped objects, except about that Namespace itself.
+        A permission in one namespace does not cover cluster-scoped objects, except that Namespace itself.
 
         Args:
             verb: such as ``list``.

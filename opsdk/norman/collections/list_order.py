@@ -108,7 +108,7 @@ class ListOrder(DerivedSlots):
 
     Args:
         entries: the objects by slot; a slot without object is not in the order.
-        keys: namespace and name by slot, as one text.
+        keys: namespace and name by slot, as one string.
         sort: the fields, the most important one first, with their columns.
         base: the order by namespace and name; None if this is it.
     """

@@ -1,6 +1,6 @@
-"""A query: what a list or a watch selects, in which order, and which part of it. Pure.
+"""A query: the objects that a list or a watch selects, their order, and the part to return. Pure.
 
-Both dialects parse their parameters to this value, and every store of a collection takes it.
+Both dialects parse their parameters into this value, and every store of a collection accepts it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SortKey(msgspec.Struct, frozen=True):
     def order(self, cell: Cell) -> str:
         """Return a string that sorts as this key sorts the cell in ascending order."""
         if cell is None and self.absent_last:
-            return "\2"  # after all texts
+            return "\2"  # after all strings
         text = order_address(cell) if self.as_ip else order_text(cell)
         return text.lower() if self.fold_case else text
 

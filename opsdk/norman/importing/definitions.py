@@ -134,7 +134,7 @@ def _served_version(tree: JsonObject, name: str) -> JsonObject:
 
 
 def _dynamic_version(tree: JsonObject) -> str:
-    """Return a text that changes with the definition. A definition that was never stored has no generation."""
+    """Return a string that changes with the definition. A definition that was never stored has no generation."""
     metadata = tree["metadata"]
     if metadata.get("uid") and metadata.get("generation"):
         return f"{metadata['uid']}/{metadata['generation']}"

@@ -57,7 +57,7 @@ class Move(BaseMapper, frozen=True, kw_only=True):
     no_delete_from_field: bool = False
 
     def from_internal(self, data: JsonObject) -> None:
-        """Move the value to `to`, unless a parent there is no object."""
+        """Move the value to `to`, unless a parent there is not an object."""
         move_outward(data, self.source.split("/"), self.to.split("/"))
 
     def to_internal(self, data: JsonObject) -> None:
@@ -116,7 +116,7 @@ class UntypedMove(BaseMapper, frozen=True, kw_only=True):
     separator: str = "/"
 
     def from_internal(self, data: JsonObject) -> None:
-        """Move the value outward, unless a parent there is no object."""
+        """Move the value outward, unless a parent there is not an object."""
         move_outward(data, self.source.split(self.separator), self.to.split(self.separator))
 
     def to_internal(self, data: JsonObject) -> None:
@@ -245,8 +245,7 @@ class SliceMerge(BaseMapper, frozen=True, kw_only=True):
             data[self.to] = [item for items in lists for item in items]
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Remove the declarations of the sources. Raises `UsageError` if one of them, or the declaration of `to`, is
-        missing."""
+        """Remove the declarations of the sources. Raises `UsageError` if one of them, or `to`, is missing."""
         if self.ignore_definition:
             return
         for name in self.source:

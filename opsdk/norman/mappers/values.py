@@ -36,7 +36,7 @@ _STRUCTURED = (dict, list)
 
 
 def _decode_json(value: JsonValue, *types: type) -> JsonValue:
-    """Return the JSON value that a text describes if it has one of the types; else the text."""
+    """Return the JSON value that a string describes if it has one of the types; else the string."""
     if not types or not isinstance(value, str):
         return value
     try:

@@ -265,7 +265,7 @@ def _columns(collection: object) -> list[str]:
 
 
 def _next_rows(collection: GenericCollection) -> str:
-    """Return the URL of the rows that follow, or an empty text."""
+    """Return the URL of the rows that follow, or an empty string."""
     following = collection.pagination.get("next", "")
     if not following:
         return ""

@@ -1,4 +1,4 @@
-"""The name in the DNS: a resource outside of Kubernetes, and the HTTP client of its service."""
+"""The name in the DNS: a resource outside Kubernetes, and the HTTP client of its service."""
 
 from __future__ import annotations
 

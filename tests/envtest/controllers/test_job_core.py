@@ -68,7 +68,7 @@ class Run:
         return bool(writes)
 
     def calm(self) -> None:
-        """Steps until one writes nothing: it must not go on for ever."""
+        """Steps until one writes nothing: it must not go on forever."""
         for _ in range(40):
             if not self.step():
                 return

@@ -65,7 +65,7 @@ class Run:
         """What holds after each write."""
 
     def calm(self) -> None:
-        """Steps until one writes nothing: it must not go on for ever."""
+        """Steps until one writes nothing: it must not go on forever."""
         for _ in range(60):
             if not self.step():
                 return

@@ -82,7 +82,7 @@ async def test_a_watch_streams() -> None:
 
 
 class _Watcher:
-    """Waits for ``http.disconnect``, or for ever."""
+    """Waits for ``http.disconnect``, or forever."""
 
     def __init__(self, *, listens: bool) -> None:
         self.ended: list[str] = []

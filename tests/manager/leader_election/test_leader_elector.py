@@ -557,7 +557,7 @@ async def test_deletions_never_lead_to_two_leaders(seed: int) -> None:
 
 
 async def test_a_deleted_lease_of_a_leader_that_is_gone_expires() -> None:
-    """The standby waits for the lease that it saw, and for its own one as long, not for ever."""
+    """The standby waits for the lease that it saw, and for its own one as long, not forever."""
     server = LeaseServer()
     first, second = (LeaderElector(server.client(name), options(name)) for name in ("first", "second"))
     tasks = [asyncio.create_task(first.run())]

@@ -77,7 +77,7 @@ def test_a_union_takes_the_first_mapping_that_fits() -> None:
 
 
 def test_a_union_needs_its_check_fields() -> None:
-    """A missing check field, and a field outside of the union with the same name, are errors."""
+    """A missing check field, and a field outside the union with the same name, are errors."""
     schemas = registry(schema("s3", bucket="string"))
     mapper = UnionEmbed(fields=[UnionMapping(field_name="s3", check_fields=("zone",))])
     with pytest.raises(UsageError, match="field zone missing"):
