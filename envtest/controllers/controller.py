@@ -176,7 +176,7 @@ class ObjectController(SimulatedController):
         return None if obj is None else await self.sync(obj)
 
     def current(self, obj: JsonObject) -> JsonObject | None:
-        """Return the present state of an object that was changed meanwhile; None if it is deleted."""
+        """Return the present state of an object that was changed in the meantime; None if it is deleted."""
         meta = obj["metadata"]
         return self.informers.get(self.resource.key(meta.get("namespace", ""), meta["name"]))
 

@@ -41,7 +41,7 @@ def find(env: Mapping[str, str] = os.environ) -> Path | None:
 async def run(
     kubeconfig: str, args: Sequence[str], *, stdin: str = "", seconds: float = 60.0, check: bool = True
 ) -> Output:
-    """Run kubectl in a thread until it ends; virtual time does not advance meanwhile.
+    """Run kubectl in a thread until it ends; virtual time does not advance in the meantime.
 
     Raises:
         ConfigError: no kubectl is installed; or, with `check`, it failed or took longer than `seconds`.

@@ -1,4 +1,4 @@
-"""Pauses whole controllers, as a ConfigMap in the operator's namespace says.
+"""Pauses whole controllers, as a ConfigMap in the operator's namespace requests.
 
 ============================  ===================================================================
 ``website: "true"``           the controller ``website`` starts no reconcile

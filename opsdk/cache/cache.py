@@ -262,14 +262,14 @@ class Cache:
         await self._replan(planned, self._selected, [cached for cached in self._kinds.values() if cached.gvk == gvk])
 
     async def _replan(self, options: CacheOptions, selected: frozenset[str], kinds: Iterable[CachedKind]) -> None:
-        """Change the options, and the informers of some kinds to match. Informers whose scope stays go on."""
+        """Change the options, and the informers of some kinds to match. Informers whose scope stays continue."""
 
         def planned(cached: CachedKind, options: CacheOptions, selected: frozenset[str]) -> dict[str, CacheScope]:
             return scopes(options, cached.mapping, metadata_only=cached.metadata_only, selected=selected)
 
         former = (self.options, self._selected)
         plans = [(cached, planned(cached, *former), planned(cached, options, selected)) for cached in kinds]
-        # Without an await until all is changed: a kind that is added meanwhile has the new options.
+        # Without an await until all is changed: a kind that is added in the meantime has the new options.
         self.options, self._selected = options, selected
         old: list[Informer | None] = []
         for cached, before, after in plans:

@@ -425,7 +425,7 @@ class Informer(Closing):
         return None
 
     def _extend(self, limit: asyncio.Timeout, *, now: float, ended: bool) -> None:
-        """Let the limit of a streaming list begin anew, at most once a second: each time makes a timer."""
+        """Let the limit of a streaming list begin again, at most once a second: each time makes a timer."""
         if ended:
             limit.reschedule(None)
             return
@@ -466,7 +466,7 @@ class Informer(Closing):
     async def _deliver_replaced(
         self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]
     ) -> None:
-        """Deliver the differences of a list in slices. A handler that is added meanwhile got the whole list itself."""
+        """Deliver the differences of a list in slices. Handlers added in the meantime got the whole list."""
         deltas: list[Delta] = []
         for number, more in enumerate(replaced, 1):
             deltas += more

@@ -158,7 +158,7 @@ class Applier:
 
         Raises:
             AlreadyOwnedError: another object is the controller. Nothing is sent.
-            ContendedError: another writer undoes the same apply again and again. The next write waits.
+            ContendedError: another writer undoes the same apply repeatedly. The next write waits.
             ConflictError: other managers own fields with different values, and `force` is False.
             TerminatingError: the live object is being deleted. Retry: the object is created again when it is gone.
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.

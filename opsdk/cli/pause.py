@@ -268,6 +268,6 @@ async def annotate(config: Config, target: _Target, words: Mapping[str, str | No
             try:
                 await cluster.uncached.patch(obj, merge_patch({"metadata": {"annotations": dict(words)}}))
             except NotFoundError:
-                continue  # deleted meanwhile
+                continue  # deleted in the meantime
             changed.append(name)
     return changed

@@ -467,7 +467,7 @@ class Controller:
     async def _attempt(
         self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
     ) -> tuple[ReconcileAttempt, ReconcileEnd]:
-        """Call the reconciler, and queue the request again, if it needs that or if its object changed meanwhile."""
+        """Call the reconciler, and queue the request again if needed, or if its object has changed in the meantime."""
         own = self._own_changes
         key = ctx.request.key if own is not None else None
         if own is not None:
@@ -495,7 +495,7 @@ class Controller:
         return attempt, end
 
     async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
-        """Report a request that reconciles itself again and again: once in the log, as a metric, and as an Event."""
+        """Report a request that reconciles itself repeatedly: once in the log, as a metric, and as an Event."""
         hot_loop = self._hot_loops.ended(queue_item.item, activity.requests, monotonic())
         if hot_loop is None:
             return

@@ -151,7 +151,7 @@ def check_external(external: ExternalResource[Any, Any], owner: type[Any] | None
 
 
 def ref_of(external: ExternalResource[Any, Any], obj: Any) -> ExternalRef:
-    """Return what the status of an object says of its external resource."""
+    """Return what the status of an object records about its external resource."""
     return ExternalRef(id=_status_of(external, obj).id, token=f"{obj.metadata.uid}-{external.name}")
 
 

@@ -26,7 +26,7 @@ FinalizerFunction = Callable[[Any, Any], Any]
 """Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent.
 
 A plain ``def`` runs in a thread, and gets a `BlockingContext`.
-A function that returns a `Result` is not done: its finalizer stays, and the request is handled as the result says.
+A function that returns a `Result` is not done: its finalizer stays, and the result decides when it is queued again.
 """
 
 

@@ -58,7 +58,7 @@ class PauseGate:
         return False
 
     async def check(self, obj: Any, ctx: Context) -> HeldBack | None:
-        """Return why the request is held back; None if the pass goes on.
+        """Return why the request is held back; None if the pass continues.
 
         Args:
             obj: the object; None if it does not exist.

@@ -58,7 +58,7 @@ class SyncPolicy(Enum):
     RETRY = "retry"
     """Wait on. Other controllers run; readiness and the log say what is missing."""
     DEGRADE = "degrade"
-    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
+    """Reconcile without the source. It joins when it has synced; until then readiness names what is missing."""
 
 
 class EventSource(ABC):

@@ -41,7 +41,7 @@ class SetMode(Enum):
     SERVER_SIDE_APPLY = "server-side apply"
     """By server-side apply. Objects that wrangler wrote are converted once."""
     THREE_WAY_MERGE = "three-way merge"
-    """By a merge patch with the annotation ``objectset.rio.cattle.io/applied``, so that wrangler may go on."""
+    """By a merge patch with the annotation ``objectset.rio.cattle.io/applied``, so that wrangler may continue."""
 
 
 class ObjectSetOptions(Options, frozen=True, kw_only=True):

@@ -326,7 +326,7 @@ class Manager:
 
     # -------------------------------------------------------------- stop
     async def _stop(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        """Stop the groups as planned. The lease is renewed meanwhile, and released last."""
+        """Stop the groups as planned. The lease is renewed in the meantime, and released last."""
         self.stop()
         self.state = ManagerState.STOPPING
         plan = plan_stop(

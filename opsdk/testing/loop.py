@@ -136,7 +136,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """See asyncio. Virtual time does not advance meanwhile."""
+        """See asyncio. Virtual time does not advance in the meantime."""
         self._jumping.busy_threads += 1
         try:
             await super().shutdown_default_executor()

@@ -99,7 +99,7 @@ async def running(
 
 
 class _Interrupter(TelemetryHook):
-    """Cancels the block of a test when the operator fails, or a request reconciles itself again and again."""
+    """Cancels the block of a test when the operator fails, or a request reconciles itself repeatedly."""
 
     def __init__(self, block: asyncio.Task[Any]) -> None:
         self._block = block

@@ -165,7 +165,7 @@ class ConnectionPool:
         return connection
 
     async def _wait_for_connection(self) -> ClientConnection:
-        """Return the next connection that is dialed or returned. Raises the error of a dial that began meanwhile."""
+        """Return the next connection that is dialed or returned. Raises the error of a dial that began later."""
         waiter: asyncio.Future[ClientConnection | BaseException] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         self._start_dials()

@@ -196,5 +196,5 @@ def _set_wal(cursor: sqlite3.Cursor, deadline: float) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     read = connection.get_execution_options().get("mode") is TransactionMode.READ
-    # A transaction that becomes a writer later fails if another one wrote meanwhile.
+    # A transaction that becomes a writer later fails if another one wrote in the meantime.
     connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")

@@ -259,7 +259,7 @@ async def test_a_real_etcd_is_refused() -> None:
         return HttpResponse(404, [], request.path.encode())
 
     async with WebServer(asgi(elsewhere)) as web:
-        with pytest.raises(ConfigError, match="goes with the etcd that was written beside it"):
+        with pytest.raises(ConfigError, match="use the etcd in the folder of this program"):
             await apiserver._data_directory(parse([f"--etcd-servers={web.url}"], switches=()))
 
 
