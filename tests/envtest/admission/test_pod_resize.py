@@ -55,7 +55,7 @@ WHOLE = {"resources": MORE}
     ],
 )  # fmt: skip
 async def test_nodes_that_cannot(made: JsonObject | None, spec: JsonObject, why: str, cause: str) -> None:
-    """The node is there, has enough, runs Linux and declares what is needed; else nothing changes."""
+    """A resize needs a node that exists, has capacity, runs Linux and declares the feature."""
     async with Environment() as env:
         call = Caller(env)
         if made is not None:

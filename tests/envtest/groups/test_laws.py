@@ -112,7 +112,7 @@ def _there(obj: Any, path: str) -> bool:
 @FEW
 @given(seed=SEEDS)
 def test_what_is_wrong_is_there_or_missing_there(row: ServedResourceRow, seed: int) -> None:
-    """Each error names a place in the object, or one where something should be."""
+    """Each error names a path that exists in the object, or one where a value is missing."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj = make(row, seed)
     try:

@@ -29,7 +29,7 @@ async def test_start_and_close() -> None:
 
 
 async def test_failed_start_closes() -> None:
-    """The error of the start is raised after the close."""
+    """A failed start closes everything, then raises its error."""
     target = _Recorded(OSError("no port"))
     with pytest.raises(OSError, match="no port"):
         await target.__aenter__()

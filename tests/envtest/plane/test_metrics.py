@@ -50,7 +50,7 @@ async def test_answers_and_objects_are_counted() -> None:
 
 
 async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients cannot make the server remember more and more."""
+    """Unknown paths share one metric, so clients cannot make the server's memory grow."""
     monkeypatch.setattr("envtest.plane.metrics._MOST", 3)
     async with envtest.Environment() as env:
         call = Caller(env)
