@@ -113,7 +113,7 @@ async def test_every_kind_with_the_permissions_of_the_user(k8s_env: Environment,
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_the_command_serves_https(tmp_path: Path) -> None:
-    """With a certificate any address may be bound."""
+    """With a certificate, the command can bind to any address."""
     Authority.load_or_create(None).serving("localhost").write(tmp_path, "norman")
     command = [sys.executable, "-m", "opsdk.cli", "norman", "--port", "0", "--host", "0.0.0.0"]
     command += ["--tls-cert", str(tmp_path / "norman.crt"), "--tls-key", str(tmp_path / "norman.key")]

@@ -18,7 +18,7 @@ TERMS = st.builds(FieldRequirement, KEYS, st.text(r"ab,=\!", max_size=5), st.boo
 
 @given(st.lists(TERMS, max_size=4))
 def test_what_is_written_is_read_again(terms: list[FieldRequirement]) -> None:
-    """Whatever stands in a value, once it is escaped; terms come in their order as texts."""
+    """Any field selector survives escaping and parsing; terms keep their order."""
     written = sorted(terms, key=str)
     assert parse_fields(str(FieldSelector(tuple(terms)))) == FieldSelector(tuple(written))
 

@@ -75,7 +75,7 @@ def test_an_object_is_no_change_of_itself(row: ServedResourceRow, seed: int) -> 
 @FEW
 @given(seed=SEEDS)
 def test_defaults_are_filled_in_once(row: ServedResourceRow, seed: int) -> None:
-    """A second time changes nothing, nor does reading what was written."""
+    """Defaulting twice changes nothing, nor does decoding the encoded object."""
     obj = make(row, seed)
     model = model_of(row)
     assert model.default(copy_tree(obj)) == obj

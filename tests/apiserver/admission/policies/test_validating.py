@@ -308,7 +308,7 @@ async def test_each_parameter_judges_for_itself() -> None:
 
 
 async def test_what_is_missing_is_allowed_or_refused() -> None:
-    """parameterNotFoundAction decides about missing parameters; a binding without a paramRef passes null."""
+    """``parameterNotFoundAction`` decides about missing parameters; a binding without a paramRef passes null."""
     async with Environment() as env:
         call = Caller(env)
         await bind(call, AT_MOST, bound=ref(name="none", parameterNotFoundAction="Allow"), **FEW)

@@ -93,7 +93,7 @@ async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None
 
 
 async def test_what_admission_adds_is_owned_by_nobody() -> None:
-    """managedFields record what the client wrote, not the changes of plugins."""
+    """``managedFields`` record what the client wrote, not the changes of plugins."""
     async with Environment() as env:
         env.plane.core.admission.add("Test", Recorder(label="by-plugin"))
         stored = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json

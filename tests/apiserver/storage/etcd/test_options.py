@@ -37,7 +37,7 @@ def test_the_password_is_not_shown() -> None:
 
 
 def test_clear_text_to_another_machine_is_refused() -> None:
-    """http to another machine needs `insecure`; loopback does not."""
+    """``http`` to another machine needs `insecure`; loopback does not."""
     with pytest.raises(ConfigError, match="clear text"):
         EtcdOptions(endpoints=("http://127.0.0.1:2379", "http://10.0.0.1:2379"))
     for endpoint in ("http://localhost:1", "http://[::1]:1", "http://127.0.0.9:1", "https://etcd:1"):

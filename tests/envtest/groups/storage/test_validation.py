@@ -130,7 +130,7 @@ def test_drivers_have_names_of_their_own() -> None:
     ],
 )
 def test_what_drivers_ask_for(key: str, value: object, found: list[str]) -> None:
-    """requiresRepublish has a minimum interval, and service account tokens need token requests."""
+    """``requiresRepublish`` has a minimum interval, and service account tokens need token requests."""
     tree = {"metadata": {"name": "a.b"}, "spec": {key: value}}
     assert wrong(DRIVERS, tree) == [f"spec.{key}: {text}" for text in found]
 

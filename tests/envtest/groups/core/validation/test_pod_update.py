@@ -211,7 +211,7 @@ def test_pod_level_resources_decide_the_qos_class(spec: JsonObject, found: str) 
 
 # ------------------------------------------------------------------ fields that follow from others
 def test_keys_of_labels_become_requirements() -> None:
-    """matchLabelKeys become requirements with the pod's values; missing labels are ignored."""
+    """``matchLabelKeys`` become requirements with the pod's values; missing labels are ignored."""
     term: JsonObject = {
         "topologyKey": "z",
         "labelSelector": {},
