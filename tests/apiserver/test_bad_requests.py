@@ -1,4 +1,4 @@
-"""Requests that make no sense, to a whole server: each has the answer that kube-apiserver gives."""
+"""Invalid requests to a whole server: the responses are kube-apiserver's."""
 
 from __future__ import annotations
 

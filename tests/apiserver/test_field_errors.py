@@ -1,4 +1,4 @@
-"""Invalid fields and the answer that lists them."""
+"""Errors of invalid fields, and the response that lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole server behind real sockets: clients that break off, vanish, do not read, or come when it stops."""
+"""A whole server over real sockets: clients that disconnect, vanish or do not read, and the stop."""
 
 from __future__ import annotations
 

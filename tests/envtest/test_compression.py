@@ -1,4 +1,4 @@
-"""Large answers as gzip."""
+"""Compression of large responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core kinds as clients see them: bindings, services that change, volumes and pods that grow."""
+"""Core kinds as clients see them: bindings, service types, resizes."""
 
 from __future__ import annotations
 

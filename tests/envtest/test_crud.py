@@ -1,4 +1,4 @@
-"""Objects come, change and go, as clients see it."""
+"""Create, read, update, patch, apply and delete, as clients see them."""
 
 from __future__ import annotations
 

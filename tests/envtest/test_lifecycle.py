@@ -1,4 +1,4 @@
-"""Environments start and stop again and again, and side by side; definitions are read from files."""
+"""Environments in a row and at the same time; definitions from files."""
 
 from __future__ import annotations
 

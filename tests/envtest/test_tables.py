@@ -1,4 +1,4 @@
-"""Tables as kubectl asks for them."""
+"""Tables for kubectl."""
 
 from __future__ import annotations
 

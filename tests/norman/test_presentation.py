@@ -1,4 +1,4 @@
-"""What clients see of stored objects, whatever is stored."""
+"""The presentation of stored objects of any content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access by RBAC: what users list, watch, read and write, on the embedded API server."""
+"""Access by RBAC: lists, watches, reads and writes of users, on the embedded API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow of a request: the rows of the map's section 4.4."""
+"""The flow of a request through the server."""
 
 from __future__ import annotations
 

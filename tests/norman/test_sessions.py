@@ -1,4 +1,4 @@
-"""Limits of subscriptions: how many a user has, and how long one waits for its client."""
+"""Limits of subscriptions: the number per user, and the wait for a client."""
 
 from __future__ import annotations
 

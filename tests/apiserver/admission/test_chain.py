@@ -1,4 +1,4 @@
-"""The chain calls a plugin for the resources that concern it."""
+"""The chain calls a plugin only for its resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules against a naive model of what they mean."""
+"""Rules against a naive model."""
 
 from __future__ import annotations
 

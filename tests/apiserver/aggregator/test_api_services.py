@@ -1,4 +1,4 @@
-"""What APIServices say, where they place a group, and whether their Services can be reached: the pure parts."""
+"""APIServices: conditions, priorities and availability checks, the pure parts."""
 
 from __future__ import annotations
 

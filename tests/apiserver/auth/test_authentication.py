@@ -1,4 +1,4 @@
-"""Several ways to prove who one is, and several that decide, together."""
+"""Unions of authenticators and of authorizers."""
 
 from __future__ import annotations
 

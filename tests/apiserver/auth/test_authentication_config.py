@@ -1,4 +1,4 @@
-"""The ConfigMap for servers behind, and the certificates of proxies by it."""
+"""The ConfigMap extension-apiserver-authentication, and certificates of proxies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A certificate counts for the purpose whose own CA has a chain to it, at the time of the request."""
+"""A client certificate is valid only for the purpose of its CA, at the time of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviews at another server: what is sent, what the answers mean, how long they hold."""
+"""Delegated reviews: requests, results and caching."""
 
 from __future__ import annotations
 

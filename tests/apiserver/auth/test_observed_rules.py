@@ -1,4 +1,4 @@
-"""The roles learned from what users do allow just that."""
+"""Roles from observed requests allow exactly these requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of roles against a plain reading of what they mean, and the index against looking at every binding."""
+"""RBAC rules against a naive evaluator, and the index against a scan of all bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: what is signed is believed as long as what it speaks of is there; nothing else is."""
+"""Tokens of service accounts: valid while signed correctly and while the bound objects exist."""
 
 from __future__ import annotations
 

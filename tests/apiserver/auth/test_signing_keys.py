@@ -1,4 +1,4 @@
-"""Keys of tokens: what one has signed, it alone vouches for, whichever sort it is and however it is written down."""
+"""Signing keys of tokens: verification, formats and publication."""
 
 from __future__ import annotations
 

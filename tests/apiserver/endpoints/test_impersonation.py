@@ -1,4 +1,4 @@
-"""Reading whom the headers name."""
+"""Parsing of impersonation headers."""
 
 from __future__ import annotations
 

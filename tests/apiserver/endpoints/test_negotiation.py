@@ -1,4 +1,4 @@
-"""Which form of answer a client accepts."""
+"""Negotiation of the media type of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings in headers: what fits, and what no header can carry."""
+"""Warning headers: limits and escaping."""
 
 from __future__ import annotations
 

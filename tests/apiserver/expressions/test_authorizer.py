@@ -1,4 +1,4 @@
-"""Laws of asking the authorizer from expressions."""
+"""Laws of the authorizer library in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners seen through scale."""
+"""Field managers as a Scale shows them."""
 
 from __future__ import annotations
 

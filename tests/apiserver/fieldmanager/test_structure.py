@@ -1,4 +1,4 @@
-"""Objects with one structure set the same fields."""
+"""Objects with equal structure set the same fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and YAML of bodies."""
+"""JSON and YAML bodies."""
 
 import json
 from contextlib import suppress

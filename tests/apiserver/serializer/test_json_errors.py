@@ -1,4 +1,4 @@
-"""What the scanner says of texts that are not JSON."""
+"""Syntax errors of JSON, with the messages of Go's scanner."""
 
 import json
 

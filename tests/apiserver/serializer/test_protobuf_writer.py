@@ -1,4 +1,4 @@
-"""Protobuf answers: what is written can be read again, and clients that take nothing else get nothing else."""
+"""Protobuf responses: round trips, and clients that accept only protobuf."""
 
 from __future__ import annotations
 

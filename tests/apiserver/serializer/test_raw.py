@@ -1,4 +1,4 @@
-"""Fields that are kept as text."""
+"""Raw fields, which keep their JSON text."""
 
 from __future__ import annotations
 

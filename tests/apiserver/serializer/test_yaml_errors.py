@@ -1,4 +1,4 @@
-"""What is wrong with YAML, in go-yaml's words."""
+"""Syntax errors of YAML, with go-yaml's messages."""
 
 from __future__ import annotations
 

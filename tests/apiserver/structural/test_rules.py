@@ -1,4 +1,4 @@
-"""Laws of validation rules on objects: when they run, what they say, and what may stay wrong."""
+"""Validation rules on objects: when they run, their errors, and ratcheting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to webhooks over real sockets and TLS, and what they say when they fail."""
+"""Calls to webhooks over real sockets and TLS, and the messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are sent elsewhere or asked to come again; in virtual time."""
+"""Redirects and retries of calls, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins run, and the small ones."""
+"""The set of admission plugins, and the small plugins."""
 
 from __future__ import annotations
 

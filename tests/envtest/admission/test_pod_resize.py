@@ -1,4 +1,4 @@
-"""Pods that get more than their node has, or what it does not know of."""
+"""Pod resizes that exceed the capacity or the features of the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that run where they are asked for, and labels of places."""
+"""Plugins that are off by default, and topology labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which fields are written, and how the bytes of an answer look."""
+"""The order of fields, and the format of response bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of each field: zeros behind pointers, parts that are always there, nothing else that is empty."""
+"""Encoded fields: zeros behind pointers, mandatory parts, and no other empty fields."""
 
 from __future__ import annotations
 

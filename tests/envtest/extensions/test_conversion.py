@@ -1,4 +1,4 @@
-"""Custom resources in several versions: by name, by webhook, with what is lost and what is owned."""
+"""Custom resources in several versions: conversion by name and by webhook, losses, field ownership."""
 
 from __future__ import annotations
 

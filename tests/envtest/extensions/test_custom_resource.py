@@ -1,4 +1,4 @@
-"""What is said to bodies and patches of custom resources."""
+"""Bodies and patches of custom resources: errors and warnings."""
 
 from __future__ import annotations
 

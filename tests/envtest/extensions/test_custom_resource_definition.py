@@ -1,4 +1,4 @@
-"""What definitions may say besides their schemas, and in which order one is told of what they may not."""
+"""Validation of definitions apart from their schemas, and the order of errors."""
 
 from __future__ import annotations
 

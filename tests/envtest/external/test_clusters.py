@@ -1,4 +1,4 @@
-"""Real binaries and clusters that exist: supervision is tested with executables that only pretend."""
+"""Real binaries and existing clusters; supervision is tested with stand-in executables."""
 
 from __future__ import annotations
 

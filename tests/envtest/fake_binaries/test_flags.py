@@ -1,4 +1,4 @@
-"""Command lines of Go programs: every way to write them means the same; what they cannot mean is refused."""
+"""Command lines of Go programs: all notations are equivalent, and invalid ones are errors."""
 
 from __future__ import annotations
 

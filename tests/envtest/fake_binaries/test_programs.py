@@ -1,4 +1,4 @@
-"""The programs for Go's envtest, as real processes: started as it starts them, they are what it expects."""
+"""The programs for Go's envtest as real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays once it is set: each such field refuses every change, and all else of the object may be put again."""
+"""Immutable fields: each rejects any change, and an unchanged object is accepted."""
 
 from __future__ import annotations
 

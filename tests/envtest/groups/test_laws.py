@@ -1,4 +1,4 @@
-"""Laws that hold for every built-in kind, whatever an object says."""
+"""Laws that hold for every object of every built-in kind."""
 
 from __future__ import annotations
 

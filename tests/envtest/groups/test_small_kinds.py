@@ -1,4 +1,4 @@
-"""Nodes, namespaces, configuration, jobs by the clock: what each must be."""
+"""Validation of nodes, namespaces, ConfigMaps, Secrets, CronJobs and jobs."""
 
 from __future__ import annotations
 

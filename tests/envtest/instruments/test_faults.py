@@ -1,4 +1,4 @@
-"""Faults on demand, and operators that live with them."""
+"""Injected faults, and operators that survive them."""
 
 from __future__ import annotations
 

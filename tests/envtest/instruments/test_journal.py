@@ -1,4 +1,4 @@
-"""Who wrote what, and what tests say about it."""
+"""The journal of writes, and its assertions."""
 
 from __future__ import annotations
 

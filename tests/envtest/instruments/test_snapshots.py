@@ -1,4 +1,4 @@
-"""Environments that go back, and environments that part ways."""
+"""Snapshots, restores and forks of environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for another protocol, passed on to an aggregated server: in this process, and over sockets."""
+"""Protocol upgrades that are proxied to an aggregated server, in process and over sockets."""
 
 from __future__ import annotations
 

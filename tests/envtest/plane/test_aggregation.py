@@ -1,4 +1,4 @@
-"""Other servers behind this one: proxying, conditions, documents; in this process."""
+"""Aggregated servers in this process: proxying, conditions, documents."""
 
 from __future__ import annotations
 

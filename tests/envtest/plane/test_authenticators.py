@@ -1,4 +1,4 @@
-"""Who gets in and what they may do, as clients see it."""
+"""Authentication and authorization, as clients see them."""
 
 from __future__ import annotations
 

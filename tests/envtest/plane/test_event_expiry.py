@@ -1,4 +1,4 @@
-"""Events live an hour from their last write, whichever API wrote them; nothing else dies, and nothing keeps ticking."""
+"""Events expire an hour after their last write through either API; other objects stay."""
 
 from __future__ import annotations
 

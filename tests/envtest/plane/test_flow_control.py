@@ -1,4 +1,4 @@
-"""Every request belongs to one flow; answers say to which, and schemas whether their level is there."""
+"""Flow schemas: each request matches one, and responses name it."""
 
 from __future__ import annotations
 

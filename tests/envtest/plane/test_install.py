@@ -1,4 +1,4 @@
-"""Definitions and webhooks that are there when an environment is ready."""
+"""Definitions and webhooks that are installed before an environment is ready."""
 
 from __future__ import annotations
 

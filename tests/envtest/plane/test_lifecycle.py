@@ -1,4 +1,4 @@
-"""Startable: entered it runs, and a start that fails leaves nothing open."""
+"""`Startable`: it runs inside its block, and a failed start leaves nothing open."""
 
 from __future__ import annotations
 

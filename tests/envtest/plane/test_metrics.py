@@ -1,4 +1,4 @@
-"""What the server tells of itself: health checks, metrics, where it listens."""
+"""Health checks, metrics, and the server's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users of an environment, what is remembered of them, and trusted proxies."""
+"""Users of an environment, their recorded requests, and trusted proxies."""
 
 from __future__ import annotations
 

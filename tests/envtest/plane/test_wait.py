@@ -1,4 +1,4 @@
-"""Waiting for what a cluster does."""
+"""Waiting for states of a cluster."""
 
 from __future__ import annotations
 

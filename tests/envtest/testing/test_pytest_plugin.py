@@ -1,4 +1,4 @@
-"""The fixtures, in runs of pytest of their own."""
+"""The fixtures, in separate pytest runs."""
 
 from __future__ import annotations
 

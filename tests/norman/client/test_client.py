@@ -1,4 +1,4 @@
-"""The client against a served API, over real sockets."""
+"""The client against a real server, over sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental access sets against sets that are computed anew."""
+"""Incremental access sets against recomputed ones."""
 
 from __future__ import annotations
 

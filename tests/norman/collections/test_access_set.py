@@ -1,4 +1,4 @@
-"""Access sets against the RBAC authorizer, and what they show of a resource."""
+"""Access sets against the RBAC authorizer, and the objects that they show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns read objects once, and the ones that changed."""
+"""Columns read each object once, and then only changed ones."""
 
 from __future__ import annotations
 

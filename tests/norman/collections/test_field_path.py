@@ -1,4 +1,4 @@
-"""Paths of fields, and the values of objects there."""
+"""Field paths, and the values of objects at them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexed lists against filtering and sorting all objects anew."""
+"""Indexed lists against filtering and sorting all objects again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and watches of a live server for users who may see a part of it."""
+"""Lists and watches of a live server for users with partial permissions."""
 
 from __future__ import annotations
 

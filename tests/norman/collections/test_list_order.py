@@ -1,4 +1,4 @@
-"""Orders: few changes put into place give what sorting all gives."""
+"""Orders: inserting changes gives the same result as sorting everything."""
 
 from __future__ import annotations
 

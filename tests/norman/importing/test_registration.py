@@ -1,4 +1,4 @@
-"""The end of an import."""
+"""The registration of imported schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of objects, as Rancher's clients wait for it."""
+"""The state of objects, for which Rancher's clients wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas from discovery, and what users see of them."""
+"""Schemas from discovery, and the part that users see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters: what is written is what is read, and what is read decides as a plain reading does."""
+"""Filters: round trips, and conditions against a naive evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SchemaTemplates: which ones change a type, and in which order."""
+"""Schema templates: selection and order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cached store on the embedded API server: what it shares, what it skips, and what it costs."""
+"""The cached store on the embedded API server: shared watches, skipped work and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions from schemas, and the stores on them."""
+"""CustomResourceDefinitions from schemas, and their stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of the databases: requests read indices, not whole tables, and sort nothing that an index has in order."""
+"""Query plans: requests use indices, scan no tables, and sort only what no index orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL store in several processes, on SQLite and on PostgreSQL: nothing is lost, and no file is left broken."""
+"""The SQL store in several processes, on SQLite and PostgreSQL: no write is lost, and files stay consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transformations, subtypes and aggregates: what the laws of all stores do not say."""
+"""Transformations, subtypes and aggregates, beyond the laws of all stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of schemas: the inputs of forms."""
+"""Form inputs of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutating admission policies: what they change, in which order, and what stops them."""
+"""Mutating admission policies: changes, order and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validating admission policies: whom they concern, what they decide, what comes of it."""
+"""Validating admission policies: matching, decisions and actions."""
 
 from __future__ import annotations
 

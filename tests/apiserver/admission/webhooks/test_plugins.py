@@ -1,4 +1,4 @@
-"""Admission webhooks: who is called, in which order, and what their answers do."""
+"""Admission webhooks: selection, order and effects of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several OpenAPI v2 documents as one."""
+"""Merging of OpenAPI v2 documents."""
 
 from __future__ import annotations
 

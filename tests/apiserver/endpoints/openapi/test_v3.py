@@ -1,4 +1,4 @@
-"""OpenAPI documents: what they say of operations, and what version 2 leaves out."""
+"""OpenAPI v3 documents, and what v2 omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What etcd's errors mean for a request."""
+"""The meaning of etcd's errors for a request."""
 
 from __future__ import annotations
 

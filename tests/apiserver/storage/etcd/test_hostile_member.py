@@ -1,4 +1,4 @@
-"""Members that respond with anything, over TLS: each request ends with an error, in bounded time and memory."""
+"""Hostile members over TLS: each request ends with an error, in bounded time and memory."""
 
 from __future__ import annotations
 

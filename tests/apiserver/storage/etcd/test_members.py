@@ -1,4 +1,4 @@
-"""Lost answers, and members of a cluster that die or hang while several writers write."""
+"""Lost responses, and members that die or hang while several writers write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pod security: levels that contain each other, sentences, labels."""
+"""Pod security: nested levels, messages of violations, labels."""
 
 from __future__ import annotations
 

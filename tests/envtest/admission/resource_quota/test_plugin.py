@@ -1,4 +1,4 @@
-"""Quotas: what is used is what a recount finds, and nothing goes beyond what is allowed."""
+"""Quotas: usage equals a recount, and stays within the limits."""
 
 from __future__ import annotations
 

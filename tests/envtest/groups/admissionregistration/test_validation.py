@@ -1,4 +1,4 @@
-"""What admission policies and their bindings may say: the server's faults, at the server's fields."""
+"""Validation of admission policies and bindings: the server's errors at the server's paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in a webhook configuration."""
+"""Validation of webhook configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""APIServices: what they may say, those that are there by themselves, and kubectl's columns."""
+"""APIServices: validation, automatic registration, and kubectl's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Autoscalers: their rules, and their two versions."""
+"""Autoscalers: validation, and the two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When jobs fail and succeed early, and how many indices they have."""
+"""Jobs: failure and success policies, and indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses and blocks of addresses as text."""
+"""Notation of IP addresses and CIDRs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kinds fill in, drop and remember, besides their rules."""
+"""Defaults, dropped fields and recorded values of strategies."""
 
 from __future__ import annotations
 

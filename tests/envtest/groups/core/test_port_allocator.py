@@ -1,4 +1,4 @@
-"""Services: ports of nodes, and what stays of them once it is set."""
+"""Services: node ports, and immutable fields."""
 
 from __future__ import annotations
 

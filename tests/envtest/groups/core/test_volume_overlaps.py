@@ -1,4 +1,4 @@
-"""Files of one volume in each other's way."""
+"""Overlapping paths within one volume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makers of objects are told though nothing is wrong."""
+"""Warnings about valid objects of core kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ingress classes, addresses, blocks of addresses."""
+"""Ingress classes, IP addresses, service CIDRs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disruption budgets: what they may say, and what may be said of them."""
+"""Disruption budgets: spec and status."""
 
 from __future__ import annotations
 

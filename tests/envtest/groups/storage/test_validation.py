@@ -1,4 +1,4 @@
-"""Storage: what classes, drivers, claims and volumes may say, and what of it stays."""
+"""Storage classes, drivers, claims and volumes: validation and immutable fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands, ports and watches over WebSockets: a test plays the container, and clients cannot tell."""
+"""Exec, port-forward and watches over WebSockets, with scripted containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where proxies of pods, nodes and services lead."""
+"""Targets of the proxies of pods, nodes and services."""
 
 from __future__ import annotations
 

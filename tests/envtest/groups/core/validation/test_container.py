@@ -1,4 +1,4 @@
-"""Containers: what only some of them may say, and how that is told."""
+"""Validation of containers: fields that only some containers may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that change: by themselves, by their status, by what they get."""
+"""Updates of pods: spec, status, resize and derived fields."""
 
 from __future__ import annotations
 

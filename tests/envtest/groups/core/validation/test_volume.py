@@ -1,4 +1,4 @@
-"""Volumes of pods, and persistent volumes: what each kind of source must say."""
+"""Volumes of pods and persistent volumes: validation of each kind of source."""
 
 from __future__ import annotations
 
