@@ -127,8 +127,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""
         self._jumping.failure = error
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        # type: ignore[override]
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """See `asyncio.loop.run_in_executor`. Virtual time does not advance while the thread runs."""
         self._jumping.busy_threads += 1
         future = super().run_in_executor(executor, func, *args)
