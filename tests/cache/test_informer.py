@@ -336,7 +336,7 @@ async def test_an_object_of_another_kind_is_skipped() -> None:
 
 
 async def test_an_undecodable_object_in_a_list_keeps_its_last_state() -> None:
-    """It is not deleted: the server still has it."""
+    """An object that a list cannot decode keeps its last state, because the server still has it."""
     server = FakeServer()
     server.put("a")
     deltas: list[Delta] = []

@@ -27,7 +27,7 @@ KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.grou
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_default_is_one_of_the_server(row: ServedResourceRow, seed: int) -> None:
-    """What is filled in, the server fills in too, with the same value. It may fill in more."""
+    """Each default that opsdk fills in is also a default of the server, with the same value."""
     field_type = built_in_type(GroupVersionKind(row.info.group, row.info.version, row.info.kind))
     if field_type is None or row.info.kind in _ELSEWHERE:
         return

@@ -163,7 +163,7 @@ async def test_an_object_without_a_thread_has_a_failing_daemon() -> None:
 
 
 async def test_plain_daemons_stop_with_the_operator() -> None:
-    """Those that wait in a call, that wait for a thread, and that wait for their restart end at once."""
+    """Daemons that wait in a call, for a thread or for their restart stop with the operator."""
     operator, monitor, failing = Operator("boxes"), PlainMonitor(), PlainMonitor(OSError("no route"))
     operator.daemon(Box, threads=1)(monitor.monitor)
     operator.daemon(Box, name="failing")(failing.monitor)
@@ -289,7 +289,7 @@ def test_an_async_daemon_has_no_threads() -> None:
 
 
 async def test_a_plain_daemon_that_returns_a_coroutine_fails() -> None:
-    """The error has the remedy."""
+    """A plain daemon that returns a coroutine fails with an error that names the remedy."""
     operator = Operator("boxes")
 
     @operator.daemon(Box)

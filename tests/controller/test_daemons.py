@@ -25,7 +25,7 @@ each_form = pytest.mark.parametrize("form", [Monitor, PlainMonitor])
 
 
 async def test_a_daemon_runs_while_its_object_exists() -> None:
-    """It starts with the object, is not started twice by later reconciles, and is cancelled with the deletion."""
+    """A daemon starts with its object, is not started twice, and is cancelled with the deletion."""
     operator, monitor = Operator("boxes"), Monitor()
     operator.daemon(Box)(monitor.monitor)
     async with running(operator) as client:
@@ -184,7 +184,7 @@ async def test_periodic_work_gets_the_newest_object() -> None:
 
 
 async def test_daemons_stop_with_the_operator() -> None:
-    """At the stop they are cancelled, also while they wait for their restart."""
+    """Daemons are cancelled when the operator stops, also while they wait for their restart."""
     operator, monitor = Operator("boxes"), Monitor(OSError("no route"))
     operator.daemon(Box)(monitor.monitor)
     async with running(operator) as client:

@@ -188,7 +188,7 @@ def test_no_memory_grows_with_the_names_of_requests() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 5)), max_size=200))
 def test_only_rows_of_own_passes_that_write_are_slowed(steps: list[tuple[bool, bool, float]]) -> None:
-    """Whatever happens, no pass waits before the limit of own passes that write, or after a foreign one."""
+    """Passes are delayed only after many own passes in a row that write, never after a foreign one."""
     player, row = Player(limit=10), 0
     for is_foreign, writes, pause in steps:
         player.now += pause

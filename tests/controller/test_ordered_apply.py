@@ -238,7 +238,7 @@ async def _in_a_status_block(ctx: Context) -> None:
 
 @pytest.mark.parametrize("step", [_swallow, _catch_on_purpose, _in_a_task_group, _gathered, _in_a_status_block])
 async def test_the_wait_survives_user_code(step: Any) -> None:
-    """Whatever stands around the apply, the reconcile waits, its condition is written, and it goes on later."""
+    """User code around an apply does not lose its wait: the condition is written, and the reconcile resumes."""
     operator = Operator("boxes")
 
     @operator.reconciler(Box, owns=[ConfigMap], options=READY)

@@ -47,7 +47,7 @@ class ContainerSettings:
 
     Attributes:
         env: items of the container's ``env``, in the order of the table.
-        resources: requests and limits. The default suits an operator with some thousand objects in its cache.
+        resources: requests and limits. The default suits an operator with a few thousand objects in its cache.
         replicas: number of pods. One is the leader, the others are standbys.
         pod: fields of the pod template's spec, those of `POD_FIELDS`.
         watch_namespaces: the operator caches and may read these namespaces only; empty for all.
