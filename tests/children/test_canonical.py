@@ -101,7 +101,7 @@ def test_what_is_no_time_has_no_form(text: str) -> None:
 
 @given(st.binary())
 def test_line_ends_in_base64_mean_nothing(data: bytes) -> None:
-    """Both forms have one canonical form."""
+    """Base64 with and without line ends has one canonical form."""
     plain = base64.b64encode(data).decode()
     assert canonical_base64(base64.encodebytes(data).decode()) == plain == canonical_base64(plain)
 

@@ -54,7 +54,7 @@ def test_a_malformed_entry_owns_nothing() -> None:
 
 
 def test_the_last_owner_of_a_field_is_found() -> None:
-    """Below the field too; the field manager itself is left out."""
+    """The last owner of a field or of one below it is found; the field manager itself is left out."""
     data = {"f:data": {"f:x": {}}}
     early, late = (
         entry("early", data, time="2026-01-01T00:00:00Z"),

@@ -160,7 +160,7 @@ async def test_nothing_to_clean(k8s_env: Environment) -> None:
 
 @pytest.mark.parametrize("level", list(Level))
 def test_the_worst_finding_decides(level: Level) -> None:
-    """In the order ok, warning, error."""
+    """The worst finding decides the result: ok, warning or error."""
     below = list(Level)[: list(Level).index(level) + 1]
     assert worst([Finding(check="x", level=each) for each in below]) is level
 

@@ -207,7 +207,7 @@ def role_of(rules: RuleSet) -> BoundRole:
 
 
 def test_roles_of_groups_are_not_reported() -> None:
-    """What every service account may do counts as granted, and is not the operator's to remove."""
+    """Permissions of every service account count as granted, and are not reported as unused."""
     rules = RuleSet([Permission("get", "", "pods")])
     group = BoundRole(name="ClusterRole basic", rules=rules, direct=False)
     (finding,) = of_roles("a/b", [group], rules, RuleSet(), recorded=False)

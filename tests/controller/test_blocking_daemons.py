@@ -263,7 +263,7 @@ async def probe(obj: Box, ctx: Context) -> None: ...
     ],
 )
 def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: str) -> None:
-    """Where it is declared, in each of the three ways to declare a daemon."""
+    """Each of the three ways to declare a daemon refuses a wrong function, with its file and line."""
     wrong: list[Callable[[], object]] = [
         lambda: DaemonSpec(function=function),
         lambda: Operator("boxes").daemon(Box)(function),
@@ -277,7 +277,7 @@ def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: 
 
 @pytest.mark.parametrize("threads", [-1, True, 1.5, "4"])
 def test_a_wrong_number_of_threads_is_refused(threads: Any) -> None:
-    """It is a number, and 0 is the default."""
+    """The number of threads is a nonnegative integer, and 0 selects the default."""
     with pytest.raises(UsageError, match=rf"{__file__}:\d+: threads is .*: pass a number of threads, or 0 for 100"):
         Operator("boxes").daemon(Box, threads=threads)(probe)
 

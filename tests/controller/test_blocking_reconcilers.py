@@ -419,7 +419,7 @@ async def hidden(obj: Box, ctx: Context) -> None: ...
     ],
 )
 def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: str, is_finalizer: bool) -> None:
-    """Where it is declared, as a reconciler and as a finalizer."""
+    """A wrong reconciler or finalizer function is refused, with its file and line."""
     operator = Operator("boxes")
     with pytest.raises(UsageError, match=message) as raised:
         operator.reconciler(Box, finalizers={CLEAN_UP: function} if is_finalizer else {})(function)
@@ -429,7 +429,7 @@ def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: 
 
 @pytest.mark.parametrize("threads", [-1, True, 1.5, "4"])
 def test_a_wrong_number_of_threads_is_refused(threads: Any) -> None:
-    """It is a number, and 0 is one for each worker."""
+    """The number of threads is a nonnegative integer, and 0 selects one thread for each worker."""
     with pytest.raises(UsageError, match=r"blocking_threads is .*: pass a number of threads, or 0"):
         ControllerOptions(blocking_threads=threads)
 

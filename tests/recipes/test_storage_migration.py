@@ -337,7 +337,7 @@ async def test_a_change_of_the_storage_version_starts_again() -> None:
 
 
 async def test_a_definition_that_keeps_changing_ends_the_migration() -> None:
-    """After all rounds the error says so, and the stored versions are as they were."""
+    """A definition that changes in every round ends the migration with an error, and keeps its stored versions."""
     async with world(1) as here:
 
         async def change(operation: Operation, proceed: Proceed) -> Any:
@@ -410,7 +410,7 @@ async def test_bad_targets() -> None:
 
 
 async def test_missing_rights_are_known_before_the_first_write() -> None:
-    """Without the right to the definition no object is written; without that to objects, the error names it."""
+    """A missing permission raises an error that names it, before any object is written."""
     async with world(2) as here:
         reader = here.env.add_user("reader")
         rules = [

@@ -301,7 +301,7 @@ async def test_a_lost_connection_is_not_retried_even_for_a_read() -> None:
 
 
 async def test_a_body_that_was_not_started_is_sent_after_a_refused_connection() -> None:
-    """Without a connection no byte was taken, so the retry is the first attempt that sends."""
+    """A refused connection takes no byte of the body, so the retry is the first attempt that sends."""
     upload = SocketUpload()
     upload.may_read.set()
     async with listening(upload.serve) as server:

@@ -181,7 +181,7 @@ async def test_a_failure_before_the_head_is_a_500(caplog: pytest.LogCaptureFixtu
 
 
 async def test_a_failure_in_the_middle_is_a_cut() -> None:
-    """After the head, a failing application looks like a lost connection, with its error as the cause."""
+    """An application that fails after the head closes the connection, and its error is the cause."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(_start())
