@@ -21,7 +21,7 @@ RESOURCES = (
 
 
 def access(namespace: str, *verbs: str, resource: str = "*", names: tuple[str, ...] = ()) -> AccessSet:
-    """Rights on all groups."""
+    """Return permissions for all groups."""
     return AccessSet.of([(namespace, PolicyRule(verbs=verbs, groups=("*",), resources=(resource,), names=names))])
 
 
