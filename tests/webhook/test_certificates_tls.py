@@ -54,7 +54,7 @@ async def answer(scope: JsonObject, receive: Any, send: Any) -> None:
 
 @pytest.mark.slow
 def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
-    """Three replicas with the documented permissions; ``python -m benchmarks.runtime certificates`` does it 100 times."""
+    """A CA rotation under load with three replicas and the documented permissions fails no call."""
     figures = bench.measure(4)
     assert not figures.failures, str(figures)
     assert figures.rotations == 4

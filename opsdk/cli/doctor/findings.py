@@ -30,7 +30,7 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: the name of the check: ``rights``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
+        check: the name of the check: ``permissions``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
         level: see `Level`.
         subject: the object, or empty.
         message: the observed state.
