@@ -35,29 +35,33 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line parser."""
     argument_parser = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
     commands = argument_parser.add_subparsers(dest="command", required=True)
-    words = "write programs for KUBEBUILDER_ASSETS, named as the real ones, that start this server"
+    words = "write programs for KUBEBUILDER_ASSETS that start this server under the names of the real ones"
     commands.add_parser("assets", help=words).add_argument("directory", type=Path, help="where to write them")
     serve = commands.add_parser("serve", help="serve until SIGTERM")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on")
-    serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 takes a free one")
-    serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
+    serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 selects a free one")
+    serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig to this file")
     serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
     modes = "authorization: RBAC, or AlwaysAllow for authenticated users"
     serve.add_argument("--authorization-mode", choices=("RBAC", "AlwaysAllow"), default="RBAC", help=modes)
-    serve.add_argument("--no-anonymous-auth", action="store_true", help="answer 401 to requests without credentials")
-    serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
-    words = "simulated controllers: none, cluster (all of them), or names with commas between; -name leaves one out"
+    serve.add_argument("--no-anonymous-auth", action="store_true", help="return 401 for requests without credentials")
+    serve.add_argument("--data-dir", type=Path, help="keep objects and certificates in this directory")
+    words = "simulated controllers: none, cluster (all of them), or comma-separated names; -name excludes one"
     serve.add_argument("--controllers", default="none", help=words)
-    serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="where services get addresses from")
-    serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, with commas between")
-    serve.add_argument("--disable-admission-plugins", default="", help="built-in plugins that shall not run")
-    words = "how often old revisions expire, such as 5m0s; 0 never"
+    serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="CIDR of the cluster IPs of Services")
+    serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, separated by commas")
+    serve.add_argument(
+        "--disable-admission-plugins", default="", help="built-in plugins to disable, separated by commas"
+    )
+    words = "how often old revisions expire, such as 5m0s; 0: never"
     serve.add_argument("--etcd-compaction-interval", type=read_duration, default=INTERVAL, help=words)
-    words = "end when the process that started this one has ended, also after a kill -9"
+    words = "exit when the parent process ends, even after a kill -9"
     serve.add_argument("--exit-with-parent", action="store_true", help=words)
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
-    serve.add_argument("--faults", type=Path, help="a plan of faults in YAML or JSON; its times count from the start")
-    serve.add_argument("--seed", type=int, default=0, help="of a plan that is drawn: the same seed, the same faults")
+    serve.add_argument("--faults", type=Path, help="plan of faults in YAML or JSON; times are seconds after the start")
+    serve.add_argument(
+        "--seed", type=int, default=0, help="seed of a drawn plan: the same seed repeats the same faults"
+    )
     return argument_parser
 
 

@@ -71,8 +71,8 @@ class Environment(Startable):
         stages: the rules for pod phases; by default pods become ready immediately, and pods of jobs succeed.
         tokens: more users by bearer token.
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
-        anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
-            health and version only.
+        anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let them
+            read only health and version.
         snapshot: the objects to start with, or the file of ``opsdk snapshot`` that has them. Webhooks and aggregated
             API servers of that cluster are not called. Its range of cluster IPs replaces `service_range`.
         service_range: the CIDR of cluster IPs; the default has 254 addresses.
@@ -213,7 +213,7 @@ class Environment(Startable):
 
     @property
     def authority(self) -> CertificateAuthority:
-        """The certificate authority; created at the first use."""
+        """The certificate authority; created on first use."""
         if self._authority is None:
             from envtest.plane.certificates import Authority  # noqa: PLC0415 - in-process tests need no certificates
 
@@ -276,7 +276,7 @@ class Environment(Startable):
         await self._simulated.aclose()
 
     async def ensure_controllers(self, controllers: Collection[str]) -> None:
-        """Start simulated controllers if the environment was made without any. It must be running."""
+        """Start simulated controllers if the environment was created without any. It must be running."""
         if isinstance(self._simulated, NoControllers):
             self._simulated = self._simulate(controllers, DEFAULT_STAGES)
             await self._simulated.start()
@@ -367,7 +367,7 @@ class Environment(Startable):
     async def serve(
         self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True, app: App | None = None
     ) -> WebServer:
-        """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`.
+        """Listen on a real socket too, until the environment closes; a busy port raises `ConfigError`.
 
         `app` replaces `server.app` there, for example with an application that wraps it and adds faults.
         """
@@ -418,7 +418,7 @@ class Environment(Startable):
         """Run the installed kubectl against this environment, as its admin or as `user`.
 
         Raises:
-            ConfigError: no kubectl is installed; or it failed, unless `check` is False.
+            ConfigError: kubectl is not installed, or it failed and `check` is True.
         """
         web = self._webs[0] if self._webs else await self.serve()
         text = self.kubeconfig(web) if user is None else user.kubeconfig(web)

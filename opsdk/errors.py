@@ -43,7 +43,7 @@
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
-    ├── ContendedError            two field managers apply again and again; the next write waits
+    ├── ContendedError            two field managers overwrite each other; the next write waits
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
@@ -54,9 +54,9 @@
     ├── TemporaryError            raised by a reconciler: retry after its delay
     └── TerminalError             raised by a reconciler: do not retry
 
-`NotReadyError` is outside of the tree: it is a ``BaseException`` that ends a reconcile without a failure.
+`NotReadyError` is outside the tree: it is a ``BaseException`` that ends a reconcile without a failure.
 
-``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
+``retryable`` shows whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
 
 Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 """
@@ -568,7 +568,7 @@ class AdmissionDeniedError(OpsdkError):
         message: shown to the client; the server adds the name of the webhook. Without it, the causes are joined.
         reason: the reason of the ``Status``; ``Invalid`` for wrong fields. It decides the HTTP status.
         causes: one for each wrong field, see `opsdk.webhook.admission.invalid_field`.
-        warnings: shown beside the denial.
+        warnings: shown with the denial.
         code: the HTTP status of `reason`; 403 for an unknown reason.
 
     >>> error = AdmissionDeniedError("the name is reserved")

@@ -68,7 +68,7 @@ def _quoted(text: str) -> str:
 
 
 def _parse(text: str, layout: str) -> tuple[datetime, str]:
-    """Return the time of a text, and its fraction. Raises `DecodeError` in Go's words."""
+    """Return the time of a string, and its fraction. Raises `DecodeError` in Go's words."""
     position, parts = 0, []
     for element, pattern in _PARTS:
         if element == "05" and layout == MICROS:

@@ -176,7 +176,7 @@ class ObjectController(SimulatedController):
         return None if obj is None else await self.sync(obj)
 
     def current(self, obj: JsonObject) -> JsonObject | None:
-        """Return the present state of an object that was changed meanwhile; None if it is deleted."""
+        """Return the present state of an object that was changed in the meantime; None if it is deleted."""
         meta = obj["metadata"]
         return self.informers.get(self.resource.key(meta.get("namespace", ""), meta["name"]))
 
@@ -239,10 +239,10 @@ class Runner:
                         or error is controller.reported_error
                     )
                     level = logging.DEBUG if expected else logging.WARNING
-                    _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+                    _LOG.log(level, "%s: %s: %r; retrying in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
                     wait = queue.add_rate_limited(key)
-                    _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+                    _LOG.exception("%s: %s; retrying in %.3f s", controller.name, key, wait)
                 else:
                     queue.forget(key)
                     if after is not None:

@@ -90,7 +90,7 @@ class GarbageCollector(SimulatedController):
             case Verdict.PRUNE:
                 await self._patch(resource, obj, {"ownerReferences": list(judgement.solid_references)})
             case Verdict.COLLECT_FOREGROUND:
-                # Owners in a circle would wait for each other for ever: the object that closes it is unblocked.
+                # Owners in a circle would wait for each other forever: the object that closes it is unblocked.
                 dependents = self.informers.dependents(obj["metadata"]["uid"])
                 freed = unblocked(obj)
                 if freed is not None and any(deleting(d) and has_finalizer(d, FOREGROUND) for d in dependents):

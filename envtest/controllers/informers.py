@@ -173,7 +173,7 @@ class SharedInformers:
             for handler in (*self._handlers.get(bucket, ()), *self._handlers_of_all):
                 try:
                     handler(change)
-                except Exception:  # noqa: BLE001 - the other controllers go on
+                except Exception:  # noqa: BLE001 - the other controllers continue
                     _LOG.exception("an event handler failed for %s", change.key)
 
     def _follow_definition(self, change: StorageChange) -> None:

@@ -98,7 +98,7 @@ def restarts(pod: JsonObject) -> int:
 
 # ------------------------------------------------------------------ indexes
 def format_intervals(numbers: Iterable[int]) -> str:
-    """Return numbers as a text of intervals (``1,3-5``).
+    """Return numbers as a string of intervals (``1,3-5``).
 
     >>> format_intervals({0, 1, 2, 5, 7, 8})
     '0-2,5,7,8'

@@ -219,7 +219,7 @@ class VersionCodec:
 
 
 async def _compute(obj: JsonObject, work: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    """Call `work` with an object, beside the event loop if the object is large."""
+    """Call `work` with an object, outside the event loop if the object is large."""
     return await compute(len(encode_json(obj)), work, obj)
 
 

@@ -225,7 +225,9 @@ class RealBinaries(ClusterTarget):
 
         for binary in self._binaries:
             if not binary.exists():
-                raise ConfigError(f"{binary} is not there: set KUBEBUILDER_ASSETS, or TEST_ASSET_ETCD and the like")
+                raise ConfigError(
+                    f"{binary} does not exist: set KUBEBUILDER_ASSETS, or TEST_ASSET_ETCD and TEST_ASSET_KUBE_APISERVER"
+                )
         self._authority = Authority.load_or_create(None)
         failed: ConfigError | None = None
         for attempt in range(_TRIES):
@@ -270,7 +272,7 @@ class RealBinaries(ClusterTarget):
         end = loop.time() + _NAMESPACE_SECONDS
         while not await _answers(config, "/api/v1/namespaces/default"):
             if loop.time() >= end:
-                raise ConfigError("the namespace default was not there in time")
+                raise ConfigError("the namespace default did not exist in time")
             await asyncio.sleep(_POLL)
         return config
 

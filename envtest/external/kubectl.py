@@ -41,14 +41,14 @@ def find(env: Mapping[str, str] = os.environ) -> Path | None:
 async def run(
     kubeconfig: str, args: Sequence[str], *, stdin: str = "", seconds: float = 60.0, check: bool = True
 ) -> Output:
-    """Run kubectl in a thread until it ends; virtual time does not advance meanwhile.
+    """Run kubectl in a thread until it ends; virtual time does not advance in the meantime.
 
     Raises:
         ConfigError: no kubectl is installed; or, with `check`, it failed or took longer than `seconds`.
     """
     binary = find()
     if binary is None:
-        raise ConfigError("there is no kubectl: install one, or say where it is (TEST_ASSET_KUBECTL)")
+        raise ConfigError("kubectl was not found: install it, or set TEST_ASSET_KUBECTL")
     with tempfile.TemporaryDirectory(prefix="envtest-kubectl-") as home:
         file = Path(home) / "kubeconfig"
         write_private(file, kubeconfig)
@@ -57,7 +57,7 @@ async def run(
         loop = asyncio.get_running_loop()
         output = await loop.run_in_executor(None, _run, command, environment, stdin, seconds)
     if check and output.code:
-        raise ConfigError(f"kubectl {' '.join(args)} ended with {output.code}: {output.stderr.strip()}")
+        raise ConfigError(f"kubectl {' '.join(args)} exited with {output.code}: {output.stderr.strip()}")
     return output
 
 
@@ -67,7 +67,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], stdin: str, sec
             command, env=dict(environment), input=stdin, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"{' '.join(command[2:])}: no end within {seconds:g} s") from error
+        raise ConfigError(f"{' '.join(command[2:])}: did not end within {seconds:g} s") from error
     except OSError as error:
         raise ConfigError(f"{command[0]} cannot be run: {error}") from error
     return Output(done.returncode, done.stdout, done.stderr)

@@ -134,8 +134,8 @@ async def _data_directory(flags: Flags) -> Path:
         raise ConfigError(f"--etcd-servers: {servers[0]} does not answer: {error}") from error
     if answer.status != 200:
         raise ConfigError(
-            f"--etcd-servers: {servers[0]} is a real etcd, or something else: this program keeps its objects itself,"
-            " and goes with the etcd that was written beside it"
+            f"--etcd-servers: {servers[0]} is not envtest's etcd: use the etcd in the folder of this program,"
+            " because it keeps its objects itself"
         )
     return Path(json.loads(answer.body)["path"]) / "member"
 

@@ -1,6 +1,6 @@
 """Fault effects: errors, delays, lost connections, broken watches, stale lists.
 
-Each is a value with one method, `envtest.instruments.effect.Effect.apply`; new ones are written the same way.
+Each is a value with one method, `envtest.instruments.effect.Effect.apply`; write your own in the same way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Answer with an error, without executing the request.
+    """Return an error, without executing the request.
 
     Attributes:
         code: the HTTP status.

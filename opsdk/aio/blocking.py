@@ -105,7 +105,7 @@ class BlockingCall:
             always: run it also if the call is cancelled, because it releases something.
 
         Raises:
-            asyncio.CancelledError: the call was cancelled, before or meanwhile. Every later wait raises it too.
+            asyncio.CancelledError: the call was cancelled, before or during the wait. Every later wait raises it too.
             UsageError: the caller runs in the event loop, or the call has ended.
         """
         if threading.get_ident() == self._loop_thread:
@@ -331,10 +331,12 @@ def _current_name(default: str) -> str:
 
 
 def current_call() -> BlockingCall:
-    """Return the call that the running function belongs to. Raises `UsageError` outside of one."""
+    """Return the call that the running function belongs to. Raises `UsageError` outside a call."""
     call = _CALL.get()
     if call is None:
-        raise UsageError("this works in a function that opsdk runs in a thread: in async code, await the async method")
+        raise UsageError(
+            "this works only in a function that opsdk runs in a thread: in async code, await the async method"
+        )
     return call
 
 

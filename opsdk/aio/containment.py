@@ -34,7 +34,7 @@ def without_waits(error: BaseException) -> BaseException | None:
     if len(failures) == len(leaves):
         return error
     # A flat group: `BaseExceptionGroup.split` fails for deep ones.
-    return BaseExceptionGroup("failures beside a child that is not ready", failures)
+    return BaseExceptionGroup("failures besides a child that is not ready", failures)
 
 
 def cancellations(task: asyncio.Task[Any] | None) -> int:

@@ -1,7 +1,7 @@
 """The fence: refuses writes of a replica that no longer leads.
 
-The manager sets `FENCE` for the tasks that need leadership. Tasks and ``asyncio.to_thread`` threads inherit it, also a
-reconcile that survives its cancellation. `opsdk.rest.transport.Transport` checks it before each write.
+The manager sets `FENCE` for the tasks that need leadership. Tasks and ``asyncio.to_thread`` threads inherit it,
+including a reconcile that survives its cancellation. `opsdk.rest.transport.Transport` checks it before each write.
 
 Upstream: controller-runtime has no fence; it exits the process when the lease is lost.
 """

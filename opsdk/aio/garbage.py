@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 # Decoding 10,000 Pods allocates 400,000 containers. With Python's defaults the collector runs through the growing heap
-# again and again: it doubles the time and stalls the loop for up to 400 ms. With these, a pause walks 25,000
+# repeatedly: it doubles the time and stalls the loop for up to 400 ms. With these, a pause walks 25,000
 # containers, which takes 5 ms. With 1,000 in the middle it walked all of a list that was being decoded: 100 ms. Cycles
 # that live longer than that are collected every 50 million allocations.
 _THRESHOLDS = (5_000, 5, 2_000)

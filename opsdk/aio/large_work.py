@@ -1,4 +1,4 @@
-"""CPU work on large documents: a thread does it, so that the event loop serves other requests meanwhile.
+"""CPU work on large documents: a thread does it, so that the event loop serves other requests in the meantime.
 
 The interpreter runs one thread at a time, but the loop gets its turn after 5 ms. One thread for all documents keeps it
 so: with several, the loop would wait for each of them.

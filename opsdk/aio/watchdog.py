@@ -138,7 +138,7 @@ def _task_name(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def place(ident: int) -> str:
-    """Return file, line and function that a thread executes, or a text that it has ended."""
+    """Return file, line and function that a thread executes, or a note that it has ended."""
     frame = sys._current_frames().get(ident)  # noqa: SLF001 - the only way to see another thread
     if frame is None:
         return "a thread that has ended"

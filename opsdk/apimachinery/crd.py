@@ -141,7 +141,7 @@ def _version(kind: type[TypedObject], *, storage: bool) -> JsonObject:
 
 
 def schema_for(kind: type[TypedObject]) -> JsonObject:
-    """Return the structural schema of a kind. Raises `UsageError` with the path if a type has none."""
+    """Return the structural schema of a kind. If a type has none, raises `UsageError` with its path."""
     return Schemas(kind.__name__).of(types.type_info(kind))
 
 

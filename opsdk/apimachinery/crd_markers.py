@@ -1,6 +1,6 @@
 """Declarations of a CustomResourceDefinition that types cannot express: rules, list types, columns, scale.
 
-The markers are ``msgspec.Meta`` objects, so ``Annotated`` accepts them beside other ``Meta`` objects. The names are
+The markers are ``msgspec.Meta`` objects, so ``Annotated`` accepts them next to other ``Meta`` objects. The names are
 those of controller-gen's markers, in Python's case.
 
 Upstream: sigs.k8s.io/controller-tools/pkg/crd/markers

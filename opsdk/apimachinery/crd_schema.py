@@ -159,7 +159,9 @@ class Schemas:
         if cls is ObjectMeta:
             return {"type": "object"}
         if cls in self._inside:
-            raise self._error(f"{cls.__name__} contains itself: that has no structural schema; use JsonObject there")
+            raise self._error(
+                f"{cls.__name__} contains itself: recursive types have no structural schema; use JsonObject there"
+            )
         self._inside.append(cls)
         try:
             # A field of type None, such as the status of a kind without status, is omitted.

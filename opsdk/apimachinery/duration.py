@@ -1,6 +1,6 @@
 """Durations as the Kubernetes API writes them: ``90s``, ``1h30m``, ``1.5s``.
 
-Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/duration.go (v1.36), which has the form of Go's ``time.Duration``.
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/duration.go (v1.36), which uses the format of Go's ``time.Duration``.
 """
 
 from __future__ import annotations

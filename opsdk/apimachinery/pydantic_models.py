@@ -125,7 +125,9 @@ class _Converter:
     def _referenced(self, source: JsonObject, path: str) -> JsonObject:
         name = source["$ref"].removeprefix("#/$defs/")
         if name in self._inside:
-            raise UsageError(f"{path}: {name} contains itself: that has no structural schema; use dict[str, Any] there")
+            raise UsageError(
+                f"{path}: {name} contains itself: recursive types have no structural schema; use dict[str, Any] there"
+            )
         self._inside.append(name)
         rest = {key: value for key, value in source.items() if key != "$ref"}
         schema = self.convert({**self._definitions[name], **rest}, path)

@@ -102,7 +102,7 @@ class RestMapper:
         if (mapping := self._by_kind.get(gvk)) is not None:
             return mapping
         if failure := self._served.failure_of(gvk.group, gvk.version):
-            raise NoMatchError(f"cannot find out whether {gvk} is served: {failure}")
+            raise NoMatchError(f"cannot determine whether {gvk} is served: {failure}")
         versions = [m.gvk.version for m in self._served.mappings if m.gvk.group_kind == gvk.group_kind]
         if versions:
             raise NoMatchError(f"the server does not serve {gvk}, but versions {', '.join(versions)} of it")

@@ -22,7 +22,7 @@ U = TypeVar("U", bound=TypedObject)
 class Scheme:
     """Maps each kind to one class, and each class to one kind.
 
-    A kind registered as text (``module:Class``) is imported when it is first used.
+    A kind that is registered as a string (``module:Class``) is imported on first use.
 
     >>> scheme = Scheme().add_lazily({GroupVersionKind("apps", "v1", "Deployment"): "opsdk.api.apps.v1:Deployment"})
     >>> scheme.type_for(GroupVersionKind("apps", "v1", "Deployment"))
@@ -47,7 +47,7 @@ class Scheme:
             _check_version(kind.gvk)
             registered = self._types.get(kind.gvk)
             if registered is not None and not _same(registered, kind):
-                raise SchemeError(f"{kind.gvk} is registered as {_name(registered)} already, not as {_name(kind)}")
+                raise SchemeError(f"{kind.gvk} is already registered as {_name(registered)}, not as {_name(kind)}")
             self._types[kind.gvk] = kind
         return self
 
@@ -57,7 +57,7 @@ class Scheme:
             _check_version(gvk)
             registered = self._types.setdefault(gvk, where)
             if registered != where and not _same(where, registered):
-                raise SchemeError(f"{gvk} is registered as {_name(registered)} already, not as {where}")
+                raise SchemeError(f"{gvk} is already registered as {_name(registered)}, not as {where}")
         return self
 
     def add_defaulting(self, kind: type[T], function: Callable[[T], None]) -> None:
@@ -67,7 +67,7 @@ class Scheme:
     def add_conversion(self, source: type[T], target: type[U], function: Callable[[T], U]) -> None:
         """Add the function that `convert` uses from `source` to `target`. Raises `SchemeError` if there is one."""
         if (source, target) in self._conversions:
-            raise SchemeError(f"a conversion from {_name(source)} to {_name(target)} is registered already")
+            raise SchemeError(f"a conversion from {_name(source)} to {_name(target)} is already registered")
         self._conversions[source, target] = function
 
     def copy(self) -> Scheme:

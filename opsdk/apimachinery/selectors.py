@@ -105,7 +105,7 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text form. Raises `UsageError` with the position of the fault."""
+        """Parse the text form. Raises `UsageError` with the position of the error."""
         tokens = _Tokens(text)
         requirements: list[Requirement] = []
         while tokens.peek():
@@ -169,7 +169,7 @@ EVERYTHING = Selector()
 def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
     """Return a Selector for any form that callers may pass.
 
-    None matches no object, as a nil selector of Kubernetes: a selector that happens to be unset must not select, or
+    None matches no object, like a nil selector in Kubernetes: a selector that happens to be unset must not select, or
     delete, everything. Leave the argument out, or pass `EVERYTHING`, to select every object.
     """
     match selector:
@@ -187,7 +187,7 @@ def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | N
 
 # ------------------------------------------------------------------ parsing labels
 def label_tokens(text: str) -> list[str]:
-    """Return the words and marks of a label selector, in linear time. White space only separates them.
+    """Return the tokens of a label selector, in linear time. White space only separates them.
 
     Raises:
         UsageError: the selector has more than `Limits.selector_terms` requirements and values.
@@ -200,7 +200,7 @@ def check_terms(text: str) -> None:
     """Check the number of requirements and values of a selector. Raises `UsageError`."""
     terms = text.count(",") + 1
     if terms > LIMITS.selector_terms:
-        raise UsageError(f"a selector of {terms} terms: {LIMITS.selector_terms} are allowed")
+        raise UsageError(f"the selector has {terms} terms: at most {LIMITS.selector_terms} are allowed")
 
 
 class _Tokens:

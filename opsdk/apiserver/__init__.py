@@ -2,7 +2,7 @@
 
 Upstream: k8s.io/apiserver and k8s.io/kube-aggregator (v1.36).
 
-It has upstream's packages and names, knows no kinds (`envtest` brings the built-in ones) and never imports the client
+It has upstream's packages and names, has no kinds (`envtest` adds the built-in kinds), and never imports the client
 side. `WebServer` serves an application over HTTP or TLS.
 """
 

@@ -38,7 +38,8 @@ def extension_server(
     Args:
         resources: the served resources, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
         trust: the client CA and request header settings.
-        client: sends reviews to kube-apiserver, such as `Cluster.uncached`; see `DelegatedAuth`. Results hold for 10 s.
+        client: sends reviews to kube-apiserver, such as `Cluster.uncached`; see `DelegatedAuth`. Results are cached for
+            10 s.
         title: ``info.title`` of the OpenAPI documents.
         version: for ``/version`` and the OpenAPI documents.
         admission: the admission chain.

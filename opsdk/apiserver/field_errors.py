@@ -181,7 +181,7 @@ def too_many(field: Path, count: int, limit: int) -> FieldError:
 
 
 def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
-    """Return the 422 for these errors: the message has each text once, the causes have every error."""
+    """Return the 422 for these errors: the message has each string once, the causes have every error."""
     causes = list(errors)
     texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

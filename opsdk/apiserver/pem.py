@@ -1,6 +1,6 @@
 """Splits PEM text into its blocks, in linear time. Pure.
 
-Upstream: encoding/pem/pem.go (Go 1.25), whose ``Decode`` goes on behind a block that does not end.
+Upstream: encoding/pem/pem.go (Go 1.25), whose ``Decode`` continues after a block without an end.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def is_date_time(text: str) -> bool:
 _GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
 # A match begins at the first digit of a number; otherwise each digit of a long number starts a scan.
 WORD_DURATION: Final = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]++)")
-"""A number with a unit, somewhere in a text."""
+"""A number with a unit, somewhere in a string."""
 _UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
 _INT64_DIGITS: Final = 19
 _LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")

@@ -1,4 +1,4 @@
-"""Resources of an extension API server with typed classes; the class gives the schema."""
+"""Resources of an extension API server with typed classes; the schema comes from the class."""
 
 # ruff: noqa: ARG002 - store hooks receive all arguments; some implementations use none
 

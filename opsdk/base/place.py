@@ -6,7 +6,7 @@ import sys
 
 
 def caller_place() -> str:
-    """Return ``FILE:LINE`` of the closest caller outside of opsdk."""
+    """Return ``FILE:LINE`` of the closest caller outside opsdk."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
     while str(frame.f_globals.get("__name__", "")).partition(".")[0] == "opsdk" and frame.f_back is not None:
         frame = frame.f_back

@@ -47,7 +47,7 @@ class Warmup(Protocol):
     """A runnable that can fill its caches and queues on a replica that does not lead yet.
 
     The manager calls `warmup` before this replica leads, and ``start`` when it leads, also while `warmup` still runs.
-    Without leader election `warmup` is not called. Writes of a warm-up are refused, since this replica does not lead.
+    Without leader election, `warmup` is not called. Writes during a warm-up raise `LeaderElectionLostError`.
     """
 
     async def warmup(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters. One that is cut ends with three dots.
+    """Return a string of at most `limit` characters. A shortened string ends with three dots.
 
     >>> shortened("ready", 5), shortened("not ready", 5)
     ('ready', 'no...')

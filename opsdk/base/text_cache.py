@@ -1,4 +1,4 @@
-"""A cache of functions of texts that clients choose: it is bounded in bytes, and not only in entries."""
+"""A cache of functions of strings that clients choose: it is bounded in bytes, and not only in entries."""
 
 from __future__ import annotations
 

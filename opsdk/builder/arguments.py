@@ -138,7 +138,7 @@ def check_owned(owned: object, owner: object) -> None:
         raise UsageError(f"owns got the class {owned.__name__}: pass an instance, {owned.__name__}(...)")
     if isinstance(owned, ExternalResource):
         if not isinstance(owner, type | Kind):
-            raise UsageError(f"{owned!r} needs a reconciled kind, whose status has its id")
+            raise UsageError(f"{owned!r} needs a reconciled kind: the id is kept in its status")
         check_external(owned, kind_of(owner).representation)
         return
     if isinstance(owned, WatchSpec):
@@ -184,7 +184,7 @@ def check_watch(watch: object) -> None:
 def _check_referenced(spec: ReferencedSpec) -> None:
     check_kind(spec.kind, "referenced(...)")
     if kind_of(spec.kind).representation is PartialObjectMetadata:
-        raise UsageError("referenced got metadata_only(...): pass the class, since whole objects are read of it")
+        raise UsageError("referenced got metadata_only(...): pass the class, because whole objects are read")
     by: object = spec.by
     if not callable(by) or is_async(by):
         raise UsageError(
@@ -264,7 +264,7 @@ def check_daemons(daemons: object) -> None:
     """Raise `UsageError` unless each of `daemons` is a function or a `DaemonSpec`, with a name of its own."""
     names = [as_daemon(daemon).shown_name for daemon in members(daemons, "daemons")]
     if len(set(names)) < len(names):
-        raise UsageError(f"two daemons have one name ({', '.join(names)}): pass name=... to DaemonSpec")
+        raise UsageError(f"two daemons have the same name ({', '.join(names)}): pass name=... to DaemonSpec")
 
 
 def check_name(name: object) -> None:

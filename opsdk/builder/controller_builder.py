@@ -214,7 +214,7 @@ class ControllerBuilder(Generic[T]):
     def reconciler(self, reconciler: AnyReconciler[T]) -> Self:
         """Set the reconciler: an async function, or an object with ``reconcile``, see `opsdk.controller.declaration`.
 
-        Call `for_` before. Raises `UsageError` on a second call, and for a reconciler that cannot be called.
+        Call `for_` first. Raises `UsageError` on a second call, and for a reconciler that cannot be called.
         """
         if self._reconciler is not None:
             raise UsageError("reconciler(...) should only be called once: a controller has one reconciler")
@@ -263,7 +263,7 @@ class ControllerBuilder(Generic[T]):
         return self.controller
 
     def complete(self) -> Controller:
-        """Build the controller and add it to the manager. Raises `UsageError`, also if its name is taken."""
+        """Build the controller and add it to the manager. Raises `UsageError`, for example if the name is taken."""
         if self._manager is None:
             raise UsageError("must provide a manager: pass one, or use build()")
         controller = self.build()

@@ -1,9 +1,9 @@
-"""Pauses whole controllers, as a ConfigMap in the operator's namespace says.
+"""Pauses whole controllers, as a ConfigMap in the operator's namespace requests.
 
 ============================  ===================================================================
 ``website: "true"``           the controller ``website`` starts no reconcile
 ``website: TIME``             until this time, such as ``2026-01-02T15:04:05Z`` (RFC 3339)
-``website.reason``            a sentence for people
+``website.reason``            why it is paused
 ============================  ===================================================================
 
 A ConfigMap survives restarts, and every replica reads it before its controllers start.

@@ -82,7 +82,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name of a namespace: separate names by commas")
+            raise ValueError(f"{name!r} is not a namespace name: separate names with commas")
     return names
 
 
@@ -131,19 +131,19 @@ FLAGS = (
         "namespace",
         "namespace",
         str,
-        "the operator's own namespace: Lease, Secret of webhook certificates; default: that of the pod or the context",
+        "namespace of the operator's Lease and webhook certificates; default: the namespace of the pod or the context",
     ),
     Flag(
         "watch-namespaces",
         "cluster.cache.namespaces",
         _names,
-        "cache these namespaces only, separated by commas; default: all",
+        "cache only these namespaces, separated by commas; default: all",
     ),
     Flag(
         "watch-namespace-selector",
         "cluster.cache.namespace_selector",
         _selector,
-        "cache the namespaces with these labels only, such as env=prod; default: all",
+        "cache only the namespaces with these labels, such as env=prod; default: all",
     ),
     Flag("leader-elect", "leader_election", _boolean, "enable leader election"),
     Flag("leader-election-id", "leader_election_id", str, "name of the Lease; default: the operator's name"),
@@ -156,12 +156,12 @@ FLAGS = (
     Flag("lease-duration", "lease_duration", float, "seconds before another replica may take an unrenewed Lease"),
     Flag("renew-deadline", "renew_deadline", float, "seconds a leader retries a renewal before it stops leading"),
     Flag("retry-period", "retry_period", float, "seconds between attempts to acquire or renew the Lease"),
-    Flag("rbac-check", "rbac_check", RbacCheck, "on a missing declared permission: error, warn or off"),
+    Flag("rbac-check", "rbac_check", RbacCheck, "what to do if a declared permission is missing: error, warn or off"),
     Flag(
         "pause-config-map",
         "pause_config_map",
         str,
-        "name of the ConfigMap that pauses controllers, in --namespace; default: controllers have no pauses",
+        "name of the ConfigMap that pauses controllers, in --namespace; default: controllers cannot be paused",
     ),
     Flag("components", "components", _words, "what to run: controllers, webhooks, or both, separated by commas"),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),

@@ -200,12 +200,13 @@ class Operator:
         """Decorator: the function runs while an object of `kind` exists, in a controller of its own.
 
         It is restarted when it raises, and cancelled when the object is deleted, when leadership ends, and at the stop.
-        For a daemon that has to end before a finalizer runs, pass ``daemons=`` to `reconciler` beside ``finalizers=``.
+        For a daemon that has to end before a finalizer runs, pass ``daemons=`` to `reconciler` together with
+        ``finalizers=``.
 
         Args:
             kind: the kind of the objects.
             when: see `DaemonSpec`; so are `every`, `jitter` and `threads`.
-            every: call the function again and again, so many seconds after its last return.
+            every: call the function repeatedly, this many seconds after its last return.
             jitter: adds a random share of `every`.
             threads: threads of a plain function, which blocks; 0 for 100.
             name: of the daemon and its controller; default: kind and function.
@@ -294,7 +295,7 @@ class Operator:
         self._hooks.append(hook)
 
     def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
-        """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
+        """Return a builder for webhooks of `kind`. The operator completes it, and then runs a webhook server.
 
         >>> from opsdk.api.core.v1 import ConfigMap
         >>> from opsdk.webhook.handlers import AdmissionContext
@@ -310,8 +311,8 @@ class Operator:
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
 
-        An async generator function runs around the controllers, on each replica: to its ``yield`` before they start,
-        and on when they have ended. Its reads need ``uncached=True``: the caches start meanwhile.
+        An async generator function runs on each replica: up to its ``yield`` before the controllers start, the rest
+        after they have ended. Its reads need ``uncached=True``, because the caches start at the same time.
 
         Raises `UsageError` for another ``async`` function, because the operator does not run yet.
         """
@@ -330,7 +331,7 @@ class Operator:
         return self.controller(name, options=options).for_(kind)
 
     def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
-        """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
+        """Return a builder for a controller without a reconciled kind. Call it where you may call `controller_for`."""
         builder = ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
@@ -458,7 +459,7 @@ class Operator:
     async def start(
         self, config: Config, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
     ) -> None:
-        """Run until cancelled, or until something fails. Raises as `Manager.start`.
+        """Run until cancelled, or until something fails. Raises the errors of `Manager.start`.
 
         Args:
             config: address and credentials.
@@ -470,7 +471,7 @@ class Operator:
         await self.start_prepared()
 
     async def start_prepared(self) -> None:
-        """Run the prepared manager, once. Raises as `start`."""
+        """Run the prepared manager, once. Raises the errors of `start`."""
         try:
             await self.manager.start()
         finally:
@@ -506,7 +507,7 @@ class Operator:
             hooks: receive telemetry, such as `opsdk.telemetry.otel.OpenTelemetryHook`.
 
         Raises:
-            Exception: as `start`.
+            Exception: see `start`.
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
@@ -583,7 +584,7 @@ class Operator:
             client_config: as for `definitions`.
 
         Raises:
-            UsageError: as `definitions`.
+            UsageError: see `definitions`.
         """
         if not self._webhooks:
             return []

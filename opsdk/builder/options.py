@@ -28,7 +28,7 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
         controller: for controllers without their own options.
         webhook: address and certificate of the webhook server, which runs if webhooks are declared.
         max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
-            ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
+            ``"ConfigMap"``) without their own options, like controller-runtime's GroupKindConcurrency.
         namespace: the operator's own namespace, with its Lease and the Secret of its webhooks' certificates; empty for
             the pod's namespace, else that of the kubeconfig's context.
         leader_election: run controllers on one replica at a time.
@@ -41,7 +41,8 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
             time and with a server in this process.
         leader_election_max_stall: if the event loop is blocked for longer, that thread stops renewing, so that another
             replica replaces this one; None for no limit.
-        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
+        watchdog_limit: `Operator.run` logs code that blocks the event loop for longer than this; 0 disables
+            the watchdog.
         rbac_check: what happens at the start when a declared RBAC permission is missing. The default only logs it: one
             branch of a reconciler may need it, and it may be granted while the operator runs.
         pause_config_map: name of a ConfigMap in the operator's namespace that pauses whole controllers, see

@@ -58,11 +58,11 @@ def operator_rules(
 
 
 class DeclaredController(NamedTuple):
-    """A controller of `Operator.reconciler`, as far as rules and finalizers depend on it.
+    """A controller of `Operator.reconciler`, with what rules and finalizers depend on.
 
     Attributes:
         name: of the controller; empty without a reconciled kind.
-        kinds: what it reads, with the rules that stand beside it.
+        kinds: what it reads, with the rules declared next to it.
         options: its own; None for those of the operator.
         externals: its external resources.
     """

@@ -118,7 +118,7 @@ class ReconcilerDecorator(Generic[T]):
 def check_declaration(kind: object, options: ReconcilerOptions, default: ControllerOptions | None = None) -> None:
     """Raise `UsageError` for a keyword that ``reconciler`` does not take, and for a value of a wrong type.
 
-    The message has file and line of the call, and says what to write. `default` are the options of a reconciler
+    The message has file and line of the call, and a remedy. `default` are the options of a reconciler
     without its own.
     """
     with located(caller_place()):

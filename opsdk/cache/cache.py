@@ -139,7 +139,7 @@ class Cache:
     async def wait_ready(self) -> None:
         """Return when the cache runs and every existing informer has its initial list, or is denied it.
 
-        A kind that cannot be listed does not hold up the others: its health and its readers say why.
+        A kind that cannot be listed does not delay the others: its health and its readers report the reason.
         """
         await self._started.wait()
         if self._start_error is not None:
@@ -209,7 +209,7 @@ class Cache:
         return self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
 
     def synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
-        """Return the informers of a kind if a read needs to wait for nothing; else None."""
+        """Return the informers of a kind if a read need not wait; else None."""
         if not self._running or kind.representation not in self._built_decoders:
             return None
         cached = self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
@@ -252,9 +252,9 @@ class Cache:
             await informer.aclose()
 
     async def configure(self, kind: KindLike[AnyObject], options: ByObject) -> None:
-        """Change the options of a kind, also while the cache runs.
+        """Change the options of a kind, even while the cache runs.
 
-        Informers whose scope stays go on; others start and stop. Handlers get the objects that leave the cache as
+        Informers whose scope stays continue; others start and stop. Handlers get the objects that leave the cache as
         DELETED and those that enter it as ADDED. Raises `UsageError` for options that contradict the kind.
         """
         gvk = kind_of(kind).gvk
@@ -262,14 +262,14 @@ class Cache:
         await self._replan(planned, self._selected, [cached for cached in self._kinds.values() if cached.gvk == gvk])
 
     async def _replan(self, options: CacheOptions, selected: frozenset[str], kinds: Iterable[CachedKind]) -> None:
-        """Change the options, and the informers of some kinds to match. Informers whose scope stays go on."""
+        """Change the options, and the informers of some kinds to match. Informers whose scope stays continue."""
 
         def planned(cached: CachedKind, options: CacheOptions, selected: frozenset[str]) -> dict[str, CacheScope]:
             return scopes(options, cached.mapping, metadata_only=cached.metadata_only, selected=selected)
 
         former = (self.options, self._selected)
         plans = [(cached, planned(cached, *former), planned(cached, options, selected)) for cached in kinds]
-        # Without an await until all is changed: a kind that is added meanwhile has the new options.
+        # Without an await until all is changed: a kind that is added in the meantime has the new options.
         self.options, self._selected = options, selected
         old: list[Informer | None] = []
         for cached, before, after in plans:
@@ -357,7 +357,7 @@ class Cache:
             raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
         indexers = self._indexers.setdefault(token.gvk, {})
         if field_name in indexers:
-            raise UsageError(f"{token.gvk} has an index {field_name!r} already: use it, or choose another name")
+            raise UsageError(f"{token.gvk} already has an index {field_name!r}: use it, or choose another name")
 
         def indexer(data: bytes) -> Iterable[str]:
             return values(decode(data, token))

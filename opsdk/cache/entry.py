@@ -1,7 +1,7 @@
 """Entries of a store, made from an object's JSON. Pure.
 
 Index and transform functions belong to the user. One that raises never hides an object: the entry is made without that
-index, or from the untransformed object, and the failure is returned beside it.
+index, or from the untransformed object, and the failure is returned with it.
 
 Upstream: k8s.io/client-go/tools/cache/index.go (v1.36)
 """

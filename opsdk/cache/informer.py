@@ -79,7 +79,7 @@ class InformerOptions(ListWatchOptions, frozen=True, kw_only=True):
         namespace: the namespace of `source`; own writes in others are ignored.
         label_selector: of `source`: own writes that it does not select are not visible.
         field_selector: of `source`. Own writes are evaluated by name and namespace only.
-        shard: of `source`: own writes outside of it are not visible.
+        shard: of `source`: own writes outside it are not visible.
     """
 
     watch_list: bool = False
@@ -240,7 +240,7 @@ class Informer(Closing):
                 waiter.set_result(None)
 
     async def aclose(self) -> None:
-        """Stop watching. Handlers are not called any more; waiting readers get a `CacheError`. Idempotent."""
+        """Stop watching. Handlers are no longer called; waiting readers get a `CacheError`. Idempotent."""
         self._closed = True
         self._registrations.clear()
         self._notify()
@@ -254,8 +254,8 @@ class Informer(Closing):
     def add_handler(self, handler: Handler, *, resync: bool = False) -> HandlerRegistration:
         """Call `handler` for every delta from now on. It first gets the existing objects as ADDED.
 
-        Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` tells
-        when all are.
+        Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` is
+        True once all are delivered.
         """
         registration = HandlerRegistration(
             functools.partial(self.call_handler, handler),
@@ -425,7 +425,7 @@ class Informer(Closing):
         return None
 
     def _extend(self, limit: asyncio.Timeout, *, now: float, ended: bool) -> None:
-        """Let the limit of a streaming list begin anew, at most once a second: each time makes a timer."""
+        """Let the limit of a streaming list begin again, at most once a second: each time makes a timer."""
         if ended:
             limit.reschedule(None)
             return
@@ -466,7 +466,7 @@ class Informer(Closing):
     async def _deliver_replaced(
         self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]
     ) -> None:
-        """Deliver the differences of a list in slices. A handler that is added meanwhile got the whole list itself."""
+        """Deliver the differences of a list in slices. Handlers added in the meantime got the whole list."""
         deltas: list[Delta] = []
         for number, more in enumerate(replaced, 1):
             deltas += more

@@ -47,7 +47,7 @@ class InformerWrites:
 
         Args:
             data: the whole object as JSON.
-            sole_change: the object's resource version is surely this write's: no other change can have it.
+            sole_change: the object's resource version is certainly this write's: no other change can have it.
             at_least: the lowest version of a server that has not gone back since the request was sent.
 
         Raises:

@@ -60,7 +60,7 @@ class InformerCollector(Collector):
             yield counter
         delay = SummaryMetricFamily(
             f"{_PREFIX}_own_write_delay_seconds",
-            "Seconds from the end of an own write until the watch shows it.",
+            "Seconds from the end of the operator's own write until the watch shows it.",
             labels=["informer"],
         )
         for one in health:

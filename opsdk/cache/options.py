@@ -110,7 +110,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
         watch_list: use streaming lists where the server has them.
         shard: cache only the objects of a range of hashes; None for all.
         sync_timeout: time that a read waits for the first list of its kind.
-        stale_after: time without a watch after which an informer is not ready any more.
+        stale_after: time without a watch after which an informer is no longer ready.
     """
 
     namespaces: Namespaces = ()
@@ -126,7 +126,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
         if selector is None:
             return
         if self.namespaces:
-            raise UsageError("namespaces and namespace_selector exclude each other: pass one of them")
+            raise UsageError("namespaces and namespace_selector are mutually exclusive: pass one of them")
         if not isinstance(selector, Selector) or not selector.requirements:
             raise UsageError(
                 f"namespace_selector is {selector!r}: write Selector.parse('env=prod'), "

@@ -313,7 +313,7 @@ class OwnWrites:
         return lost
 
     def bookmark(self) -> None:
-        """The watch shows a bookmark. The second one after a write, a minute later, is surely newer than the write."""
+        """The watch shows a bookmark. The second bookmark after a write, a minute later, is newer than the write."""
         self._now = self._now._replace(bookmarks=self._now.bookmarks + 1)
         oldest = self._now.bookmarks - 2
 

@@ -73,7 +73,7 @@ class CachedReader:
         self.cache.check_running()
         cached = self.cache.existing(operation.kind) or await self.cache.informer_for(operation.kind, implicitly=True)
         if not cached.has_synced:
-            # Not for other namespaces: the server may deny their lists for ever.
+            # Not for other namespaces: the server may deny their lists forever.
             await cached.wait_synced(self.cache.options.sync_timeout, fail_fast=True, namespace=namespace)
         if (limit := operation.options.max_staleness) is not None:
             for health in cached.health():

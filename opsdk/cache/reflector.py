@@ -16,7 +16,7 @@ event or a bookmark goes back. The list replaces everything; `ReflectorStep.roll
 
 Invariants: the store is replaced after the last object of a list; a watch starts exactly where the list, the last event
 or the last bookmark ended; an expired resource version leads to a new list, whose differences become deltas, deletions
-included; every failure except the first 410 increases the backoff; no failure repeats the same watch for ever.
+included; every failure except the first 410 increases the backoff; no failure repeats the same watch forever.
 
 Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 """

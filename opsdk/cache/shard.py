@@ -82,7 +82,7 @@ class _Object(msgspec.Struct):
 
 
 def fnv1a_64(text: str) -> int:
-    """Return the hash of a text.
+    """Return the hash of a string.
 
     >>> hex(fnv1a_64("a"))
     '0xaf63dc4c8601ec8c'

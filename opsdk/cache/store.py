@@ -243,7 +243,7 @@ class InformerStore:
             if key in old and key not in tables.entries:
                 tables.put(old[key])
         for name in self.indexers.keys() - tables.indices.keys():
-            tables.indices[name] = {}  # added meanwhile: `index_entry` fills it
+            tables.indices[name] = {}  # added in the meantime: `index_entry` fills it
         self._tables = tables
         self._newest = None
         revision = revision_of(resource_version)
@@ -317,7 +317,7 @@ class InformerStore:
     def _check_passed(self, entry: StoreEntry, revision: int) -> None:
         """Handle an object that the watch should have shown: with this state, with a later one, or as deleted.
 
-        If it has not, the server went back, or another client has just deleted the object: the server is asked.
+        If it has not, the server went back, or another client has just deleted the object: the read goes to the server.
         """
         watched = self._watched_since(entry.key, revision)
         is_shown = watched is not None and watched.uid == entry.uid
@@ -337,7 +337,7 @@ class InformerStore:
         if revision is None or revision > self.revision:
             self.own.record_unknown(key, revision=revision)
         elif self._watched_since(key, revision) is None:
-            # The watch has passed this version, and not shown it: as for `_check_passed`, the server is asked.
+            # The watch has passed this version, and not shown it: as for `_check_passed`, the read goes to the server.
             self.own.record_unknown(key)
 
     def write_deleted(self, key: ObjectKey, uid: str) -> None:
@@ -347,7 +347,7 @@ class InformerStore:
     def add_index(self, name: str, indexer: Indexer) -> None:
         """Add an index for future entries. `index_entry` adds existing ones. Raises `UsageError` if it exists."""
         if name in self.indexers:
-            raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
+            raise UsageError(f"the index {name!r} already exists: use it, or choose another name")
         self.indexers[name] = indexer
         self._tables.indices[name] = {}
 
@@ -374,7 +374,7 @@ class InformerStore:
         return self.own.visible(key, entry) if own_writes and self.own else entry
 
     def entries(self, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
-        """Iterate over all entries, or those of one namespace. A snapshot: the store may change meanwhile."""
+        """Iterate over all entries, or those of one namespace. A snapshot: the store may change in the meantime."""
         keys = self._tables.entries if not namespace else self._tables.namespaces.get(namespace, ())
         watched = [self._tables.entries[key] for key in keys]
         if not own_writes or not self.own:

@@ -90,7 +90,7 @@ class UnknownReads:
         """Return when the state of `key`, or of everything, is known.
 
         Raises:
-            OpsdkError: the server must be asked, and the request failed.
+            OpsdkError: the object must be read from the server, and the request failed.
             CacheError: the informer was closed.
         """
         own = self._store.own

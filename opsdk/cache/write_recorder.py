@@ -199,7 +199,7 @@ class WriteRecorder:
 
 
 def _least_revision(sent: _SentWrite, *, sole_change: bool) -> int:
-    """Return the lowest resource version that the response to a write has, unless the server went back meanwhile.
+    """Return the lowest resource version that the response to a write has, unless the server went back in the meantime.
 
     A write that changes nothing returns the object's version. A change gets a version above all others of its kind.
     """
@@ -229,7 +229,7 @@ def _record_unknown(
 
 
 def _is_rejection(error: BaseException) -> bool:
-    """Whether the server has surely not carried out the write that raised this error."""
+    """Whether the server has certainly not carried out the write that raised this error."""
     return isinstance(error, ConnectError) or (isinstance(error, ApiError) and 400 <= error.code < 500)
 
 
@@ -277,7 +277,7 @@ def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: byte
 
 
 def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> bool:
-    """Whether the resource version of the response surely belongs to this write.
+    """Whether the resource version of the response certainly belongs to this write.
 
     A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
     version before it, excludes that.

@@ -85,7 +85,7 @@ _DELETE_ATTEMPTS: Final = 5
 class Applier:
     """Applies desired objects, only if the server would change the live object.
 
-    The decision needs no memory of earlier applies: ``managedFields`` of the live object tell which fields an earlier
+    The decision needs no memory of earlier applies: ``managedFields`` of the live object show which fields an earlier
     apply owns, and the schemas define in which form the server writes a value. So a restart sends nothing. Reads
     go through the client's cache. A stale cache costs one request without effect.
 
@@ -108,11 +108,11 @@ class Applier:
         drift: the reaction to a change of an applied field by another manager.
         on_write: is called with the explanation of each write, before the write. It must not raise.
         crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
-        size: how many objects are remembered, in at most 64 MiB. More objects cost time, and some a request. An object
-            that leaves the client's cache is forgotten.
+        size: how many objects are remembered, in at most 64 MiB. Beyond that, an apply takes more time, and sometimes a
+            request. An object that leaves the client's cache is forgotten.
         former_field_owners: field managers whose fields are taken over, as client-go's csaupgrade does: former names of
             the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
-        former_applier: a field manager whose applies only are taken over.
+        former_applier: a field manager whose applies, but not updates, are taken over.
         hook: receives a `Contended` record with each log line about a fight with another writer.
     """
 
@@ -158,7 +158,7 @@ class Applier:
 
         Raises:
             AlreadyOwnedError: another object is the controller. Nothing is sent.
-            ContendedError: another writer undoes the same apply again and again. The next write waits.
+            ContendedError: another writer undoes the same apply repeatedly. The next write waits.
             ConflictError: other managers own fields with different values, and `force` is False.
             TerminatingError: the live object is being deleted. Retry: the object is created again when it is gone.
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
@@ -356,7 +356,7 @@ class Applier:
         """Apply every object in order, then delete the owner's objects of the `prune` kinds that are not desired.
 
         An object is deleted only if `owner` controls it and an earlier apply of this field manager made it. This is
-        read from the object, so pruning works after a restart. Nothing is deleted if an apply fails. Cancellation
+        read from the object, so pruning also works after a restart. Nothing is deleted if an apply fails. Cancellation
         leaves the objects that were applied before.
 
         Args:
@@ -372,7 +372,7 @@ class Applier:
             The live objects in the order of `desired`.
 
         Raises:
-            UsageError: an object occurs twice, or see `apply`.
+            UsageError: an object occurs twice; or see `apply`.
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
         kinds = [kind_of_object(obj) for obj in desired]
@@ -441,7 +441,9 @@ class Applier:
                 return False
             if await self._delete(current):
                 return True
-        raise ConflictError(f"{kind.name} {key} changed {_DELETE_ATTEMPTS} times while it was pruned: retry later")
+        raise ConflictError(
+            f"{kind.name} {key} changed {_DELETE_ATTEMPTS} times while it was being pruned: retry later"
+        )
 
     async def _delete(self, obj: AnyObject) -> bool:
         """Delete exactly this version of the object; False if it has changed."""
@@ -512,6 +514,6 @@ def _is_same_owner(controller: OwnerReference, owner: KubeObject) -> bool:
 def _terminating(live: KubeObject) -> TerminatingError:
     since, finalizers = live.metadata.deletion_timestamp, ", ".join(live.metadata.finalizers) or "none"
     return TerminatingError(
-        f"{live.kind} {key_of(live)} is being deleted since {since} (finalizers: {finalizers}): it will be created "
+        f"{live.kind} {key_of(live)} has been terminating since {since} (finalizers: {finalizers}): it will be created "
         "again after the deletion"
     )

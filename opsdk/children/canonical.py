@@ -23,7 +23,7 @@ _INT64: Final = 2**63 - 1
 _WORD_DIGITS: Final = 18
 """Number of decimal digits that always fits into 64 bits."""
 _MAX_LENGTH: Final = 1000
-"""Python refuses to convert much longer numbers; they are compared as texts."""
+"""Python refuses to convert much longer numbers; they are compared as strings."""
 _BINARY_WORD_DIGITS: Final = 14
 """The same for binary suffixes: digits of the number, plus three for each factor of 1024."""
 
@@ -32,7 +32,7 @@ _BINARY_WORD_DIGITS: Final = 14
 def canonical_quantity(text: str) -> str | None:
     """Return a quantity as the server writes it; None if it is not a quantity.
 
-    A text that has the canonical scale already stays as it is, even with a plus sign or trailing zeros.
+    A string that has the canonical scale already stays as it is, even with a plus sign or trailing zeros.
 
     >>> [canonical_quantity(text) for text in ("0.5", "1024Mi", "1000m", "1.5Gi", "+100", "x")]
     ['500m', '1Gi', '1', '1536Mi', '+100', None]

@@ -1,4 +1,4 @@
-"""Slows an apply that another writer undoes again and again. Pure."""
+"""Slows an apply that another writer undoes repeatedly. Pure."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def explain(
         gvk: the kind.
         key: the namespace and name.
         field_owner: the field manager.
-        previous: the fields of this process's last apply, if known. A field outside of it is new, not drifted.
+        previous: the fields of this process's last apply, if known. A field outside it is new, not drifted.
     """
     changes = tuple(_changes(comparison, gvk, field_owner, previous))
     return Explanation(gvk=gvk, key=key, reason=_main_reason(changes), changes=changes)

@@ -79,7 +79,7 @@ class FormerOwners(msgspec.Struct, frozen=True):
         return result
 
     def patch(self, tree: JsonObject) -> list[dict[str, Any]]:
-        """Return the JSON patch of the take-over. The server rejects it if the object has changed meanwhile."""
+        """Return the JSON patch of the take-over. The server rejects it if the object has changed in the meantime."""
         version = tree["metadata"]["resourceVersion"]
         return [
             {"op": "replace", "path": "/metadata/managedFields", "value": self.taken_over(tree)},

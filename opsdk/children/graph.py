@@ -69,9 +69,7 @@ class ChildGraph(Generic[K]):
         except CycleError as error:
             # graphlib names each child before the one that comes after it.
             circle = " after ".join(map(str, reversed(error.args[1])))
-            raise UsageError(
-                f"the order of the children is a circle: {circle}. Remove one of them from after"
-            ) from None
+            raise UsageError(f"the order of the children is a cycle: {circle}. Remove one of them from after") from None
         self._ancestors: dict[K, frozenset[K]] = {}
         for child in order:
             before = self._after[child]

@@ -107,10 +107,10 @@ def graph_of(children: Sequence[Child], applied: Iterable[ChildIdentity] = ()) -
 
     Args:
         children: the set.
-        applied: children outside of the set that were applied before it.
+        applied: children outside the set that were applied before it.
 
     Raises:
-        UsageError: a child occurs twice, or as `ChildGraph`.
+        UsageError: a child occurs twice; or see `ChildGraph`.
     """
     after: dict[ChildIdentity, list[ChildIdentity]] = {}
     for child in children:

@@ -17,7 +17,7 @@ from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_su
 from opsdk.structured_merge.value import JsonObject
 
 Ready: TypeAlias = bool | str | Callable[[Any], bool]
-"""When a child is ready. True: by the rules of `opsdk.recipes.summary`, those of kstatus. A text: a CEL expression over
+"""When a child is ready. True: by `opsdk.recipes.summary`, the rules of kstatus. A string: a CEL expression over
 ``self``, the live object. A function: it gets the live object. False: its state does not matter.
 
 A child that is being deleted, or whose controller has not observed its newest spec, is never ready.

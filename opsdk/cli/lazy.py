@@ -77,7 +77,7 @@ def literal(text: str) -> str:
 
 
 def _without_markup(command: Any) -> Any:
-    """Escape the texts of a command's help."""
+    """Escape the strings of a command's help."""
     for part in (command, *command.params):
         for attribute in ("help", "epilog"):
             if text := getattr(part, attribute, None):

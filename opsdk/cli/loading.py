@@ -68,7 +68,7 @@ def place_of(traceback: TracebackType | None) -> str:
     """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of opsdk; empty without one.
 
     An error in a declaration is raised inside opsdk, but the author needs the line of the declaration. Without a frame
-    outside, the innermost one inside of opsdk counts.
+    outside, the innermost one inside opsdk counts.
 
     >>> place_of(None)
     ''

@@ -81,7 +81,7 @@ def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | 
     if tls_cert is not None and tls_key is not None:
         return ServeOptions(host=host, port=port, tls=Tls(cert_file=tls_cert, key_file=tls_key))
     if tls_cert is not None or tls_key is not None:
-        raise UsageError("--tls-cert and --tls-key belong together")
+        raise UsageError("--tls-cert and --tls-key must be set together")
     if not is_loopback(f"{host}:{port}"):
         raise UsageError(f"{host} is not a loopback address, and tokens are sent to it: add --tls-cert and --tls-key")
     return ServeOptions(host=host, port=port)

@@ -37,10 +37,10 @@ from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 
 _OptionalKind = Annotated[
-    str, typer.Argument(metavar="[KIND]", help="as kubectl takes it: websites, or sites.example.com")
+    str, typer.Argument(metavar="[KIND]", help="kind as for kubectl: websites, or sites.example.com")
 ]
 _KindArgument = Annotated[
-    str, typer.Argument(metavar="KIND", help="as kubectl takes it: websites, or sites.example.com")
+    str, typer.Argument(metavar="KIND", help="kind as for kubectl: websites, or sites.example.com")
 ]
 _KeyArgument = Annotated[
     str, typer.Argument(metavar="[NAMESPACE/NAME]", help="one object; NAME for cluster-scoped objects")
@@ -101,7 +101,7 @@ def pause(
     namespace: _Namespace = "",
     duration: Annotated[str, typer.Option("--for", metavar="TIME", help="length of the pause, such as 90m")] = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="end of the pause, such as 2026-01-02T15:04:05Z")] = "",
-    reason: Annotated[str, typer.Option(help="a sentence for people")] = "",
+    reason: Annotated[str, typer.Option(help="why the objects are paused, for logs and conditions")] = "",
     controller: _Controller = "",
     operator: _Operator = "",
     context: _Context = "",
@@ -143,7 +143,7 @@ def resume(
     context: _Context = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """End the pause of objects, or of a controller. Those that changed during the pause are reconciled.
+    """End the pause of objects, or of a controller. Objects that changed during the pause are reconciled.
 
     opsdk resume websites default/shop
 
@@ -172,7 +172,7 @@ def reconcile(
     context: _Context = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Request a reconcile of objects now. Paused ones are reconciled when their pause ends.
+    """Request a reconcile of objects now. Paused objects are reconciled when their pause ends.
 
     opsdk reconcile websites default/shop
 
@@ -197,7 +197,7 @@ def _config_map_of(operator: str, namespace: str) -> ObjectKey:
     name = target.options.pause_config_map
     if not name:
         raise UsageError(
-            f"operator {target.name} follows no ConfigMap of pauses: set OperatorOptions(pause_config_map=...)"
+            f"operator {target.name} has no ConfigMap for pauses: set OperatorOptions(pause_config_map=...)"
         )
     project = find_project(Path.cwd())
     declared = target.options.namespace or (project.namespace if project is not None else "")
@@ -268,6 +268,6 @@ async def annotate(config: Config, target: _Target, words: Mapping[str, str | No
             try:
                 await cluster.uncached.patch(obj, merge_patch({"metadata": {"annotations": dict(words)}}))
             except NotFoundError:
-                continue  # deleted meanwhile
+                continue  # deleted in the meantime
             changed.append(name)
     return changed

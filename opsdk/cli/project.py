@@ -61,7 +61,7 @@ def find_project(start: Path) -> Project | None:
     for key, value in texts.items():
         if key not in _TEXT_KEYS or not isinstance(value, str):
             raise UsageError(
-                f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(_TEXT_KEYS)}; "
+                f"{path}: [tool.opsdk] {key} = {value!r}: write strings for {', '.join(_TEXT_KEYS)}; "
                 f"the other keys are {', '.join(SETTINGS_KEYS)}"
             )
     try:

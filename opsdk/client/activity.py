@@ -71,7 +71,7 @@ class RequestSent(NamedTuple):
 
 
 class OwnChange(NamedTuple):
-    """A write that named the version before it, so the change is this write alone.
+    """A write that named the previous version, so the change is this write alone.
 
     Attributes:
         group: of the object's kind.
@@ -92,7 +92,7 @@ class Activity:
     """Collects the reads and requests of a block, and of the tasks that it starts.
 
     Args:
-        enabled: False collects only `own_changes`, also where the block is inside another one.
+        enabled: False collects only `own_changes`, even if the block is inside another one.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity

@@ -57,7 +57,7 @@ class BlockingClient(Waiting[Client]):
     """A `Client` whose methods block instead of being awaited. They have the same names, arguments and errors.
 
     It works in functions that opsdk runs in a thread: plain reconcilers and finalizers get one as ``ctx.client``. A
-    function that is decorated with `opsdk.aio.blocking.blocking` makes one::
+    function that is decorated with `opsdk.aio.blocking.blocking` creates one::
 
         @blocking
         def map_to_sites(secret: Secret) -> list[Request]:

@@ -57,7 +57,7 @@ class ListOptions(ReadOptions, frozen=True, kw_only=True):
             ShardedListAndWatch ignore it.
         owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
             cache, the client drops them from the server's response.
-        exclude: keys of objects to leave out, as above.
+        exclude: keys of objects to leave out, see `owner_uid`.
     """
 
     namespace: str = ""

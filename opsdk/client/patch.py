@@ -143,7 +143,7 @@ class MergeFrom:
 
 
 class StrategicMergeFrom(MergeFrom):
-    """As `MergeFrom`, as a strategic merge patch: lists merge by their merge keys. Built-in kinds only.
+    """Like `MergeFrom`, but a strategic merge patch: lists merge by their merge keys. Built-in kinds only.
 
     Two writers can change different containers of one pod template without overwriting each other.
     """

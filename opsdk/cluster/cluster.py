@@ -142,7 +142,7 @@ class Cluster(Closing):
 
     @cached_property
     def recorder(self) -> EventRecorder:
-        """Writes Events. It is made when it is first used: most operators write none, and need no modules for them."""
+        """Writes Events. It is created on first use: most operators write no Events, and need no modules for them."""
         recorder = EventRecorder(Client(self._unrecorded_executor), self.options.name, dry_run=self.options.dry_run)
         if self._closed:
             recorder.refuse()
@@ -204,10 +204,10 @@ class Cluster(Closing):
         lease.
 
         Raises:
-            UsageError: it was started before. A running cluster goes on.
+            UsageError: it was started before. A running cluster keeps running.
         """
         if self._running.is_set():
-            raise UsageError(f"{self!r} was started already: add it to one manager, or make a new one")
+            raise UsageError(f"{self!r} was already started: add it to one manager, or create a new one")
         self._context = contextvars.copy_context()
         if "recorder" in self.__dict__:
             self.recorder.open()

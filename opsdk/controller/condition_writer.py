@@ -52,7 +52,7 @@ class DesiredCondition(msgspec.Struct, frozen=True):
 
 
 class ConditionWriter:
-    """Writes a condition that opsdk keeps beside those of the reconciler.
+    """Writes a condition that opsdk keeps in addition to those of the reconciler.
 
     Args:
         kind: the reconciled kind.

@@ -53,17 +53,17 @@ class Owner(Enum):
 
 
 class Context(msgspec.Struct, kw_only=True):
-    """The second argument of a reconciler, beside its request or object. Valid until the reconcile ends.
+    """The second argument of a reconciler, after its request or object. Valid until the reconcile ends.
 
     Attributes:
         request: the request. `opsdk.event.request.Request`, unless the controller has another request type.
         controller: name of the controller.
         reconcile_id: unique for each attempt; also in every log line and span.
-        causes: why the reconcile runs: events, retries, timers; the newest last. Events that were combined count too.
+        causes: why the reconcile runs: events, retries, timers; the newest last. Combined events are included.
         attempt: number of failures since the last success.
         deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
         object: the reconciled object, if the reconciler takes it; else None.
-        finalizing: the finalizers of an object that is being deleted run.
+        finalizing: whether the object is being deleted, so that its finalizers run.
         specs: what `last_reconciled`, `changed` and `difference` compare; None without the option ``last_reconciled``.
         progress: the children that this reconcile applied.
 
@@ -88,7 +88,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of the controller. Raises `UsageError` for a controller that was made without one."""
+        """The cluster of the controller. Raises `UsageError` for a controller that was created without one."""
         if self._cluster is None:
             raise UsageError(f"controller {self.controller} has no cluster: pass cluster=... to Controller")
         return self._cluster
@@ -127,14 +127,16 @@ class Context(msgspec.Struct, kw_only=True):
         return self._comparison().last
 
     def changed(self, path: str = "spec") -> bool:
-        """Whether a value of the spec differs from the one that was last reconciled successfully; True at first.
+        """Whether a value of the spec differs from the one that was last reconciled successfully.
+
+        True before the first success.
 
         >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
         ...     if ctx.changed("spec.size"):
         ...         ctx.logger.info("the size is new")
 
         Args:
-            path: attributes and keys of dicts, such as ``spec.size``. A list has no further path.
+            path: attributes and keys of dicts, such as ``spec.size``. A path ends at a list.
 
         Raises:
             UsageError: the class has no such path, or the option ``last_reconciled`` is missing.
@@ -209,17 +211,17 @@ class Context(msgspec.Struct, kw_only=True):
         See `opsdk.children.applier.Applier.apply`, and `opsdk.controller.external` for external resources.
 
         Args:
-            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner. Or an
-                external resource, which is observed, and created or updated; its state is returned.
-            owner: made the controller of the object; default: the reconciled object. None for an object without owner,
-                which garbage collection does not delete.
+            desired: only the fields that matter. Without a namespace, a namespaced object gets the namespace of its
+                owner. Or an external resource, which is observed, and created or updated; its state is returned.
+            owner: becomes the controller of the object; default: the reconciled object. None for an object without
+                owner, which garbage collection does not delete.
             force: take fields over from other managers.
             drift: LEAVE keeps the value of another manager that changed a field after it was applied.
             ready: the reconcile ends here until the object is ready: True by the rules of `opsdk.recipes.summary`, or a
                 CEL expression over ``self``, or a function of the live object. The object's next event resumes it, so
                 the kind must be in ``owns`` or ``watches``.
-            after: children that this reconcile applied before, and that this one needs. With ``delete_in_reverse``
-                it is deleted before them.
+            after: children that this child needs, and that this reconcile has already applied. With
+                ``delete_in_reverse``, this child is deleted before them.
 
         Raises:
             NotReadyError: the object is not ready. It ends the reconcile without a failure.
@@ -274,17 +276,16 @@ class Context(msgspec.Struct, kw_only=True):
     ) -> list[Any]:
         """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
 
-        With a `Child` among them, the order is that of its ``after``, and up to ten that do not depend on each other
-        are applied at the same time. If one fails or is not ready, those that do not come after it are still applied.
+        If one is a `Child`, its ``after`` defines the order, and up to ten independent objects are applied at the
+        same time. If an object fails or is not ready, only those that come after it are not applied.
 
         See `opsdk.children.applier.Applier.apply_all`. Only objects that the owner controls and that this operator
-        applied are deleted, also after a restart; with `Child`, when all others are ready.
+        applied are deleted, even after a restart. With a `Child`, they are deleted when all children are ready.
 
         Raises:
             NotReadyError: a `Child` is not ready. It ends the reconcile without a failure.
-            ExceptionGroup: several of a set with a `Child` failed.
-            UsageError: an object occurs twice, comes after one that is not in the set or that comes after it, or as
-                `apply`.
+            ExceptionGroup: several objects of a set with a `Child` failed.
+            UsageError: an object occurs twice, the order has a cycle or an object outside the set, or see `apply`.
         """
         parent = self._parent(owner)
         assert parent is not None

@@ -89,7 +89,7 @@ class ControllerState(Enum):
 class Controller:
     """Reconciles requests. A Runnable.
 
-    Stop has three steps: no new work; drain for `shutdown_timeout` seconds; cancel. The first cancellation of `start`
+    A stop has three steps: no new work; drain for `shutdown_timeout` seconds; cancel. The first cancellation of `start`
     begins them; a second one cancels the reconciles at once.
 
     Args:
@@ -103,7 +103,7 @@ class Controller:
         cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
         journal: keeps a record of each reconcile.
         requeue: decides when a request is reconciled again.
-        daemons: what runs beside the reconciler while an object exists, see `opsdk.controller.daemons`.
+        daemons: functions that run while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
         externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
     """
@@ -211,9 +211,9 @@ class Controller:
         await self._sources.remove(source)
 
     def pause(self, pause: Pause | None) -> None:
-        """Start no reconcile until the end of `pause`, or until ``pause(None)``; those that run may finish.
+        """Start no reconcile until the end of `pause`, or until ``pause(None)``; running reconciles may finish.
 
-        Requests wait in the queue: the finalizers of objects that are being deleted wait, too.
+        Requests wait in the queue, including those for finalizers of objects that are being deleted.
         """
         if self._pause_timer is not None:
             self._pause_timer.cancel()
@@ -290,7 +290,7 @@ class Controller:
         await self._sources.close()
 
     def problems(self) -> list[str]:
-        """Return why the controller does not follow all its sources now: kinds, namespaces, permissions that miss."""
+        """Return why the controller does not follow all its sources now: missing kinds, namespaces or permissions."""
         if self.state in (ControllerState.NEW, ControllerState.STOPPED) and not self._sources.started:
             return []
         return self._sources.problems()
@@ -407,9 +407,10 @@ class Controller:
         return wait > 0
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
-        """Reconcile one request now, beside the workers, and return its record. For tests and interactive use.
+        """Reconcile one request now, independently of the workers, and return its record.
 
-        A failure is in the record, and the request is queued again, as after any reconcile.
+        For tests and interactive use. A failure is in the record, and the request is queued again, as after any
+        reconcile.
         """
         return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
 
@@ -466,7 +467,7 @@ class Controller:
     async def _attempt(
         self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
     ) -> tuple[ReconcileAttempt, ReconcileEnd]:
-        """Call the reconciler, and queue the request again, if it needs that or if its object changed meanwhile."""
+        """Call the reconciler, and queue the request again if needed, or if its object has changed in the meantime."""
         own = self._own_changes
         key = ctx.request.key if own is not None else None
         if own is not None:
@@ -494,7 +495,7 @@ class Controller:
         return attempt, end
 
     async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
-        """Report a request that reconciles itself again and again: once in the log, as a metric, and as an Event."""
+        """Report a request that reconciles itself repeatedly: once in the log, as a metric, and as an Event."""
         hot_loop = self._hot_loops.ended(queue_item.item, activity.requests, monotonic())
         if hot_loop is None:
             return
@@ -621,7 +622,7 @@ class Controller:
         self._reported_slow &= processing.items()
         for item, started in processing.items() - self._reported_slow:
             # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
-            # due. In virtual time it would then be due for ever.
+            # due. In virtual time it would then be due forever.
             if started + _SLOW_RECONCILE > now:
                 continue
             seconds = now - started

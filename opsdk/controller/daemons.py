@@ -75,19 +75,21 @@ class DaemonSpec(Options, frozen=True, kw_only=True):
 
     Attributes:
         function: ``async def monitor(obj, ctx)``, or a plain ``def``, which runs in a thread with a `BlockingContext`.
-            It gets the object of its start; ``ctx.client.get`` reads a newer one. An exception is logged, and the
-            function is called again with a delay; `TemporaryError` sets the delay, and `TerminalError` ends the daemon.
+            It gets the object as it was at its start; ``ctx.client.get`` reads a newer state. An exception is logged,
+            and the function is called again with a delay; `TemporaryError` sets the delay, and `TerminalError` ends the
+            daemon.
             A return ends it too, unless `every` is set.
-        when: it runs for the objects for which this returns True; None for all. Asked at each reconcile of the object.
-        every: call the function again and again, so many seconds (or a timedelta) after its last return, each time with
+        when: the daemon runs for objects for which this returns True; None for all. Called at each reconcile of
+            the object.
+        every: call the function repeatedly, this many seconds (or a timedelta) after its last return, each time with
             the newest object. None calls it once.
         jitter: adds a random share of `every`, between 0 and this share.
         backoff: the delays after exceptions; default: 1 s to 5 minutes.
         stop_timeout: seconds for the function to end after its cancellation. After that, the reconcile that stops it
-            fails and is retried: finalizers do not run while the daemon does.
+            fails and is retried: finalizers do not run while the daemon runs.
         threads: threads of a plain function, which are this daemon's own; 0 for 100. Calls with `every` wait for one.
-            Without `every` a function may run for as long as its object exists: one without a thread fails, and is
-            restarted with `backoff`.
+            Without `every`, a function may run for as long as its object exists: a call that gets no thread fails,
+            and is restarted with `backoff`.
         name: for logs, metrics and `opsdk why`; default: the name of the function.
 
     Raises:
@@ -248,7 +250,7 @@ class Daemons:
 
         Args:
             request: of the object.
-            obj: None for an object that is gone.
+            obj: None for an object that no longer exists.
 
         Raises:
             ShutdownTimeoutError: a daemon ignores its cancellation.
@@ -374,7 +376,7 @@ def _check_threads(spec: DaemonSpec, pool: BlockingPool) -> None:
     """Raise `UsageError` for a call that may wait for a thread for as long as other objects exist."""
     if spec.every is None and pool.is_full:
         raise UsageError(
-            f"all {pool.size} threads of the daemon {spec.shown_name} run for other objects: "
+            f"all {pool.size} threads of the daemon {spec.shown_name} are in use for other objects: "
             "pass a larger threads=..., or declare it with `async def`"
         )
 

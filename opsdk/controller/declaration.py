@@ -114,7 +114,9 @@ def check_context(function: Any, name: str) -> None:
     try:
         signature.bind(None, None)
     except TypeError:
-        raise UsageError(f"{name}{signature} ({place_of(function)}) cannot be called: it takes (obj, ctx)") from None
+        raise UsageError(
+            f"{name}{signature} ({place_of(function)}) cannot be called: it must take (obj, ctx)"
+        ) from None
     if len(parameters) > 1 and (hint := _annotations(function).get(parameters[1].name)) is not None:
         where = f"{name} ({place_of(function)})"
         _check_context_type(parameters[1].name, hint, is_async(function), where)

@@ -1,7 +1,7 @@
-"""External resources: what an object owns outside of Kubernetes, such as a bucket or a DNS record.
+"""External resources: things that an object owns outside Kubernetes, such as a bucket or a DNS record.
 
-A reconciler applies one as it applies children: ``await ctx.apply(bucket)``. Its id is in the status of the object, and
-a finalizer deletes it before the object goes.
+A reconciler applies them like children: ``await ctx.apply(bucket)``. The id is in the status of the object, and a
+finalizer deletes the resource before the object is removed.
 
 Upstream: none; Crossplane's ExternalClient and Java Operator SDK's external dependent resources have this purpose.
 """
@@ -55,10 +55,10 @@ class ExternalStatus(Model):
 
 
 class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an external resource before it is observed.
+    """What is known about an external resource before it is observed.
 
     Attributes:
-        id: its id; empty if it was not created, or if the process ended before the id was written.
+        id: its id; empty before its creation, or if the process ended before the id was written.
         token: the same for each attempt to create it, and for no other resource: give it to the service as a name, a
             tag or an idempotency key, and look for it if there is no id.
     """
@@ -68,14 +68,15 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExternalResource(ABC, Generic[T, S]):
-    """Something outside of Kubernetes that an object owns. Derive from it, and pass an instance in ``owns``.
+    """Something outside Kubernetes that an object owns. Derive from it, and pass an instance in ``owns``.
 
-    ``ctx.apply`` observes it, creates it if it is not there, writes its id to the status at once, and updates it. All
-    methods must be idempotent: a process may end at each await. An exception is that of the reconcile.
+    ``ctx.apply`` observes it, creates it if it does not exist, writes its id to the status at once, and updates it.
+
+    All methods must be idempotent: a process may end at each await. An exception fails the reconcile.
 
     Attributes:
         name: a field of the object's status, an `ExternalStatus`; also the name in messages.
-        poll: seconds, or a timedelta, between two observations. No event tells of changes outside of Kubernetes.
+        poll: seconds, or a timedelta, between two observations, because changes outside Kubernetes cause no events.
 
     >>> class Bucket(ExternalResource[Any, Any]):
     ...     name = "bucket"
@@ -91,9 +92,9 @@ class ExternalResource(ABC, Generic[T, S]):
 
     @abstractmethod
     async def observe(self, obj: T, ref: ExternalRef) -> S | None:
-        """Return its state, or None if it is not there. Without ``ref.id``, look for ``ref.token``.
+        """Return its state, or None if it does not exist. Without ``ref.id``, look for ``ref.token``.
 
-        With an id for which this returns None, it is called again without one, before anything is created.
+        If it returns None for an id, it is called again without one, before anything is created.
         """
 
     @abstractmethod
@@ -150,7 +151,7 @@ def check_external(external: ExternalResource[Any, Any], owner: type[Any] | None
 
 
 def ref_of(external: ExternalResource[Any, Any], obj: Any) -> ExternalRef:
-    """Return what the status of an object says of its external resource."""
+    """Return what the status of an object records about its external resource."""
     return ExternalRef(id=_status_of(external, obj).id, token=f"{obj.metadata.uid}-{external.name}")
 
 

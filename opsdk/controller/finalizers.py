@@ -26,7 +26,7 @@ FinalizerFunction = Callable[[Any, Any], Any]
 """Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent.
 
 A plain ``def`` runs in a thread, and gets a `BlockingContext`.
-A function that returns a `Result` is not done: its finalizer stays, and the request is handled as the result says.
+A function that returns a `Result` is not done: its finalizer stays, and the result decides when it is queued again.
 """
 
 
@@ -60,7 +60,7 @@ class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finalizers:
-    """Functions that clean up before an object goes away.
+    """Functions that clean up before an object is removed.
 
     Args:
         functions: by name.
@@ -81,7 +81,7 @@ class Finalizers:
     def register(self, name: str, function: FinalizerFunction) -> None:
         """Add a finalizer. Raises `UsageError` for a name that is taken or has no domain, and for a wrong context."""
         if name in self._functions:
-            raise UsageError(f"finalizer {name} is registered already")
+            raise UsageError(f"finalizer {name} is already registered")
         if "/" not in name:
             # The API server accepts it, with a warning: another controller may use the same word.
             raise UsageError(f"finalizer {name!r} has no domain: name it like example.com/{name}")
@@ -99,9 +99,9 @@ class Finalizers:
     async def finalize(self, obj: KubeObject, ctx: Any) -> FinalizeResult:
         """Change the finalizers of `obj` in place; write it if the result asks for it.
 
-        An object that is not being deleted gets every finalizer that it lacks. For one that is being deleted, the
-        functions of the finalizers that it has are called in order. A function that returns None removes its finalizer.
-        One that raises, or returns something else, keeps its own finalizer only; later functions are still called.
+        An object that is not being deleted gets every finalizer that it lacks. If it is being deleted, the functions
+        of its finalizers are called in order. When a function returns None, its finalizer is removed. If it raises or
+        returns something else, only its own finalizer stays, and later functions are still called.
         """
         if not is_deleting(obj):
             added = [add_finalizer(obj, name) for name in self._functions]

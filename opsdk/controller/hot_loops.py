@@ -1,12 +1,12 @@
-"""Finds requests that reconcile themselves again and again. Pure: the caller passes the time.
+"""Finds requests that reconcile themselves repeatedly. Pure: the caller passes the time.
 
 A pass is own if each of its causes is the event of an own write: one that this process sent as a whole, or one of the
 pass before it. 100 own passes in a row, besides one in a second, are a hot loop: each pass writes, and each write is
 the cause of the next pass. Polls, retries and events of others are foreign causes, which end the row; so does a pass
 that writes nothing.
 
-A write whose answer was lost has no known version: the next event of its object counts as its own, and the retry beside
-that event is not a cause of its own. Else a lossy connection would hide every hot loop.
+A write whose response was lost has no known version: the next event of its object counts as its own, and a retry
+together with that event is not a foreign cause. Otherwise a lossy connection would hide every hot loop.
 
 A hot loop is reported once, and its passes wait 1 s, 2 s, 4 s, up to a minute. A foreign cause starts a pass at once.
 

@@ -136,7 +136,7 @@ class SpecRecorder:
         """Return the patch that records a spec, or with None that it is too large; None if the object has it."""
         if self._field:
             record = (tree.get("status") or {}).get(self._field)
-            # A null in a merge patch removes its key, so a null of the spec would be written again and again.
+            # A null in a merge patch removes its key, so a null of the spec would be written repeatedly.
             desired = without_nulls(spec or {})
             difference = create_merge_patch(record if isinstance(record, dict) else {}, desired)
             is_recorded = isinstance(record, dict) and not difference

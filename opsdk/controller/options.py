@@ -93,15 +93,15 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             a Warning Event ``RetryLimitExceeded``.
         finalizer_retry_limit: the same for finalizers of an object that is being deleted.
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
-            reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
-            changes. Empty for no condition.
-        delete_in_reverse: children are deleted before their owner, each when those that come after it are gone. The
-            owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
-        ready_condition: a condition of the object's status that says whether every child with ``ready=`` is ready,
-            such as ``Ready``. It is False with the reason ``Waiting`` while a child is not. A reconcile that fails sets
-            it to False, unless it is True for the same generation. Empty for no condition.
+            reason and message, and a successful one to False; such as ``Stalled``. If nothing changes, nothing is
+            written. Empty for no condition.
+        delete_in_reverse: children are deleted before their owner, each child once those that come after it are gone.
+            The owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
+        ready_condition: a condition of the object's status, such as ``Ready``, that is True if every child with
+            ``ready=`` is ready. It is False with the reason ``Waiting`` while a child is not ready. A reconcile that
+            fails sets it to False, unless it is True for the same generation. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
-            limit. A tenth of it is spread at random.
+            limit. A tenth of it is random jitter.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
             the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
             object's resource version: `Context.status` and ``update`` send it.
@@ -114,8 +114,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
-        hot_loop_limit: reconciles of an object in a row that only own writes cause, faster than one a second, before it
-            is named and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the journal.
+        hot_loop_limit: number of reconciles of an object in a row, faster than one a second, that only its own writes
+            cause, before they are logged and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the
+            journal.
     """
 
     max_concurrent_reconciles: int = 1

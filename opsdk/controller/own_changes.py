@@ -13,7 +13,7 @@ from collections.abc import Collection, Hashable
 
 from opsdk.event.event import AnyEvent, EventType
 
-# Events of one object that wait for the end of its reconcile. With more, one of them is surely foreign.
+# Events of one object that wait for the end of its reconcile. With more, one of them is certainly foreign.
 _MAX_HELD = 16
 # Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
 _MAX_PENDING = 10_000

@@ -58,7 +58,7 @@ class PauseGate:
         return False
 
     async def check(self, obj: Any, ctx: Context) -> HeldBack | None:
-        """Return why the request is held back; None if the pass goes on.
+        """Return why the request is held back; None if the pass continues.
 
         Args:
             obj: the object; None if it does not exist.
@@ -92,7 +92,7 @@ class PauseGate:
         if ctx.request.key not in self.book.held:
             return
         ctx.causes = ReconcileCauses(*self.book.release(ctx.request.key), *ctx.causes).all()
-        log.info("controller %s: %s is not paused any more", self._controller, ctx.request)
+        log.info("controller %s: %s is no longer paused", self._controller, ctx.request)
         self._count()
 
     def _count(self) -> None:

@@ -4,11 +4,11 @@
 ``opsdk.dev/paused: "true"``     the object is not reconciled until the annotation is removed
 ``opsdk.dev/paused: TIME``       until this time, such as ``2026-01-02T15:04:05Z`` (RFC 3339)
 ``opsdk.dev/paused: "false"``    it is reconciled
-``opsdk.dev/paused-reason``      a sentence for people
+``opsdk.dev/paused-reason``      why the object is paused
 ``opsdk.dev/reconcile``          a new value reconciles the object once; while it is paused, after that
 ===============================  ==================================================================
 
-Any other value pauses too, because its writer wanted a pause. A Warning Event says what to write.
+Any other value pauses too, because its writer wanted a pause. A Warning Event explains what to write.
 
 Upstream: none. `cluster.x-k8s.io/paused` and `crossplane.io/paused` have this purpose; neither has an expiry.
 """

@@ -84,7 +84,7 @@ class ContextReconciler(Protocol):
 class ObjectReconciler(Protocol[T_contra]):
     """A reconciler that gets the object from the cache.
 
-    It is not called for an object that is gone or being deleted: declare finalizers to clean up.
+    It is not called for an object that is missing or being deleted: declare finalizers to clean up.
     """
 
     async def reconcile(self, obj: T_contra, ctx: Context, /) -> Result | None:

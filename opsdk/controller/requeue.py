@@ -21,7 +21,7 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 
 class RequeuePolicy:
-    """Queues a request again after its reconcile, as the result, the error or the rate limiter says.
+    """Queues a request again after its reconcile, as the result, the error or the rate limiter decides.
 
     Args:
         retry_limit: when a failing request is given up; None for never.

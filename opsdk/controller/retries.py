@@ -17,10 +17,10 @@ from opsdk.errors import TemporaryError, TerminalError, UsageError
 
 
 class RetryLimit(Options, frozen=True, kw_only=True):
-    """When a controller gives up a request that fails again and again. It then waits for the next event.
+    """When a controller gives up a request that keeps failing. The request then waits for the next event.
 
     Attributes:
-        attempts: the number of attempts, the first one included; None for any number.
+        attempts: the number of attempts, including the first one; None for any number.
         time: the time since the first failure, in seconds or as a timedelta, after which no attempt begins; None for
             any time.
 

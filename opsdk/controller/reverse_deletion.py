@@ -126,7 +126,7 @@ class ReverseDeletion:
                 child, uid=child.metadata.uid, propagation=_propagation(identity.kind), missing_ok=True
             )
         except ConflictError:
-            ctx.logger.info("%s was created again while it was deleted: it is deleted in the next reconcile", identity)
+            ctx.logger.info("%s was created again while it was being deleted: the next reconcile deletes it", identity)
 
     def __repr__(self) -> str:
         return f"<ReverseDeletion of {', '.join(kind.name for kind in self._kinds)}>"

@@ -116,7 +116,7 @@ class SourceGroup:
         self._unsynced.pop(id(source), None)
 
     async def _sync(self, source: EventSource) -> None:
-        """Start a source and wait for its sync, as its policy says. Raises `CacheSyncError`."""
+        """Start a source and wait for its sync, as its policy requires. Raises `CacheSyncError`."""
         self._unsynced.setdefault(id(source), None)
         limit = asyncio.timeout(self._timeout)
         try:

@@ -26,8 +26,8 @@ class SpecChange(msgspec.Struct, frozen=True):
 
     Attributes:
         path: such as ``spec.size``, in the names of the class.
-        old: the value as it was; None for none.
-        new: the present value; None for none.
+        old: the previous value; None if there was none.
+        new: the present value; None if there is none.
     """
 
     path: str
@@ -36,7 +36,7 @@ class SpecChange(msgspec.Struct, frozen=True):
 
 
 class SpecComparison:
-    """The spec that was last reconciled, beside the present one.
+    """The spec that was last reconciled, and the present one.
 
     Args:
         cls: the class of the objects; None for unstructured ones, whose paths are not checked.
@@ -70,7 +70,7 @@ class SpecComparison:
         return self._last_spec
 
     def changed(self, path: str) -> bool:
-        """Whether the value of a path differs; True at first. Raises `UsageError` for a path that does not exist."""
+        """Whether the value of a path differs; True before the first success. Raises `UsageError` for a wrong path."""
         names = check_path(self._cls, path)
         return self._last_spec is None or _value(self._last_spec, names) != _value(self._spec, names)
 

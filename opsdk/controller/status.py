@@ -30,19 +30,19 @@ class StatusPatch(Generic[S]):
     """A change of an object's status. An async context manager: the end of the block writes the difference.
 
     No request is sent if nothing changed, or if the block raised. ``observed_generation`` of the status is set if its
-    class has that field. The object's resource version is sent as well, so the event of the write is known to be this
-    write alone, and the controller does not reconcile again for it. After a conflict the patch is sent without the
+    class has that field. The object's resource version is sent too. This proves that the event shows this write
+    alone, so the controller does not reconcile again for it. After a conflict the patch is sent without the
     version, unless a list changed: a merge patch replaces lists, and must not replace what another writer has added.
 
     The object then has the written status. It has the new resource version if only the status has changed since it was
     read; otherwise a later update of it raises `ConflictError`.
 
     Attributes:
-        status: the status; change it. A missing one was created.
+        status: the status; change it. A missing status was created.
 
     Raises:
-        ConflictError: a list changed, and the object was written meanwhile. The next reconcile retries.
-        NotFoundError: the object is gone.
+        ConflictError: a list changed, and another writer has written the object. The next reconcile retries.
+        NotFoundError: the object no longer exists.
         UsageError: the object has no status, or its status has required fields and is missing.
     """
 

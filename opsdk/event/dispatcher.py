@@ -37,7 +37,7 @@ log = SafeLogger(__name__)
 
 # Delays of retries: short at first, then five minutes.
 _RETRY_BACKOFF = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
-# Seconds after which calls for other objects run beside an async handler's call, and after which the call fails.
+# Seconds after which calls for other objects overtake an async handler's call, and after which the call fails.
 _SLOW_CALL = 5.0
 _MAP_TIMEOUT = 60.0
 # Concurrent calls, once calls are slow.
@@ -141,7 +141,7 @@ class EventDispatcher:
             self._schedule_retry(event, error)
             return
         # Awaited one after the other, so that a burst of events is not a burst of requests to the server. While a call
-        # is slow, calls for other objects run beside it: one that hangs must not stop them.
+        # is slow, calls for other objects run too: a call that hangs must not stop them.
         self._waiting.append((mapped, event))
         if not self._drainers:
             self._start_drainer()
@@ -295,7 +295,7 @@ class EventDispatcher:
             if item.failures >= _MAX_FAILURES:
                 self._give_up(retries, item)
         if retries.events and retries.events[-1] not in pending:
-            retries.last_success = None  # an event added meanwhile has failed as well
+            retries.last_success = None  # an event added in the meantime has failed as well
         elif retries.last_success is None:
             retries.last_success = handled
 
@@ -319,7 +319,7 @@ class EventDispatcher:
             timer = self._deleted[key]
             await self._attempt(retries)
             if self._deleted.get(key) is not timer:
-                continue  # a newer event of the object has failed meanwhile, and waits for its own time
+                continue  # a newer event of the object has failed in the meantime, and waits for its own time
             if not retries.events:
                 del self._pending_retries[key], self._deleted[key]
             elif retries.failures >= _MAX_DELETE_FAILURES:

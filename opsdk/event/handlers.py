@@ -102,7 +102,7 @@ class EnqueueRequestForOwner:
         self._namespaced = True
 
     async def prepare(self, mapper: RestMapper) -> None:
-        """Find out whether the owner's kind is namespaced."""
+        """Determine whether the owner's kind is namespaced."""
         self._namespaced = (await mapper.mapping_for(self.owner.gvk)).namespaced
 
     def requests(self, event: AnyEvent) -> Mapped:

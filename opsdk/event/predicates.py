@@ -71,8 +71,8 @@ def any_of(*tests: PredicateFunc) -> Predicate:
 def begins_deletion(finalizers: Container[str]) -> Predicate:
     """Return a predicate that passes if an object with one of `finalizers` is being deleted, and was not before.
 
-    A controller adds it to the predicates of the kind whose finalizers it runs: else a predicate that drops the event
-    leaves the object in its deletion for ever.
+    A controller adds it to the predicates of the kind whose finalizers it runs. Otherwise a predicate that drops the
+    event would leave the object terminating forever.
     """
 
     def begins(event: AnyEvent) -> bool:
@@ -157,8 +157,8 @@ def matches_labels(selector: str | Mapping[str, str] | LabelSelector | Selector)
 def ignore_own_writes() -> Predicate:
     """Drop events that are exactly one write of this process's own client, and no other change.
 
-    A reconciler that writes the object it reconciles needs no second run for its own write. A change is only dropped
-    when it is surely our own: a create, or an update or patch that named the resource version before it, shown by the
-    watch without a gap. Other writes pass, and so does everything after a reconnection that a list combined.
+    A reconciler that writes the object it reconciles needs no second run for its own write. A change is dropped only
+    if it certainly is our own: a create, or an update or patch with the previous resource version, which the watch
+    shows without a gap. Other writes pass, and so do changes that a list combined after a reconnection.
     """
     return Predicate(lambda event: not event.own, "ignore_own_writes")

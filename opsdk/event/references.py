@@ -210,7 +210,7 @@ class ReferencedSource(EventSource):
         self._idle = None
         objects, self._objects = self._objects, None
         if objects is not None:
-            log.info("nothing references %s any more: its informer stops", self._kind.gvk)
+            log.info("nothing references %s: its informer stops", self._kind.gvk)
             self._tasks.start(objects.aclose(), name="stop")
 
     def _stop_timer(self) -> None:

@@ -58,7 +58,7 @@ class SyncPolicy(Enum):
     RETRY = "retry"
     """Wait on. Other controllers run; readiness and the log say what is missing."""
     DEGRADE = "degrade"
-    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
+    """Reconcile without the source. It joins when it has synced; until then readiness names what is missing."""
 
 
 class EventSource(ABC):
@@ -249,7 +249,7 @@ class KindSource(EventSource):
         """Return when the handler has mapped every object of the initial list.
 
         Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable. A later call
-        waits on.
+        continues to wait.
         """
         deadline = monotonic() + timeout
         try:
@@ -325,14 +325,14 @@ class Channel:
         Raises `UsageError` after `close`.
         """
         if self._closed:
-            raise UsageError(f"the channel {self.name} is closed: send() is not possible any more")
+            raise UsageError(f"the channel {self.name} is closed: send() is no longer possible")
         if self._unconnected is not None:
             _keep(self._unconnected, item)
         for source in self._sources:
             source.receive(item)
 
     def close(self) -> None:
-        """Take no more events. Items sent before are delivered. Idempotent."""
+        """Accept no more events. Items sent before are delivered. Idempotent."""
         self._closed = True
 
     def connect(self, source: ChannelSource) -> None:
@@ -343,7 +343,7 @@ class Channel:
             source.receive(item)
 
     def disconnect(self, source: ChannelSource) -> None:
-        """Deliver no longer to `source`."""
+        """Stop delivering to `source`."""
         if source in self._sources:
             self._sources.remove(source)
 

@@ -174,9 +174,9 @@ class TimerSource(_Periodic):
 class CronSource(_ClockSource):
     """Queues requests at the times of a cron schedule. Needs the extra ``cron``.
 
-    The times are those of the schedule in its time zone, whatever the clock of the process is set to meanwhile. As in
-    Debian's cron, a time that summer time skips counts when the clocks have been changed, and a time that comes twice
-    counts once. A time that passes while no replica leads is not made up for, except within the last minute.
+    The times are in the schedule's time zone, even if the clock of the process is changed. As in Debian's cron, a
+    time that summer time skips occurs right after the change of the clocks, and a time that comes twice occurs once.
+    A time that passes while no replica leads is skipped, unless it was within the last minute.
 
     Args:
         schedule: minute, hour, day of month, month and day of week, such as ``"0 3 * * mon-fri"``.
@@ -186,7 +186,7 @@ class CronSource(_ClockSource):
         timeout: seconds for one call of the function.
 
     Raises:
-        UsageError: schedule or time zone is wrong, or the schedule has no time.
+        UsageError: schedule or time zone is wrong, or the schedule matches no time.
         ConfigError: the extra is not installed.
 
     >>> from opsdk.event.request import Request
@@ -223,7 +223,7 @@ class CronSource(_ClockSource):
                 "write five fields, such as '0 3 * * mon-fri'"
             ) from error
         except StopIteration:
-            raise UsageError(f"{caller_place()}: the cron schedule {self.schedule!r} has no time") from None
+            raise UsageError(f"{caller_place()}: the cron schedule {self.schedule!r} matches no time") from None
 
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start the timer. A standby replica queues nothing, except what is due shortly before it leads."""

@@ -1,8 +1,7 @@
 """Many clusters and many replicas: ownership of clusters and shards by replicas, and providers of clusters.
 
-Here belong ownership by leases, providers of clusters, the controllers of managed clusters, and the sharding of one
-cluster. Not here: leader election of one replica (`opsdk.manager.leader_election`), what one cluster needs
-(`opsdk.cluster`).
+This package has ownership by leases, providers of clusters, the controllers of managed clusters, and the sharding of
+one cluster. Leader election is in `opsdk.manager.leader_election`, the parts of one cluster in `opsdk.cluster`.
 """
 
 from opsdk.cache.shard import ShardField

@@ -97,8 +97,8 @@ class Fleet:
 
         operator.main()
 
-    ``ctx.client`` and ``ctx.cluster`` are those of the managed cluster, ``operator.client`` that of the management
-    cluster. Writes to either are refused when this replica no longer owns the managed cluster.
+    ``ctx.client`` and ``ctx.cluster`` belong to the managed cluster, ``operator.client`` to the management cluster.
+    Writes to either raise an error when this replica no longer owns the managed cluster.
 
     Args:
         operator: the operator of the management cluster.

@@ -184,7 +184,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         try:
             await management.uncached.patch(secret, MergeFrom())
         except NotFoundError:
-            log.debug("the Secret of cluster %s does not exist any more", name)
+            log.debug("the Secret of cluster %s no longer exists", name)
 
 
 class ResourceClusters(ObjectClusters[T]):

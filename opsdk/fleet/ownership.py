@@ -105,7 +105,7 @@ class Ownership:
         self._wake.set()
 
     def restart(self, shard: str) -> None:
-        """Replace the runnable of a shard by a new one, because its configuration has changed.
+        """Replace the runnable of a shard with a new one, because its configuration has changed.
 
         The running one drains first. This replica keeps the shard. No effect if the shard does not run here.
         """
@@ -115,8 +115,8 @@ class Ownership:
     def report_reachability(self, shard: str, *, is_reachable: bool) -> None:
         """Report whether this replica can reach the target of a shard, such as a cluster.
 
-        An owner invites other replicas to take the shard over after `OwnershipOptions.unreachable_timeout` without
-        reaching the target.
+        If an owner cannot reach the target for `OwnershipOptions.unreachable_timeout`, it invites other replicas to
+        take the shard over.
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:

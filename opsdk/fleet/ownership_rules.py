@@ -72,7 +72,7 @@ class OwnershipOptions(ShardingOptions, frozen=True, kw_only=True):
     """Options of an ownership. Times are in seconds.
 
     Attributes:
-        name: the name of the fleet, part of the lease names. Members and shards of equal names belong together.
+        name: the name of the fleet, part of the lease names. Members and shards with this name belong together.
         namespace: the namespace of the leases.
         lease_duration: the time after which the shards of a member that does not renew its lease go to others.
         renew_deadline: a member whose renewals fail for this long releases all shards.

@@ -118,10 +118,10 @@ class StaticClusters(ClusterProvider):
 
 
 class KubeconfigDirectory(ClusterProvider):
-    """One cluster for each kubeconfig file of a directory, named as the file without its suffix.
+    """One cluster for each kubeconfig file of a directory. Its name is the file's name without the suffix.
 
     For mounted Secrets and ConfigMaps, and for tests. Files end in ``.kubeconfig``, ``.yaml``, ``.yml`` or ``.conf``.
-    Files with other names are left out, and logged once as a warning. Names that begin with a dot are ignored.
+    Files with other names are ignored, and logged once as a warning. Names that begin with a dot are ignored.
 
     Args:
         path: the directory. While it is missing, the fleet has no clusters, and a warning is logged once.

@@ -40,7 +40,7 @@ class ShardRunnable(Protocol):
 
 
 class ShardRunner:
-    """Runs the runnable of one shard in a task of its own, from `warm` or `activate` to `drain` or `kill`.
+    """Runs the runnable of one shard in its own task, from `warm` or `activate` to `drain` or `kill`.
 
     Args:
         shard: the shard.

@@ -46,7 +46,7 @@ class BodyStream:
                 the next request.
         """
         if self.started:
-            raise UsageError("the body of a request can be sent once only")
+            raise UsageError("the body of a request can be sent only once")
         self.started = True
         chunks = aiter(self._chunks)
         try:

@@ -15,7 +15,7 @@ PROJECT_ANNOTATION = "field.cattle.io/projectId"
 
 
 def object_in_cluster(obj: AnyObject, cluster: str) -> bool:
-    """Whether an object belongs to a cluster. The first of these that the object has decides.
+    """Whether an object belongs to a cluster. The first of these values that the object has decides.
 
     1. a method ``obj_cluster_name()``;
     2. the annotation ``field.cattle.io/projectId``, ``cluster:project``;

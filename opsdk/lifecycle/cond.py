@@ -100,12 +100,12 @@ class Cond:
     def set(
         self, obj: TypedObject | Unstructured, status: str | bool, *, reason: str | None = None, message: str = ""
     ) -> bool:
-        """Set the condition, and return whether anything changed. Timestamps change only with it.
+        """Set the condition, and return whether anything changed. Timestamps change only if the condition changes.
 
         Args:
             obj: its ``status.conditions`` is changed.
             status: ``"True"``, ``"False"``, ``"Unknown"`` or a bool.
-            reason: one CamelCase word; None is Succeeded, Failed or Pending.
+            reason: one CamelCase word; None means Succeeded, Failed or Pending.
             message: a sentence.
 
         Raises:
@@ -160,7 +160,7 @@ class Cond:
     async def do(self, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
         """Call `function`, and set the condition to True, or to False with the error that it raised.
 
-        `function` gets the object and returns it, or None. The condition of `obj` is set also if it raises: a lifecycle
+        `function` gets the object and returns it, or None. The condition of `obj` is set even if it raises: a lifecycle
         writes it, and so does `track`. A `ConflictError` and an `IgnoreError` leave the condition as it was.
         """
         task = asyncio.current_task()
@@ -177,17 +177,17 @@ class Cond:
         return done
 
     async def do_until_true(self, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
-        """As `do`, unless the condition is True."""
+        """Like `do`, unless the condition is True."""
         return obj if self.is_true(obj) else await self.do(obj, function)
 
     async def once(self, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
-        """As `do_until_true`, without a second try: raises `IgnoreError` if the condition is False."""
+        """Like `do_until_true`, without a second attempt: raises `IgnoreError` if the condition is False."""
         if self.is_false(obj):
             raise IgnoreError(f"{self.type} is False, and once() does not retry: {self.message(obj)}")
         return await self.do_until_true(obj, function)
 
     async def track(self, client: Client, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
-        """As `do`, and write what changed in the object, also if the function raises."""
+        """Like `do`, and write the changes of the object, even if the function raises."""
         before, task = Before.of(obj), asyncio.current_task()
         cancelling = cancellations(task)
         try:
@@ -207,7 +207,7 @@ class Cond:
 
 
 def ensure_status(obj: TypedObject) -> Any:
-    """Return the status of a typed object; a missing one is made.
+    """Return the status of a typed object, and create it if it is missing.
 
     Raises `UsageError` if the kind has none, or if its status has required fields.
     """

@@ -1,4 +1,4 @@
-"""What handlers of a `GenericController` raise, and the errors of handlers that failed."""
+"""The exceptions that handlers of a `GenericController` raise, and the errors for handlers that failed."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ class IgnoreError(OpsdkError):
 
 
 class WrongObjectError(UsageError):
-    """A handler returned an object of another kind, name or uid. The next handler gets the object before it."""
+    """A handler returned an object of another kind, name or uid. The next handler gets the object as it was before."""

@@ -49,13 +49,13 @@ class HasManager(Protocol):
 class SharedControllerFactory:
     """Creates the controllers of a cluster, one for each kind, and adds them to a manager.
 
-    A controller starts its informer with its first handler, also after the manager has started.
+    A controller starts its informer with its first handler, even after the manager has started.
 
     Args:
         cluster: reads and writes.
         manager: runs the controllers.
         options: of the controllers.
-        options_by_kind: options of single kinds instead.
+        options_by_kind: options of single kinds, which replace `options`.
         prefix: of the controllers' names, such as the name of the cluster with ``-``.
         journal: keeps what each run did.
         declare: receives the permissions for the informer of each kind. Declare the writes of handlers separately.

@@ -44,13 +44,13 @@ class GeneratingOptions(Options, frozen=True, kw_only=True):
     """Options of a generating handler.
 
     Attributes:
-        allow_cross_namespace: objects may be in another namespace than their owner.
+        allow_cross_namespace: objects may be in a namespace other than their owner's.
         allow_cluster_scoped: objects of a namespaced owner may be cluster-scoped.
         no_owner_reference: set no owner references; only the label identifies the objects of an owner.
         dynamic_lookup: objects may have kinds that were not declared. The kinds that were generated are recorded in an
             annotation of the owner, so that they are pruned after a restart too.
         unique_apply_for_resource_version: apply once for a resource version of the owner. Changes of children by
-            others are then repaired with the next change of the owner only.
+            others are then reverted only with the next change of the owner.
     """
 
     allow_cross_namespace: bool = False
@@ -127,7 +127,7 @@ class GeneratingHandler:
         await self._prune_labelled(request, obj, self._known_kinds(obj), set(), ctx)
 
     async def __call__(self, request: Request, obj: Child | None, ctx: Context) -> None:
-        """Handle an event. The garbage collector deletes what has an owner reference to an object that is gone."""
+        """Handle an event. The garbage collector deletes objects whose owner no longer exists."""
         if obj is None:
             self._applied_versions.pop(request, None)
         else:
@@ -183,7 +183,7 @@ class GeneratingHandler:
 
     # -------------------------------------------------------------- pruning
     def set_id(self, owner: GroupVersionKind, request: Request) -> str:
-        """Return the value of `SET_LABEL`: the same for the same owner, also after a restart."""
+        """Return the value of `SET_LABEL`: the same for the same owner, even after a restart."""
         identity = "\0".join((self.name, *owner.group_kind, request.namespace, request.name))
         return hashlib.blake2b(identity.encode(), digest_size=20).hexdigest()
 

@@ -131,7 +131,8 @@ class GenericController(Generic[T]):
     waits for the first one, and starts no informer.
 
     With `RetryPolicy.FAILED`, a handler whose call timed out does not delay the others: until it succeeds, it is called
-    for this object after them, on its own. So is a handler that timed out for as many objects as there are workers.
+    for this object after them, on its own. The same applies to a handler that timed out for as many objects as there
+    are workers.
 
     Args:
         cluster: reads and writes.
@@ -218,8 +219,8 @@ class GenericController(Generic[T]):
         Args:
             name: unique in this controller.
             function: see `opsdk.lifecycle.handlers.HandlerFunction`.
-            timeout: seconds for one call; 0 for no limit; None is that of the options.
-            when: objects for which it is called. It is called for deleted objects too, whose object is None.
+            timeout: seconds for one call; 0 for no limit; None for the timeout of the options.
+            when: objects for which it is called. It is also called for deleted objects, with None as the object.
             enabled: whether it is called at all (``AddFeatureHandler``). Read before each call.
             transaction: the handler becomes active when this commits.
 
@@ -270,10 +271,10 @@ class GenericController(Generic[T]):
             transaction: see `add_handler`.
 
         Raises:
-            UsageError: as `add_handler`; or the kind is cached as metadata only, which cannot be updated.
+            UsageError: see `add_handler`; or the kind is cached as metadata only, which cannot be updated.
         """
         if issubclass(self.kind.representation, PartialObjectMetadata):
-            raise UsageError(f"lifecycle {name} writes whole objects: make {self.name} for {self.kind.name} itself")
+            raise UsageError(f"lifecycle {name} writes whole objects: create {self.name} for {self.kind.name} itself")
         names = names or LifecycleNames.norman(name)
         handler = LifecycleHandler[Any](name, instance, kind=self.kind, names=names)
         registration = self.add_handler(
@@ -297,7 +298,7 @@ class GenericController(Generic[T]):
         return self.add_lifecycle(name, SimpleNamespace(remove=function), names=names)
 
     def remove_handler(self, name: str) -> None:
-        """Remove a handler. A call that runs goes on. Raises `UsageError` if there is none of this name."""
+        """Remove a handler. A running call continues. Raises `UsageError` if no handler has this name."""
         registration = self.handlers.get(name)
         if registration is None:
             names = ", ".join(handler.name for handler in self.handlers) or "none"
@@ -358,7 +359,7 @@ class GenericController(Generic[T]):
         return self.options.needs_leader_election
 
     async def start(self) -> None:
-        """Wait for the first handler, then call handlers until cancelled. Raises as `Controller.start`."""
+        """Wait for the first handler, then call handlers until cancelled. Raises the errors of `Controller.start`."""
         try:
             await self._has_handlers.wait()
             await self._watch_added()

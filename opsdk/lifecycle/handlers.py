@@ -33,7 +33,7 @@ None to leave it as it was.
 
 
 def takes_context(function: Any, arguments: int) -> bool:
-    """Whether an async function takes a `Context` beside its `arguments`.
+    """Whether an async function takes a `Context` after its `arguments`.
 
     Raises `UsageError` if the function is not async or takes another number of arguments; the message has its place.
     """
@@ -50,8 +50,8 @@ def takes_context(function: Any, arguments: int) -> bool:
         inspect.signature(function).bind(*[None] * arguments)
     except TypeError as error:
         raise UsageError(
-            f"{name}{inspect.signature(function)} ({place_of(function)}) cannot be called: it takes {arguments} "
-            "positional arguments, and may take a Context as the last one"
+            f"{name}{inspect.signature(function)} ({place_of(function)}) cannot be called: it must take {arguments} "
+            "positional arguments, and optionally a Context as the last one"
         ) from error
     return False
 
@@ -82,7 +82,7 @@ class NamedHandler(Closing):
         when: objects for which it is called; a deleted object always passes.
         enabled: whether it is called at all, read before each call.
         active: False before the commit of its transaction, and after its removal.
-        timeouts: calls that timed out since the last one that did not.
+        timeouts: number of consecutive calls that timed out.
     """
 
     def __init__(

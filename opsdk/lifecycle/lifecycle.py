@@ -71,8 +71,8 @@ class LifecycleHandler(Generic[T]):
         functions = {method: getattr(instance, method) for method in _METHODS if hasattr(instance, method)}
         if not functions:
             raise UsageError(
-                f"lifecycle {name}: {type(instance).__name__} has none of create, updated and remove: declare one, as "
-                "`async def updated(self, obj)`"
+                f"lifecycle {name}: {type(instance).__name__} has none of create, updated and remove: declare one, "
+                "such as `async def updated(self, obj)`"
             )
         self._functions: dict[str, Callable[..., Awaitable[Any]]] = functions
         self._with_context = {method for method, function in functions.items() if takes_context(function, 1)}

@@ -77,9 +77,9 @@ class ObjectSet:
     Args:
         client: reads, from its cache if it has one, and writes.
         applier: applies, and names the field manager: ``cluster.applier()``.
-        set_id: tells sets of one owner apart. It must not change: objects of the old set are not pruned.
+        set_id: distinguishes the sets of one owner. It must not change: objects of the old set are not pruned.
         owner: an object, or a `SetOwner`.
-        kinds: the kinds of the objects: those that are pruned.
+        kinds: the kinds of the objects, which are pruned.
         options: see `ObjectSetOptions`.
 
     Raises:
@@ -119,7 +119,7 @@ class ObjectSet:
 
     # -------------------------------------------------------------- running
     async def plan(self, objects: Sequence[Child]) -> SetPlan:
-        """Return the writes that `apply` would send, without sending them. Raises as `apply`."""
+        """Return the writes that `apply` would send, without sending them. Raises the errors of `apply`."""
         desired = await self._prepare(objects)
         kinds = await self._all_kinds()
         writes = [write for child in desired if (write := await self._pending_write(child)) is not None]
@@ -363,7 +363,7 @@ class ObjectSet:
                 return False
             else:
                 return True
-        raise ConflictError(f"{kind.name} {key_of(member)} changed {_DELETE_ATTEMPTS} times while it was pruned")
+        raise ConflictError(f"{kind.name} {key_of(member)} changed {_DELETE_ATTEMPTS} times while it was being pruned")
 
     def __repr__(self) -> str:
         return f"<ObjectSet {self.identity}: {', '.join(gk.kind for gk in self._kinds) or 'any kind'}>"
@@ -371,7 +371,7 @@ class ObjectSet:
 
 # ------------------------------------------------------------------ owners
 async def find_owner(client: Client, obj: KubeObject) -> AnyObject | None:
-    """Return the owner of the set that `obj` belongs to; None if it is gone, or the set has no owner.
+    """Return the owner of the set that `obj` belongs to; None if the owner no longer exists, or the set has no owner.
 
     The owner is read from the server. An object with the name of the owner counts, whatever its uid.
     """

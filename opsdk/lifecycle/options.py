@@ -57,9 +57,9 @@ class SlowingRateLimiter(ItemExponentialFailureRateLimiter[K]):
 class GenericControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `GenericController`. Times are in seconds.
 
-    The defaults are lasso's limiter and workers with `RetryPolicy.FAILED`: a first retry after 5 ms repairs conflicts
-    at once, and a handler that succeeded is not called again because another one failed. There is no resync, because
-    informers of opsdk lose no event; set one for handlers that depend on another system.
+    The defaults are lasso's limiter and workers with `RetryPolicy.FAILED`: a first retry after 5 ms resolves
+    conflicts at once, and a handler that succeeded is not called again because another one failed. There is no resync,
+    because informers of opsdk lose no event; set one for handlers that depend on another system.
 
     Attributes:
         workers: objects that are handled at the same time. With two or more workers, one is reserved for new events.

@@ -1,4 +1,4 @@
-"""Removes orphaned finalizers, which no controller handles and which keep objects and namespaces Terminating.
+"""Removes orphaned finalizers, which keep objects and namespaces Terminating because no controller handles them.
 
 Upstream: none. See github.com/rancher/rancher issues 14715, 29752 and 36450, and kubernetes issue 125143.
 """
@@ -27,7 +27,7 @@ class DrainedFinalizer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         gvk: kind of the object.
         key: namespace and name.
-        finalizers: what was removed, or would be in a dry run.
+        finalizers: those that were removed, or would be without a dry run.
         deleting: the object has a deletion timestamp; without other finalizers, it is gone now.
     """
 
@@ -110,7 +110,7 @@ async def drain_all(
         dry_run: write nothing.
 
     Raises:
-        UsageError: as `drain`.
+        UsageError: see `drain`.
         OpsdkError: the server cannot be reached.
     """
     check_names(names)

@@ -33,7 +33,7 @@ class RecentDeletions:
         self._deleted: dict[str, tuple[float, str]] = {}
 
     def record(self, uid: str, resource_version: str, *, now: float) -> None:
-        """Record that an object is gone, whose last known version is `resource_version`."""
+        """Record the deletion of an object whose last known version is `resource_version`."""
         self._drop_expired(now)
         self._deleted.pop(uid, None)
         self._deleted[uid] = (now, resource_version)

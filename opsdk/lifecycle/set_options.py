@@ -41,7 +41,7 @@ class SetMode(Enum):
     SERVER_SIDE_APPLY = "server-side apply"
     """By server-side apply. Objects that wrangler wrote are converted once."""
     THREE_WAY_MERGE = "three-way merge"
-    """By a merge patch with the annotation ``objectset.rio.cattle.io/applied``, so that wrangler may go on."""
+    """By a merge patch with the annotation ``objectset.rio.cattle.io/applied``, so that wrangler may continue."""
 
 
 class ObjectSetOptions(Options, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
         mode: see `SetMode`.
         set_owner_reference: make the owner the controller of the objects. Objects in other namespaces and
             cluster-scoped objects of a namespaced owner get no reference.
-        default_namespace: of objects without a namespace; default: that of the owner.
+        default_namespace: of objects without a namespace; default: the owner's namespace.
         namespace: the only namespace that is searched for objects of the set; default: all.
         dynamic_lookup: objects may have kinds that are not declared. The kinds are recorded on the owner, as an
             ApplySet, and pruned after a restart too. Without it, another kind is an error (strict caching).

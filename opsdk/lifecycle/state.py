@@ -1,10 +1,10 @@
 """Decides the next action of a lifecycle for an object. Pure.
 
-The writes come in this order: the finalizer, then whatever ``create`` does, then the annotation. A process may end
-between any two of them. So ``create`` runs at least once, and ``remove`` runs before the finalizer goes.
+The writes come in this order: the finalizer, then the writes of ``create``, then the annotation. A process may end
+between any two of them. So ``create`` runs at least once, and ``remove`` runs before the finalizer is removed.
 
 Upstream: github.com/rancher/norman/lifecycle/object.go
-Deviates: a lifecycle that gains ``remove`` later adds its finalizer to objects that are created already. ``updated`` is
+Deviates: a lifecycle that gains ``remove`` later adds its finalizer to existing objects. ``updated`` is
 not called for an object that is being deleted.
 """
 
@@ -117,8 +117,8 @@ def next_action(metadata: ObjectMeta, methods: LifecycleMethods, names: Lifecycl
 def prepare(metadata: ObjectMeta, methods: LifecycleMethods, names: LifecycleNames) -> tuple[list[str], dict[str, str]]:
     """Return the finalizers and annotations of an object that is prepared: ours is there, former ones are replaced.
 
-    Our finalizer takes the place of the first former one. Former finalizers of a lifecycle without ``remove`` are left:
-    no method of it cleans up for them.
+    Our finalizer takes the place of the first former one. Former finalizers of a lifecycle without ``remove`` stay,
+    because no method cleans up for them.
     """
     finalizers, annotations = list(metadata.finalizers), dict(metadata.annotations)
     former = set(names.former) if names.rename else set()

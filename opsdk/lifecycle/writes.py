@@ -49,7 +49,7 @@ class ChangeWriter:
             client: writes.
             before: the object before the handler was called.
             obj: the object that the handler returned.
-            always: write the object also if the handler has written it.
+            always: write the object even if the handler has written it.
 
         Raises:
             ConflictError: another writer changed the object since it was read.

@@ -68,7 +68,7 @@ class ManagerLeadership:
         if self._election_fence is not None:
             self._election_fence.check(action)
         if not self._leads.is_set():
-            raise LeaderElectionLostError(f"{action} was not sent: this replica does not lead")
+            raise LeaderElectionLostError(f"{action} was not sent: this replica is not the leader")
 
     def begin(self) -> None:
         """Lead from now on."""

@@ -69,8 +69,8 @@ class Manager:
         state: see `ManagerState`.
         healthz: liveness checks.
         readyz: readiness checks.
-        metrics: the Prometheus metrics; ``metrics.registry`` takes metrics of your own.
-        debug: the debug pages; ``debug.add`` takes pages of your own.
+        metrics: the Prometheus metrics; ``metrics.registry`` accepts your own metrics.
+        debug: the debug pages; ``debug.add`` accepts your own pages.
         hook: passes records to the metrics and to `hooks`.
     """
 
@@ -221,7 +221,7 @@ class Manager:
         The first cancellation begins the stop; a second one ends the shutdown timeout at once.
 
         Raises:
-            Exception: the first failure of a runnable. A timeout of the stop is added to it as a note.
+            Exception: the first failure of a runnable. A timeout during the stop is added to it as a note.
             ShutdownTimeoutError: a runnable did not stop within `shutdown_timeout`.
             LeaderElectionLostError: this replica lost the lease.
             UsageError: the manager was started before, or has no client for `metrics_authentication`.
@@ -326,7 +326,7 @@ class Manager:
 
     # -------------------------------------------------------------- stop
     async def _stop(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        """Stop the groups as planned. The lease is renewed meanwhile, and released last."""
+        """Stop the groups as planned. The lease is renewed in the meantime, and released last."""
         self.stop()
         self.state = ManagerState.STOPPING
         plan = plan_stop(

@@ -121,7 +121,7 @@ def _position(task: asyncio.Task[Any]) -> str:
 
 
 def _wait_for_threads(before: Iterable[threading.Thread]) -> list[threading.Thread]:
-    """Wait for threads that were started meanwhile, and return those that still run and would block the exit."""
+    """Wait for threads that were started in the meantime, and return those that still run and would block the exit."""
     until = time.monotonic() + _THREAD_SECONDS
     started = [thread for thread in threading.enumerate() if thread not in set(before) and not thread.daemon]
     for thread in started:

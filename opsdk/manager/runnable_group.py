@@ -93,7 +93,7 @@ class RunnableGroup:
         A runnable that cannot become ready is reported to `on_error`; the caller must then cancel the wait.
         """
         waited_for: set[int] = set()
-        # Repeat for runnables that were added meanwhile.
+        # Repeat for runnables that were added in the meantime.
         while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in waited_for]:
             waited_for |= {id(r) for r in waiting}
             async with asyncio.TaskGroup() as group:

@@ -27,7 +27,7 @@ IssuedContext = Callable[[], ssl.SSLContext | None]
 
 
 class MetricsEndpoint:
-    """``/metrics``, for those whom the API server allows to get it if `metrics_authentication` is set."""
+    """``/metrics``. With `metrics_authentication`, only for users whom the API server allows to get it."""
 
     def __init__(self, options: ManagerOptions, metrics: PrometheusHook, hook: TelemetryHook) -> None:
         self._options = options

@@ -52,14 +52,14 @@ class AllAccess:
 
 
 class NoAccess(AllAccess):
-    """Allows nothing: for the page that a client sees before it has signed in."""
+    """Allows nothing: for the page that a client sees before signing in."""
 
     def _require(self, verb: str, schema: Schema, *, allowed: bool) -> None:
         super()._require(verb, schema, allowed=False)
 
 
 async def may_list(context: ApiContext, schema: Schema) -> bool:
-    """Return whether a schema is switched on, and the client may list its objects."""
+    """Return whether a schema is enabled and the client may list its objects."""
     return schema.is_enabled and await is_allowed(context.access.can_list(context, schema))
 
 

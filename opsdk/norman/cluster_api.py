@@ -72,7 +72,7 @@ async def cluster_api(
 
     Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides. The cluster's own
     user needs ``impersonate``, ``create`` on ``tokenreviews``, and ``list`` and ``watch`` on the kinds, roles and
-    bindings. Lists and watches come from its cache, reduced to what RBAC grants the user.
+    bindings. Lists and watches come from the cluster's cache, reduced to the permissions of the user.
 
     ::
 

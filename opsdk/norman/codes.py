@@ -1,4 +1,4 @@
-"""The error codes of a Norman API, and the errors of Kubernetes in its terms.
+"""The error codes of a Norman API, and the codes for errors of Kubernetes.
 
 Upstream: github.com/rancher/norman/httperror/error.go, store/proxy/error_wrapper.go;
 github.com/rancher/steve/pkg/stores/proxy/error_wrapper.go
@@ -71,12 +71,12 @@ class ErrorCode(Enum):
 
 
 def not_found(object_id: str) -> NormanError:
-    """Return the error for an object that does not exist, or that the request must not see."""
+    """Return the error for an object that does not exist, or that the user may not see."""
     return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
 
 def revision_too_old() -> NormanError:
-    """Return the error for a revision that has left the log of a watch: the client lists again."""
+    """Return the error for a revision that is no longer in the log of a watch: the client lists again."""
     return ErrorCode.GONE.error("the revision is too old: list again", field_name="resourceVersion")
 
 
@@ -104,7 +104,7 @@ def as_norman_error(error: Exception) -> NormanError:
 
 
 def error_fields(error: NormanError) -> JsonObject:
-    """Return what the body of an error has in each dialect.
+    """Return the fields that the body of an error has in every dialect.
 
     >>> error_fields(ErrorCode.NOT_NULLABLE.error(field_name="replicas"))
     {'status': 422, 'code': 'NotNullable', 'message': '', 'fieldName': 'replicas'}

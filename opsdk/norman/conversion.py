@@ -42,7 +42,7 @@ def to_text(value: JsonValue) -> str:
 
 
 def _to_boolean(value: JsonValue) -> bool:
-    """Return a boolean, or whether a text is true, t, yes or y in any letter case."""
+    """Return a boolean, or whether a string is true, t, yes or y in any letter case."""
     value = _first(value)
     return value if isinstance(value, bool) else to_text(value).strip().lower() in ("true", "t", "yes", "y")
 

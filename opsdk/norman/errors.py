@@ -11,7 +11,7 @@ class NormanError(OpsdkError):
     """A request to a Norman API failed. A handler, formatter or store raises it; the server writes it as the body.
 
     Args:
-        message: what is wrong; may be empty where the code says it all.
+        message: what is wrong; may be empty if the code is enough.
         status: the HTTP status.
         code: the code of the body, such as ``MissingRequired``; `opsdk.norman.ErrorCode` has them all.
         field_name: the field that is wrong, or empty.

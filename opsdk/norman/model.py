@@ -125,7 +125,7 @@ class RawResource:
         schema: the schema.
         values: the fields.
         links: names and URLs.
-        actions: names and URLs of what the client can do now.
+        actions: names and URLs of the actions that the client can run now.
     """
 
     id: str
@@ -163,7 +163,7 @@ class GenericCollection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """What is known about a request. Each step of the server returns a new one with what it found out.
+    """Describes a request. Each step of the server returns a new context with its results.
 
     Attributes:
         request: the HTTP request.
@@ -200,7 +200,7 @@ class ApiContext:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def option(self, name: str) -> str:
-        """Return the parameter ``_name`` of the query, or an empty text."""
+        """Return the parameter ``_name`` of the query, or an empty string."""
         return self.request.query.get(f"_{name}")
 
 
@@ -240,7 +240,7 @@ class Schema(SchemaNames):
         id: the name in singular, such as ``catalog``.
         version: the API version.
         plural_name: the name in URLs; guessed from the id if empty.
-        base_type: the id of the schema that this one is a kind of; its own id if empty.
+        base_type: the id of the schema of which this schema is a special case; its own id if empty.
         description: one sentence for people.
         embed: its fields are merged into the schema `embed_type`.
         embed_type: the id of that schema.
@@ -251,10 +251,10 @@ class Schema(SchemaNames):
         collection_fields: by name.
         collection_actions: by name.
         collection_filters: the fields that a query may filter and sort by.
-        dynamic_schema_version: changes when the fields of a schema that was made at run time change.
+        dynamic_schema_version: changes when the fields of a schema that was created at run time change.
         scope: whether objects have a namespace.
         status: the Kubernetes kind has a status subresource.
-        enabled: returns False while the schema is switched off.
+        enabled: returns False while the schema is disabled.
         internal: the fields as Kubernetes has them, or None.
         mapper: maps objects, or None.
         store: the store of the objects, or None.
@@ -310,7 +310,7 @@ class Schema(SchemaNames):
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the schema is not switched off now."""
+        """Whether the schema is enabled now."""
         return self.enabled is None or self.enabled()
 
     def __repr__(self) -> str:
@@ -341,7 +341,7 @@ class SchemaLookup:
     def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
         """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if it does not exist.
 
-        Letter case does not matter where no schema has the exact name.
+        Letter case does not matter if no schema has the exact name.
         """
         path, slash, schema_id = name.rpartition("/schemas/")
         if not slash:

@@ -32,7 +32,7 @@ def uses_https(request: HttpRequest) -> bool:
 
 
 def cookie_of(request: HttpRequest, name: str) -> str:
-    """Return the unquoted value of a cookie, or an empty text. The first of several counts, as browsers order them."""
+    """Return the unquoted value of a cookie, or an empty string. The first of several wins, as in browsers."""
     # http.cookies backtracks (CVE-2024-7592), and rejects all cookies if one of another program is not valid.
     for pair in request.header("cookie").split(";"):
         key, _, value = pair.partition("=")

@@ -54,7 +54,7 @@ class Presenter:
             field = schema.resource_fields.get(name)
             if field is None or not self._shows(field):
                 continue
-            # Most values of a page are texts.
+            # Most values of a page are strings.
             is_text = field.type == "string" and type(value) is str
             displayed = value if is_text else self._convert(TypeExpression.parse(field.type), value, depth + 1)
             if displayed is None and not (value is None and (field.nullable or field.default is None)):

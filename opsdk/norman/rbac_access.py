@@ -31,8 +31,8 @@ class RbacAccess(AllAccess):
     """Lets a user do what RBAC permits for the resource in `Schema.attributes`; schemas without one are open.
 
     Lists and watches have the objects that the user may list: all, those of some namespaces, or some names. Requests
-    without a user are refused. A permission that is taken away ends with the event of its role or binding, for a watch
-    too. Permissions of authorizers other than RBAC do not count.
+    without a user are rejected. A revoked permission ends with the event of its role or binding, for watches too.
+    Permissions of authorizers other than RBAC do not count.
 
     Args:
         access: the permissions of all users; it must be entered.

@@ -49,7 +49,7 @@ class SchemaRegistry(SchemaLookup):
 
     # -------------------------------------------------------------- changes
     def add(self, schema: Schema) -> Schema:
-        """Add a schema unless its id is taken; returns the one that is registered.
+        """Add a schema unless its id is taken; returns the registered schema.
 
         The schema must have an id and a version with a path; otherwise `raise_errors` reports it.
         """

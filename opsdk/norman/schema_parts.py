@@ -40,7 +40,7 @@ class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         group: the API group; the URL does not show it.
         version: the name, such as ``v3``.
         path: the prefix of its URLs, such as ``/v3`` or ``/v3/clusters``.
-        sub_context: the next segment of the URL is an id that all schemas of the version are filtered by.
+        sub_context: the next segment of the URL is an id by which all schemas of the version are filtered.
         sub_context_schema: the full path of the schema of that id, such as ``/v3/schemas/cluster``.
     """
 
@@ -85,11 +85,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         update: an update may set it.
         required: a create must set it.
         write_only: never returned.
-        min_length: of a text, in characters.
-        max_length: of a text, in characters.
+        min_length: of a string, in characters.
+        max_length: of a string, in characters.
         min: of a number.
         max: of a number.
-        options: the texts that are allowed; empty for all.
+        options: the strings that are allowed; empty for all.
         valid_chars: the characters that are allowed; empty for all.
         invalid_chars: the characters that are not allowed.
         description: one sentence for people.

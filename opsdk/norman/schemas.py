@@ -79,7 +79,7 @@ class NormanSchemas(SchemaRegistry):
         """Add mappers for a class that is imported later. They run in this order from the internal form.
 
         Raises:
-            UsageError: the class is imported already, also as the type of a field.
+            UsageError: the class is already imported, perhaps as the type of a field.
         """
         self.add_mapper(version, self.importer.schema_id(cls), *mappers)
         return self

@@ -57,7 +57,7 @@ class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         type: the type of the change.
-        data: the external object; after a removal its last state.
+        data: the external object; after a removal, its last state.
         revision: the value of `since` that resumes after it; empty if the store cannot resume.
     """
 

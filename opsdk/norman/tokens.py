@@ -1,6 +1,6 @@
 """Reads the bearer token of a request, or the login cookie of a browser.
 
-Upstream: github.com/rancher/norman has none; Rancher reads the cookie R_SESS. RFC 6265bis section 4.1.3 (prefixes)
+Upstream: none in github.com/rancher/norman; Rancher reads the cookie R_SESS. RFC 6265bis section 4.1.3 (prefixes)
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def bearer_token(request: HttpRequest) -> str:
 
 
 def token_of(request: HttpRequest) -> str:
-    """Return the token of the Authorization header, or the one that the login stored; empty for none.
+    """Return the token of the Authorization header, or the token that the login stored; empty for none.
 
     Over HTTPS only the cookie with the prefix ``__Host-`` counts: pages that are served without TLS, or by another host
-    of the domain, can set the other one.
+    of the domain, can set the other cookie.
     """
     token = bearer_token(request) or cookie_of(request, _STRICT_COOKIE)
     return token if token or uses_https(request) else cookie_of(request, TOKEN_COOKIE)
@@ -55,7 +55,7 @@ def login_cookie(request: HttpRequest, token: str) -> str:
 def token_review(client: ReviewClient) -> Authenticator:
     """Return an authenticator that uses TokenReviews, for bearer tokens and for browsers that signed in on a `WebPage`.
 
-    The result of a review holds for ten seconds. The user of `client` needs ``create`` on ``tokenreviews``.
+    The result of a review is cached for ten seconds. The user of `client` needs ``create`` on ``tokenreviews``.
     """
     reviews = DelegatedAuth(client, token_seconds=_TOKEN_SECONDS, max_cached=_MAX_TOKENS)
 

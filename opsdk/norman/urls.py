@@ -133,5 +133,5 @@ def _first(request: HttpRequest, name: str) -> str:
 
 
 def _host(text: str) -> str:
-    """Return a valid host with an optional port, or an empty text, because it is written into links and pages."""
+    """Return a valid host with an optional port, or an empty string, because it is written into links and pages."""
     return text if _HOST.fullmatch(text) else ""

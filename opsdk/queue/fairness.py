@@ -125,7 +125,7 @@ class FairOrder(Generic[K]):
 
     Args:
         flow_of: the flow of an item.
-        weight_of: the weight of a flow, from 0.001 to 1000; asked when a flow gets its first ready item.
+        weight_of: the weight of a flow, from 0.001 to 1000; called when a flow gets its first ready item.
 
     >>> order = FairOrder(flow_of=lambda item: item[0], weight_of=lambda flow: 1.0)
     >>> for item in ["a1", "a2", "a3", "b1"]:

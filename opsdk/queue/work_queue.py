@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
     # -------------------------------------------------------------- standby
     @property
     def standby(self) -> bool:
-        """Whether no worker takes items yet, because this replica does not lead."""
+        """Whether no worker takes items yet, because this replica is not the leader."""
         return self._standby
 
     def stand_by(self) -> None:
@@ -196,7 +196,7 @@ class WorkQueue(Generic[K]):
     def _wake(self, now: float) -> None:
         """Make due items ready, wake one waiting worker for each ready item, and set the timer for the next one."""
         if self.core.delayed:
-            # Due items become ready also while no worker waits: else the timer below would be due again and again.
+            # Due items become ready also while no worker waits: else the timer below would be due repeatedly.
             self.core.advance(now)
         if self._getters and self.core.has_ready(now):
             self._wake_workers(len(self.core))

@@ -2,7 +2,7 @@
 
 Only permissions that every such declaration uses are implied: the informers of declared kinds, finalizers, owner
 references, the election, the authorization of metrics and the certificates of webhooks. The writes of a reconciler are
-declared beside it.
+declared next to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METRICS_AUTHORIZATION = RbacRule(
 
 
 class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
-    """The declaration of one controller, as far as rules depend on it.
+    """The parts of a controller's declaration that rules depend on.
 
     Attributes:
         kind: the reconciled kind.
@@ -36,7 +36,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
         watches: other watched kinds.
         has_finalizers: whether finalizers are added to the reconciled kind.
         implied: what the controller's options need.
-        rules: declared beside the reconciler.
+        rules: declared next to the reconciler.
     """
 
     kind: Kind[AnyObject] | None = None

@@ -72,10 +72,10 @@ class DelegatedAuth:
 
     Args:
         client: sends the reviews; its user needs ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.
-        token_seconds: for which the result of a TokenReview holds.
-        allow_seconds: for which a permission holds.
-        deny_seconds: for which a denial holds.
-        max_cached: results of each kind that are kept.
+        token_seconds: how long the result of a TokenReview is cached.
+        allow_seconds: how long a permission is cached.
+        deny_seconds: how long a denial is cached.
+        max_cached: how many results of each kind are cached.
     """
 
     def __init__(

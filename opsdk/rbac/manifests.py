@@ -44,7 +44,7 @@ def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
 
     Permissions in all namespaces, and on cluster-scoped resources, become a ClusterRole; those in one namespace become
     a Role there. Those in `SELECTED_NAMESPACES` become a ClusterRole without a binding, ``NAME-selected-namespaces``: a
-    RoleBinding in each of the namespaces refers to it. Equal rules give equal objects.
+    RoleBinding in each of the namespaces refers to it. Equal rules produce equal objects.
 
     >>> from opsdk.rbac.permissions import Permission
     >>> rules = RuleSet([Permission("get", "", "secrets", namespace="shop")])

@@ -49,10 +49,10 @@ class ObservedRequest:
 
     Attributes:
         permission: verb, resource, name and namespace.
-        caller: ``file:line`` of the user's code that sent it first. Informers and other background work have none, but
-            the controller whose reconcile started them.
+        caller: ``file:line`` of the user's code that sent it first. For informers and other background work, the
+            controller whose reconcile started them.
         background: no line of the user's code waits for the response.
-        forbidden: the server answered 403.
+        forbidden: the server returned 403.
     """
 
     permission: Permission
@@ -75,8 +75,8 @@ class RuleRecorder(TelemetryHook):
             await cluster.uncached.list(Secret)
         print(recorder.rules())
 
-    A server-side apply or an update that creates its object counts as ``create`` too. Requests of `Cluster.http` pass
-    no hook, and field selectors are not seen: a list of one object by its name counts as a list. After 1,000 names with
+    A server-side apply or an update that creates its object counts as ``create`` too. Requests of `Cluster.http` are
+    not recorded. Field selectors are ignored: a list of one object by its name counts as a list. After 1,000 names with
     the same verb and resource, requests for further names count as requests for every name.
 
     Args:
@@ -145,9 +145,10 @@ class RuleRecorder(TelemetryHook):
     def unused(self, declared: RuleSet) -> RuleSet:
         """Return the declared permissions that no request used.
 
-        Three are left out. The implied permissions are opsdk's own, and many need more than a test does: a renewed
-        certificate, a second replica. Admission asks for ``update`` of the subresource ``finalizers``, so no request
-        has it. Only repeated Events are patched, so ``create`` of Events stands for both.
+        Three kinds are left out. The implied permissions are opsdk's own, and many tests do not need them all: they
+        are for a renewed certificate or a second replica. Admission checks ``update`` of the subresource
+        ``finalizers``, so no request has it. Only repeated Events are patched, so ``create`` of Events counts for
+        both.
         """
         used = with_repeated_events(self.rules(declared)) | self._implied()
         return RuleSet(p for p in declared if not used.covers(p) and not p.resource.endswith(_FINALIZERS))
@@ -187,7 +188,7 @@ def _covering_permission(permission: Permission, declared: RuleSet, *, anywhere:
 
 
 def _caller() -> str:
-    """Return the innermost line outside of opsdk and the standard library; empty in a task of opsdk's own."""
+    """Return the innermost line outside opsdk and the standard library; empty in a task of opsdk's own."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
     # Behind the event loop's frames are those that started the loop, which did not send the request.
     while frame is not None and frame.f_code is not _TASK_STEP:

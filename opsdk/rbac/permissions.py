@@ -39,7 +39,7 @@ class Permission(NamedTuple):
             none unless a server-side apply or an update creates the object.
         namespace: empty for cluster-scoped resources, and for all namespaces at once; `SELECTED_NAMESPACES` for those
             that a selector matches.
-        path: of a request without a resource, such as ``/metrics``. A final ``*`` stands for any rest.
+        path: of a request without a resource, such as ``/metrics``. A final ``*`` matches any rest.
     """
 
     verb: str
@@ -94,7 +94,7 @@ class RuleSet:
     list deployments.apps
 
     Args:
-        permissions: in any order; doubles count once.
+        permissions: in any order; duplicates count once.
     """
 
     __slots__ = ("permissions",)
@@ -207,7 +207,7 @@ class RuleSet:
 
 
 def sorted_verbs(verbs: Iterable[str]) -> tuple[str, ...]:
-    """Return verbs in the order of a role that people read.
+    """Return verbs in the usual order of roles.
 
     >>> sorted_verbs(["watch", "create", "get", "approve"])
     ('get', 'watch', 'create', 'approve')

@@ -35,7 +35,7 @@ class RuleResource(NamedTuple):
         group: the API group; empty for the core group.
         resource: the plural, perhaps with a subresource.
         namespaced: whether its objects have a namespace.
-        gvk: the kind, of a built-in kind or a class; None for other texts.
+        gvk: the kind, of a built-in kind or a class; None for other strings.
     """
 
     group: str
@@ -45,9 +45,9 @@ class RuleResource(NamedTuple):
 
 
 def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
-    """Return the resource of a kind or of a text.
+    """Return the resource of a kind or of a string.
 
-    A text names the resource, its group after the first dot, and a subresource after a slash. ``*`` stands for all
+    A string names the resource, its group after the first dot, and a subresource after a slash. ``*`` stands for all
     resources of the core group, ``*.apps`` for all of a group, ``*.*`` for everything.
 
     >>> resource_of("deployments.apps/scale")[:3]

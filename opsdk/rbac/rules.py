@@ -28,18 +28,18 @@ class RbacRule:
     <RbacRule get /metrics>
 
     Args:
-        verbs: a list, or a text with spaces between.
-        resources: classes, kinds of `unstructured` or `metadata_only`, GVKs, or texts as kubectl writes them
+        verbs: a list, or a string with spaces between them.
+        resources: classes, kinds of `unstructured` or `metadata_only`, GVKs, or strings as for kubectl
             (``pods/log``, ``deployments.apps/scale``, ``*.apps``).
         subresource: of all these resources; ``status``, for example.
         resource_names: only these objects. Lists and watches are then allowed with a field selector for the name only,
-            and creates by server-side apply only.
-        namespaces: where; None for the namespaces that the operator's cache holds of the kind. `ALL_NAMESPACES` as a
-            member grants all. Cluster-scoped resources have none.
-        paths: URL paths outside of the API, instead of resources.
+            and creates only by server-side apply.
+        namespaces: where the rule applies; None for the namespaces in which the operator caches the kind.
+            `ALL_NAMESPACES` as a member grants all. Cluster-scoped resources have none.
+        paths: URL paths outside the API, instead of resources.
 
     Raises:
-        UsageError: the rule would allow nothing, or a text is not a resource.
+        UsageError: the rule would allow nothing, or a string is not a resource.
     """
 
     verbs: tuple[str, ...]
@@ -77,7 +77,7 @@ class RbacRule:
         if self.paths and (self.resource_names or self.namespaces is not None):
             raise UsageError(f"{self!r}: paths have neither names nor namespaces")
         if self.namespaces == ():
-            raise UsageError(f"{self!r} has an empty list of namespaces: leave it out for those of the cache")
+            raise UsageError(f"{self!r} has an empty list of namespaces: remove it to use the namespaces of the cache")
         if self.resource_names and "deletecollection" in self.verbs:
             raise UsageError(f"{self!r}: deletecollection has no name, so resource_names would never match")
 
@@ -106,7 +106,7 @@ class RbacRule:
 
 def _checked_list(texts: Collection[str], option: str) -> Collection[str]:
     if isinstance(texts, str):
-        raise UsageError(f"{option} is the text {texts!r}: write a list, [{texts!r}]")
+        raise UsageError(f"{option} is the string {texts!r}: write a list, [{texts!r}]")
     return texts
 
 

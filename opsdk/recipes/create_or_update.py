@@ -100,4 +100,4 @@ def _mutate(obj: T, mutate: Callable[[T], None] | None) -> None:
     key = key_of(obj)
     mutate(obj)
     if key_of(obj) != key:
-        raise UsageError(f"mutate changed {key} to {key_of(obj)}: it may not change name or namespace")
+        raise UsageError(f"mutate changed {key} to {key_of(obj)}: it must not change name or namespace")

@@ -11,9 +11,9 @@ _MAX_NAME = 63
 
 
 def safe_concat_name(*parts: str) -> str:
-    """Return the parts joined with ``-``, with the end replaced by a hash where the name has more than 63 characters.
+    """Return the parts joined with ``-``; if the name has more than 63 characters, a hash replaces its end.
 
-    The same parts give the same name, and wrangler's ``SafeConcatName`` gives it too.
+    The same parts produce the same name, as with wrangler's ``SafeConcatName``.
 
     >>> safe_concat_name("cluster", "dns")
     'cluster-dns'

@@ -32,7 +32,7 @@ def set_controller_reference(owner: KubeObject, obj: KubeObject, *, block_owner_
 def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_deletion: bool = False) -> None:
     """Make `owner` an owner of `obj`, in place. Idempotent; replaces a reference with another version or uid.
 
-    An owner that is the controller stays the controller. Raises `UsageError` as `set_controller_reference`.
+    An owner that is the controller stays the controller. Raises `UsageError` like `set_controller_reference`.
     """
     reference = _reference(owner, obj)
     existing = next((r for r in obj.metadata.owner_references if _is_same_owner(r, reference)), None)

@@ -55,7 +55,7 @@ class MigrationOptions(Options, frozen=True, kw_only=True):
         concurrency: writes at the same time.
         page_size: objects in one page of the list.
         propagation_delay: seconds between the read of the definition and the list. Each API server of a cluster learns
-            of a new storage version by its own watch, and stores objects in the old one until then.
+            about a new storage version from its own watch, and stores objects in the old one until then.
         attempts: number of times that a request is sent while it fails with a retryable error.
         backoff: delays between the attempts.
         max_failures: the migration stops after this many rejected objects; fewer are reported at the end.
@@ -121,14 +121,14 @@ async def migrate_storage_version(
     """Rewrite every object of a custom resource, then set ``status.storedVersions`` to the storage version alone.
 
     Returns at once if ``status.storedVersions`` lists nothing else. The migration has no state: after a crash or a
-    cancellation call it again; migrated objects are not written again.
+    cancellation, call it again; migrated objects are not written again.
 
     It needs the permissions ``get`` on customresourcedefinitions, ``patch`` on customresourcedefinitions/status, and
     ``get``, ``list`` and ``patch`` on the custom resource. Access to the definition is checked before the first
     write.
 
     Args:
-        client: reads are sent to the server, also if the client has a cache.
+        client: reads are sent to the server, even if the client has a cache.
         target: the kind, or the name of the definition (``websites.demo.opsdk.dev``).
         options: rate, concurrency and retries.
         on_progress: called after each page. An exception is logged.

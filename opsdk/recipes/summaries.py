@@ -36,7 +36,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     Attributes:
         state: see `SummaryState`.
-        message: the reason, human-readable; "" for none.
+        message: the reason, human-readable; may be empty.
     """
 
     state: SummaryState
@@ -79,8 +79,8 @@ _FAILED_WAITING_REASONS: Final = frozenset(
 def summary(obj: AnyObject) -> Summary:
     """Return the state of an object of any kind, typed or unstructured.
 
-    A deletion comes first, then a spec that its controller has not observed, then the rules of the kind. Kinds without
-    rules of their own are judged by their conditions: ``Stalled``, ``Failed`` and the like are errors, ``Reconciling``
+    A deletion is checked first, then a spec that its controller has not observed, then the rules of the kind. Kinds
+    without rules are judged by their conditions: ``Stalled``, ``Failed`` and the like are errors, ``Reconciling``
     and the like are progress, ``Ready`` or ``Available`` must be True. An object without conditions is current.
 
     >>> from opsdk.apimachinery.object import Unstructured

@@ -244,5 +244,5 @@ def parse_host(host: str, *, tls: bool) -> Endpoint:
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ConfigError(f"host {redacted!r} must be http(s)://name[:port][/path]")
     if url.query or url.fragment or url.username:
-        raise ConfigError(f"host {redacted!r} must not hold a query, a fragment or a user")
+        raise ConfigError(f"host {redacted!r} must not contain a query, a fragment or a user")
     return Endpoint(url.scheme, url.hostname, port or {"http": 80, "https": 443}[url.scheme], url.path.rstrip("/"))

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JSON_ERRORS
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs takes a hundred requests. This is the number in parallel.
 _CONCURRENCY = 16
-# Seconds for one request, as client-go's discovery client: a hung one must not keep a controller waiting for ever.
+# Seconds for one request, as client-go's discovery client: a hung one must not keep a controller waiting forever.
 _TIMEOUT = 32.0
 
 

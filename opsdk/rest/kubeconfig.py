@@ -294,7 +294,7 @@ def _exec_config(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig 
         if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION
     )
     return ExecConfig(
-        # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
+        # A bare name is looked up in PATH; anything with a slash is a file next to the kubeconfig.
         command=entry.path("command") if "/" in command else command,
         args=entry.strings("args"),
         env={variable.text("name"): variable.text("value") for variable in variables},

@@ -46,7 +46,7 @@ class RestResponse(msgspec.Struct, frozen=True):
 
 
 # ------------------------------------------------------------------ errors
-# Reason and message for a response without a Status object (NewGenericServerResponse). Tools match these texts.
+# Reason and message for a response without a Status object (NewGenericServerResponse). Tools match these strings.
 _GENERIC_REASONS: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),

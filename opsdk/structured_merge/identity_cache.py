@@ -50,6 +50,6 @@ class IdentityCache(Generic[T]):
 
 
 def drop_oldest(entries: MutableMapping[K, V]) -> None:
-    """Drop the entry that was added first. If another thread changes `entries` meanwhile, its next call drops it."""
+    """Drop the entry that was added first. If another thread changes `entries`, its next call drops it."""
     with suppress(KeyError, RuntimeError):
         del entries[next(iter(entries))]

@@ -85,7 +85,7 @@ class Schema:
     def __init__(
         self, schema: Mapping[str, JsonValue], resolve: Resolve, *, context: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """Compile one level. `context` holds the extensions beside the reference that leads to `schema`."""
+        """Compile one level. `context` holds the extensions next to the reference that leads to `schema`."""
         self._schema = schema
         self._resolve = resolve
         self._properties: Mapping[str, JsonValue] = schema.get("properties") or {}
@@ -255,7 +255,7 @@ class SchemaSet:
         return schema
 
     def _resolve(self, schema: Mapping[str, JsonValue]) -> Schema:
-        """Return the schema of a property. Extensions beside a reference belong to the property, not to the type."""
+        """Return the schema of a property. Extensions next to a reference belong to the property, not to the type."""
         target = schema.get("$ref")
         if target is None:
             parts = schema.get("allOf")
@@ -273,7 +273,7 @@ class SchemaSet:
 def structural_schema(schema: Mapping[str, JsonValue], *, resource: bool = True) -> Schema:
     """Return the `Schema` of a CRD's structural schema.
 
-    Lists are atomic unless the schema says otherwise. ``metadata`` has the ObjectMeta schema at the root and in
+    Lists are atomic unless the schema declares otherwise. ``metadata`` has the ObjectMeta schema at the root and in
     embedded resources.
 
     Args:

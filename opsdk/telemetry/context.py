@@ -64,9 +64,9 @@ def log_context(**fields: str) -> LogContext:
 def add_context_to_records() -> None:
     """Add the fields to every later log record of this process. Idempotent; the manager calls it.
 
-    ``record.opsdk`` is a dict, and ``record.opsdk_context`` is text, for a format such as
-    ``"%(message)s%(opsdk_context)s"``. Messages of opsdk's own loggers end with the text, so that handlers and formats
-    of the program show it too. Messages of other loggers stay unchanged.
+    ``record.opsdk`` is a dict, and ``record.opsdk_context`` is a string, for a format such as
+    ``"%(message)s%(opsdk_context)s"``. Messages of opsdk's own loggers end with this string, so that handlers and
+    formats of the program show it too. Messages of other loggers stay unchanged.
     """
     inner = logging.getLogRecordFactory()
     if getattr(inner, "adds_opsdk_context", False):
@@ -107,7 +107,7 @@ def setup_logging(
 
     Args:
         level: of the root logger.
-        format: ``text`` writes time, level, logger, message and fields; ``json`` writes one JSON object for each line.
+        format: ``text`` writes time, level, logger, message and fields; ``json`` writes one JSON object per line.
         levels: of single loggers, such as ``{"opsdk.requests": "DEBUG"}`` for a line for each request.
         stream: where the lines go; default: stderr.
 

@@ -122,5 +122,5 @@ class JsonFormatter(logging.Formatter):
         try:
             return msgspec.json.encode(line, enc_hook=_printable).decode()
         except (TypeError, ValueError, RecursionError):
-            # A key is not a string, a text has a lone surrogate, or a value contains itself.
+            # A key is not a string, a string has a lone surrogate, or a value contains itself.
             return msgspec.json.encode({_printable(key): _printable(value) for key, value in line.items()}).decode()

@@ -32,12 +32,13 @@ AttributeValue = str | int | float | bool | Sequence[str]
 
 
 class OpenTelemetryHook(TelemetryHook):
-    """Makes a span for each reconcile, and a child span for each attempt of a request.
+    """Creates a span for each reconcile, and a child span for each attempt of a request.
 
     * The reconcile's span is named ``reconcile <controller>``. Its attributes have the names of the log fields:
       ``controller``, ``controllerGroup``, ``controllerKind``, ``namespace``, ``name``, ``reconcileID``, ``causes``, and
       ``result`` at its end. Log lines of the reconcile have its trace id as ``traceID``.
-    * A request's span is named ``<verb> <resource>``, and ends with the response; that of a watch ends with its head.
+    * A request's span is named ``<verb> <resource>``, and ends with the response; the span of a watch ends with the
+    response's head.
       Requests carry the W3C header ``traceparent``, so that the API server's spans are part of the trace.
 
     Queries, headers and bodies are not attributes. A failing exporter fails no reconcile: `Hooks` logs its exceptions.

@@ -116,7 +116,7 @@ class PrometheusHook(TelemetryHook):
 
     @cached_property
     def registry(self) -> CollectorRegistry:
-        """Shows all metrics. The library is imported when this is first read: a program without scrapes needs none."""
+        """Shows all metrics. The library is imported on first access: a program without scrapes does not need it."""
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)

@@ -108,7 +108,8 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: duration of the reconcile.
         terminal: it raised `TerminalError`, so it is not retried.
-        panicked: it raised no ``Exception``: a native library's panic, a cancellation of its own.
+        panicked: it raised something that does not derive from ``Exception``: a native library's panic, or its own
+            cancellation.
         timed_out: it exceeded ``reconciliation_timeout``.
         error: the exception that the reconciler raised, or None.
     """
@@ -123,7 +124,7 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueView(Protocol):
-    """The present state of a work queue. Read it when it is shown: a copy for each event would be most of the work."""
+    """The present state of a work queue. Read it only to show it: a copy for each event would be most of the work."""
 
     def depth(self) -> Mapping[int, int]:
         """Return the number of ready items by priority."""
@@ -159,7 +160,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         event: ``added``, ``retried``, ``taken`` (ready for `seconds`) or ``finished`` (processed for `seconds`).
-        queue: the queue. Its state is the present one, not that of the event.
+        queue: the queue. It has the present state, not the state at the event.
     """
 
     controller: str
@@ -241,7 +242,7 @@ class LoopStalled(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         seconds: how long, at least.
-        where: task, file, line and function, while it was blocked.
+        where: task, file, line and function that blocked it.
     """
 
     seconds: float
@@ -301,7 +302,7 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A request reconciled itself again and again, and is slowed now, see `opsdk.controller.hot_loops`.
+    """A request kept reconciling itself, and is now slowed, see `opsdk.controller.hot_loops`.
 
     Attributes:
         controller: the controller's name.
@@ -315,7 +316,7 @@ class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
-    """A controller was paused as a whole, or is not paused any more.
+    """A controller was paused as a whole, or is no longer paused.
 
     Attributes:
         controller: the controller's name.
@@ -327,7 +328,7 @@ class ControllerPaused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of a controller was paused, or is not paused any more.
+    """An object of a controller was paused, or is no longer paused.
 
     Attributes:
         controller: the controller's name.

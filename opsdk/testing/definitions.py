@@ -27,9 +27,9 @@ async def install_definitions(client: Client, definitions: Sequence[JsonObject],
         within: seconds for all of them.
 
     Raises:
-        NoMatchError: the server refuses the names of a definition.
+        NoMatchError: the server rejects the names of a definition.
         DeadlineError: a definition is not established in time.
-        ApiError: the server refuses a definition.
+        ApiError: the server rejects a definition.
     """
     names = [definition["metadata"]["name"] for definition in definitions]
     before = {name: await client.get_or_none(CustomResourceDefinition, name, uncached=True) for name in names}

@@ -114,18 +114,18 @@ class Eventually:
     ) -> Any:
         """Call `probe` until it passes, and return its value.
 
-        It passes with a true value. A function that is declared to return None (``-> None``) asserts: it passes unless
-        it raises. False, None, 0, empty values, an AssertionError, and API errors that may pass (404, 409, 429, 5xx)
+        A probe passes with a true value. A function that is declared to return None (``-> None``) passes unless it
+        raises. False, None, 0, empty values, an AssertionError, and API errors that may pass (404, 409, 429, 5xx)
         are retried. Other exceptions are raised immediately. In virtual time the waits take no time.
 
         Args:
             probe: a function or a coroutine function without arguments.
-            check: gets the value of `probe`, and must pass instead of it.
+            check: gets the value of `probe`; then `check` must pass, not `probe`.
             within: seconds.
             interval: seconds between two calls.
 
         Raises:
-            AssertionError: nothing passed in time; the cause is the last failure.
+            AssertionError: no call passed in time; the cause is the last failure.
 
         >>> import asyncio
         >>> numbers = iter([0, None, 7])
@@ -141,7 +141,7 @@ class Eventually:
             remaining = deadline - monotonic()
             if remaining <= 0:
                 reason = str(outcome) or type(outcome).__name__
-                raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from outcome
+                raise AssertionError(f"not true within {within:g} s ({attempts} attempts): {reason}") from outcome
             await self._pause(min(interval, remaining))
 
 
@@ -168,7 +168,7 @@ async def consistently(
         passed = monotonic() - begin
         if not isinstance(outcome, _Passed):
             raise AssertionError(  # noqa: TRY004 - an assertion of the test failed
-                f"not any more after {passed:.3g} s: {str(outcome) or type(outcome).__name__}"
+                f"no longer true after {passed:.3g} s: {str(outcome) or type(outcome).__name__}"
             ) from outcome
         if passed >= during:
             return

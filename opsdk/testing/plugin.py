@@ -92,7 +92,7 @@ class TestLoop:
                 result.set_result(value)
 
     def close(self) -> None:
-        """End the loop. Raises `LeakedTaskError` for tasks that are left."""
+        """End the loop. Raises `LeakedTaskError` for tasks that still run."""
         try:
             if self._host is not None:
                 self.run(self._check_leaks())
@@ -163,8 +163,8 @@ def pytest_fixture_setup(
         return (yield)
     if request.scope != "function":
         pytest.fail(
-            f"the async fixture {fixturedef.argname} has the scope {request.scope}: each test has a loop of its own, "
-            "so async fixtures have the scope function",
+            f"the async fixture {fixturedef.argname} has the scope {request.scope}: each test has its own loop, "
+            "so async fixtures must have the scope function",
             pytrace=False,
         )
     bound = getattr(function, "__self__", None)

@@ -19,7 +19,7 @@ class RulesError(AssertionError):
 
 @contextmanager
 def observed_rules(operator: Operator) -> Iterator[RuleRecorder]:
-    """Record the requests of an operator that is started inside of the block.
+    """Record the requests of an operator that is started inside the block.
 
     ::
 

@@ -26,7 +26,7 @@ _LAST_POLL = 1.0
 
 
 class HasConfig(Protocol):
-    """Anything with a client configuration, such as `envtest.environment.Environment`."""
+    """An object with a client configuration, such as `envtest.environment.Environment`."""
 
     @property
     def config(self) -> Config:
@@ -61,15 +61,15 @@ async def running(
     Args:
         operator: a new operator; an operator starts once.
         cluster: the configuration of clients, or something with a ``config``.
-        definitions: install the CustomResourceDefinitions of the classes that the operator reconciles, as far as the
-            server does not serve them yet.
+        definitions: install the CustomResourceDefinitions of the classes that the operator reconciles, unless the
+            server already serves them.
         ready_within: seconds until the operator must be ready.
         stop_within: seconds until the operator must have ended after the block.
-        hot_loops: allow requests that reconcile themselves again and again, see `opsdk.controller.hot_loops`.
+        hot_loops: allow requests that keep reconciling themselves, see `opsdk.controller.hot_loops`.
 
     Raises:
-        OperatorTimeoutError: one of the two times has passed.
-        HotLoopError: a request reconciled itself again and again. The block is cancelled.
+        OperatorTimeoutError: one of the two time limits has passed.
+        HotLoopError: a request kept reconciling itself. The block is cancelled.
     """
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
@@ -99,7 +99,7 @@ async def running(
 
 
 class _Interrupter(TelemetryHook):
-    """Cancels the block of a test when the operator fails, or a request reconciles itself again and again."""
+    """Cancels the block of a test when the operator fails, or a request reconciles itself repeatedly."""
 
     def __init__(self, block: asyncio.Task[Any]) -> None:
         self._block = block

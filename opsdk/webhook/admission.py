@@ -183,7 +183,7 @@ def _group_version_name(value: _Kind | _Resource) -> tuple[str, str, str]:
 # ------------------------------------------------------------------ responses
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionResponse:
-    """The decision of a webhook. Make one with `allowed`, `denied`, `errored` or `patched`.
+    """The decision of a webhook. Create one with `allowed`, `denied`, `errored` or `patched`.
 
     Attributes:
         allowed: whether the request is admitted.

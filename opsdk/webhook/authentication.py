@@ -45,7 +45,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenResponse:
-    """The result of a review. Make one with `authenticated`, `unauthenticated` or `errored`."""
+    """The result of a review. Create one with `authenticated`, `unauthenticated` or `errored`."""
 
     authenticated: bool
     user: UserInfo | None = None
@@ -127,7 +127,7 @@ def decode_review(body: bytes, content_type: str) -> TokenRequest:
 
 
 def encode_review(response: TokenResponse, request: TokenRequest | None = None) -> bytes:
-    """Return the review that carries `response`; None stands for a request that could not be decoded."""
+    """Return the review that carries `response`; None if the request could not be decoded."""
     status: JsonObject = {"user": to_builtins(response.user) if response.user is not None else {}}
     if response.authenticated:
         status["authenticated"] = True

@@ -50,10 +50,11 @@ class Converter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spoke(Generic[S, H]):
-    """A version beside the hub.
+    """A version other than the hub.
 
-    A function returns a new object. Labels and annotations that it leaves out stay; those that it assigns replace the
-    old ones, also if they are empty. Data that the other version cannot hold belongs in an annotation, or is lost.
+    A function returns a new object. If it leaves labels or annotations out, the old ones stay. If it assigns them,
+    they replace the old ones, even if they are empty. Keep data that the other version cannot hold in an annotation,
+    or it is lost.
 
     Attributes:
         kind: the class of the version.
@@ -177,7 +178,7 @@ def check_round_trip(converter: HubSpokeConverter[Any], obj: TypedObject) -> Non
         back = to_tree(decode_tree(converter.convert(there, obj.api_version), Kind(obj.gvk, type(obj))))
         if changes := create_json_patch(before, back):
             paths = ", ".join(str(change["path"]) for change in changes)
-            raise ConversionError(f"{obj.gvk} changes on the way to {api_version} and back: {paths}")
+            raise ConversionError(f"{obj.gvk} changes when it is converted to {api_version} and back: {paths}")
 
 
 # ------------------------------------------------------------------ reviews

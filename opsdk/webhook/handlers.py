@@ -109,7 +109,7 @@ class Handler(Protocol):
     """Decides about requests. Raw handlers implement it; `DefaulterHandler` and `ValidatorHandler` do for kinds."""
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Return the decision. An exception is answered with 500."""
+        """Return the decision. An exception becomes a response with 500."""
         ...
 
 
@@ -119,8 +119,8 @@ class Defaulter(Protocol[T_contra]):
     def default(self, obj: T_contra, ctx: AdmissionContext, /) -> Awaitable[None] | None:
         """Change `obj` in place. Raises `AdmissionDeniedError` to deny the request.
 
-        An attribute with the value of its class's default is not sent, so declare fields to be defaulted as
-        ``int | None = None``.
+        An attribute with the value of its class's default is not sent, so declare fields that it sets as ``int | None
+        = None``.
         """
         ...
 
@@ -151,7 +151,7 @@ ValidateUpdateFunction = Callable[[T, T, AdmissionContext], Awaitable[Warnings] 
 
 # ------------------------------------------------------------------ typed handlers
 class DefaulterHandler(Generic[T]):
-    """Runs a defaulter and answers with a JSON patch from the request's object.
+    """Runs a defaulter, and returns a JSON patch for the request's object.
 
     Fields that the class does not know stay. ``DELETE`` and ``CONNECT`` requests are allowed without a call.
 
@@ -189,7 +189,7 @@ class DefaulterHandler(Generic[T]):
 
 
 class ValidatorHandler(Generic[T]):
-    """Runs a validator. ``CONNECT`` requests are allowed; other operations that it does not know are answered with 400.
+    """Runs a validator. ``CONNECT`` requests are allowed; other unknown operations get a 400.
 
     Args:
         kind: the class of the objects, or a `Kind`.
@@ -302,7 +302,7 @@ async def _call(function: Callable[..., Any], *arguments: object) -> Any:
 
 # ------------------------------------------------------------------ several handlers
 class MultiMutatingHandler:
-    """Runs handlers on the same object and joins their patches. The first denial ends it; warnings are collected.
+    """Runs handlers on the same object and joins their patches. The first denial ends the run; warnings are collected.
 
     Each handler sees the request's object, as in controller-runtime, so their patches must not touch the same lists.
     """

@@ -24,8 +24,8 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
             directory of temporary files.
         cert_name: PEM certificate chain in `cert_dir`. It may be replaced while the server runs.
         key_name: PEM private key in `cert_dir`.
-        client_ca_name: PEM certificates of CAs in `cert_dir`; clients need a certificate of theirs. Empty serves every
-            client.
+        client_ca_name: PEM certificates of CAs in `cert_dir`; clients need a certificate of one of them. Empty serves
+            every client.
         tls: makes the TLS context at the start, instead of the files.
         certificates: an `Operator` issues and rotates the certificate itself, instead of the files. Needs the extra
             ``opsdk[tls]``.

@@ -164,7 +164,7 @@ class WebhookServer:
         try:
             await self._server.start()
             self._started.set()
-            log.info("serving %d webhooks at port %d", len(self._webhooks), self.port)
+            log.info("serving %d webhooks on port %d", len(self._webhooks), self.port)
             await asyncio.get_running_loop().create_future()
         finally:
             self._started.clear()

@@ -126,7 +126,7 @@ class ConversionWebhook:
     def add(self, converter: Converter) -> None:
         """Serve another kind. Raises `UsageError` if the kind has a converter."""
         if converter.group_kind in self._converters:
-            raise UsageError(f"{converter.group_kind} has a converter already: register one with all its versions")
+            raise UsageError(f"{converter.group_kind} already has a converter: register one with all its versions")
         self._converters[converter.group_kind] = converter
 
     async def serve(self, request: HttpRequest) -> HttpResponse:

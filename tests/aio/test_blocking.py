@@ -169,7 +169,7 @@ async def test_a_timeout_is_one_although_the_thread_ends_later() -> None:
 
 
 async def test_a_cancelled_call_that_waits_for_a_thread_takes_none() -> None:
-    """Its place in the queue is gone, also when it got the thread at the same time."""
+    """A cancelled call leaves the queue for threads, also if it got one at the same time."""
     async with BlockingPool("tests", 1) as pool:
         first = asyncio.create_task(pool.run(sleep, 1))
         second, third = (asyncio.create_task(pool.run(sleep, 1)) for _ in range(2))
@@ -180,7 +180,7 @@ async def test_a_cancelled_call_that_waits_for_a_thread_takes_none() -> None:
 
 
 async def test_threads_that_the_function_starts_wait_with_its_context() -> None:
-    """They have the call's context variables, though Python gives a new thread none."""
+    """Threads that a function starts have the call's context variables, which Python does not pass on."""
 
     async def tenant() -> str:
         await asyncio.sleep(1)
@@ -201,7 +201,7 @@ async def test_threads_that_the_function_starts_wait_with_its_context() -> None:
 
 
 async def test_a_wait_outside_of_its_call_is_refused() -> None:
-    """In the loop it would deadlock; after the call, nothing cancels it."""
+    """A wait in the event loop would deadlock, and one after its call cannot be cancelled: both are refused."""
     async with BlockingPool("tests", 1) as pool:
         call = await pool.run(current_call)
         with pytest.raises(UsageError, match="would block the event loop"):
@@ -295,7 +295,7 @@ async def test_a_thread_that_does_not_end_is_named(
 
 
 def test_a_thread_that_outlives_its_loop_is_cancelled() -> None:
-    """Its next wait raises, instead of waiting for ever."""
+    """The next wait of a thread whose loop has ended raises."""
     raised: list[BaseException] = []
     end, ended = threading.Event(), threading.Event()
 

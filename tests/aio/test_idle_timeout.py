@@ -15,7 +15,7 @@ from opsdk.testing.loop import VirtualLoop
 
 @given(st.lists(st.tuples(st.sampled_from((0.0, 1.0, 29.0, 30.0, 31.0, 70.0)), st.booleans()), max_size=8))
 def test_each_wait_ends_as_with_a_timeout_of_its_own(waits: list[tuple[float, bool]]) -> None:
-    """At the same time and with the same result. Time between the waits does not count."""
+    """Each wait of a reused timer ends as with its own timeout; time between waits does not count."""
 
     async def wait(seconds: float) -> str:
         await asyncio.sleep(seconds)
@@ -57,7 +57,7 @@ async def _wait_forever(idle: IdleTimeout) -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 30.0])
 async def test_a_cancellation_by_others_stays_one(seconds: float) -> None:
-    """Before the timeout and in the same moment; the task ends as cancelled."""
+    """A task that is cancelled before or at its timeout ends as cancelled."""
     idle = IdleTimeout(30.0)
     task = asyncio.create_task(_wait_forever(idle))
     asyncio.get_running_loop().call_later(seconds, task.cancel)
@@ -67,7 +67,7 @@ async def test_a_cancellation_by_others_stays_one(seconds: float) -> None:
 
 
 async def test_an_error_of_the_wait_passes() -> None:
-    """It is not replaced, and the next wait has its whole time."""
+    """An error of the wait is raised unchanged, and the next wait has its full timeout."""
     idle = IdleTimeout(30.0)
 
     async def fail() -> None:
@@ -86,7 +86,7 @@ async def test_an_error_of_the_wait_passes() -> None:
 
 
 async def test_no_timer_remains_after_close() -> None:
-    """Also without a limit, and if it is closed twice."""
+    """Closing leaves no timer, also without a limit and if it is done twice."""
     for idle in (IdleTimeout(30.0), IdleTimeout(None)):
         with idle:
             await asyncio.sleep(1)

@@ -141,7 +141,7 @@ def test_field_types_become_a_structural_schema(field: str, schema: JsonObject) 
 
 
 def test_nested_objects_and_lists() -> None:
-    """With their own required fields, sizes, and the first paragraph of their docstring."""
+    """The schema of a nested object has its required fields, sizes and docstring's first paragraph."""
     ports = spec_of()["ports"]
     assert (ports["type"], ports["minItems"], ports["maxItems"]) == ("array", 1, 9)
     item = ports["items"]

@@ -42,6 +42,6 @@ def test_durations_are_written_as_go_writes_them(text: str, form: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "1", "1d", "1h ", "1 h", "--1s", "PT1H", "9999999h", "."])
 def test_texts_that_are_not_durations(text: str) -> None:
-    """The error names the text."""
+    """A string that is not a duration raises an error that names it."""
     with pytest.raises(ValueError, match="is not a duration"):
         Duration.parse(text)

@@ -194,7 +194,7 @@ class _Pair(Part):
     ],
 )
 def test_what_has_no_schema_is_refused(model: type, message: str) -> None:
-    """With the path of the field, and what to write instead."""
+    """A type without schema raises an error with the field's path and an alternative."""
     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Bad")
     base = Object[model, None]  # type: ignore[valid-type]
     bad = types.new_class("Bad", (base,), exec_body=lambda namespace: namespace.update(gvk=gvk))

@@ -94,7 +94,7 @@ async def test_unknown_kinds_do_not_hold_back_each_other() -> None:
 
 @pytest.mark.behaviour(140)
 async def test_a_removed_version_is_forgotten() -> None:
-    """At the next refresh; the message names the versions that are there."""
+    """The next refresh forgets a removed version, and the error names the served ones."""
     server = Server(SITE, SITE2)
     mapper = RestMapper(server)
     await mapper.mapping_for(SITE.gvk)
@@ -114,7 +114,7 @@ async def test_a_failing_group_keeps_its_known_kinds() -> None:
     server.served.append(SITE)
     assert await mapper.mapping_for(SITE.gvk) == SITE
     assert await mapper.mapping_for(METRIC.gvk) == METRIC
-    with pytest.raises(NoMatchError, match=r"cannot find out .*v1beta1 failed: 503"):
+    with pytest.raises(NoMatchError, match=r"cannot determine .*v1beta1 failed: 503"):
         await mapper.mapping_for(GroupVersionKind("metrics.k8s.io", "v1beta1", "Other"))
     server.failing = {}
     server.served = [POD]
@@ -179,7 +179,7 @@ async def test_names_of_resources() -> None:
 
 
 async def test_versions_of_a_kind() -> None:
-    """In the server's order; none for a kind that is not served."""
+    """The versions of a kind are in the server's order; a kind that is not served has none."""
     mapper = StaticMapper([SITE2, POD, SITE])
     assert await mapper.mappings_for(GroupKind("demo.opsdk.dev", "Site")) == [SITE2, SITE]
     assert await mapper.mappings_for(GroupKind("demo.opsdk.dev", "Nothing")) == []

@@ -114,7 +114,7 @@ def test_the_text_form(text: str, printed: str) -> None:
      "a in (b/c)", "é", "a=é", "a>٣"],
 )  # fmt: skip
 def test_what_is_no_selector(text: str) -> None:
-    """A UsageError that says where."""
+    """An invalid selector raises a UsageError."""
     with pytest.raises(UsageError):
         Selector.parse(text)
 

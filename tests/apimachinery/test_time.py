@@ -26,7 +26,7 @@ def test_the_wire_form(moment: datetime, hours: int) -> None:
 
 
 def test_other_forms_are_read() -> None:
-    """Without decimals, with nanoseconds, with an offset; without a zone it is refused."""
+    """Times with nanoseconds, without decimals or with an offset are read; those without a zone are refused."""
     assert MicroTime.parse("2026-01-01T00:00:00Z").wire() == "2026-01-01T00:00:00.000000Z"
     assert MicroTime.parse("2026-01-01T00:00:00.123456789Z").wire() == "2026-01-01T00:00:00.123456Z"
     assert MicroTime.parse("2026-01-01T02:00:00.5+02:00").wire() == "2026-01-01T00:00:00.500000Z"
@@ -48,6 +48,6 @@ def test_copies_stay_what_they_are() -> None:
 
 
 def test_whole_seconds() -> None:
-    """Cut, in UTC."""
+    """Times are cut to whole seconds in UTC."""
     east = timezone(timedelta(hours=2))
     assert whole_seconds(datetime(2026, 1, 1, 2, 0, 0, 999_999, tzinfo=east)) == datetime(2026, 1, 1, tzinfo=UTC)

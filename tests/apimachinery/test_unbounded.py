@@ -86,7 +86,7 @@ def test_whatever_the_bounds_are_an_object_is_read(spec: JsonObject) -> None:
 
 @given(_SPECS)
 def test_bounds_hold_where_they_must(spec: JsonObject) -> None:
-    """With `bounds`, what msgspec refuses is refused, and nothing else."""
+    """With `bounds`, exactly the values that msgspec refuses are refused."""
     data = msgspec.json.encode({**HEAD, "spec": spec})
     try:
         msgspec.json.decode(msgspec.json.encode(spec), type=BoundedSpec)

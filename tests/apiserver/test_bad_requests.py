@@ -1,4 +1,4 @@
-"""Requests that make no sense, to a whole server: each has the answer that kube-apiserver gives."""
+"""Invalid requests to a whole server: the responses are kube-apiserver's."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ NO_VERSION = "invalid resource version: resourceVersion"
 
 
 async def test_list_options() -> None:
-    """Numbers are 64 bits wide; revisions are numbers without a sign."""
+    """Numbers in list options have 64 bits; revisions are unsigned numbers."""
     too_long = "9" * 5000
     await assert_responses(
         [
@@ -176,7 +176,7 @@ async def test_continue_tokens_are_validated_first() -> None:
 
 
 async def test_a_list_goes_on_behind_the_last_key() -> None:
-    """In whatever is listed with the token: it knows nothing of the namespace that it came from."""
+    """A continue token works for any list: it does not contain the namespace."""
     async with serving() as call:
         for name in ("b", "c"):
             await call("POST", MAPS, {"metadata": {"name": name}})
@@ -187,7 +187,7 @@ async def test_a_list_goes_on_behind_the_last_key() -> None:
 
 
 async def test_label_selectors() -> None:
-    """Values of comparisons are numbers of 64 bits and values of labels; the words are the parser's."""
+    """Invalid label selectors have the parser's messages; Gt and Lt need 64-bit integers."""
     parse = "unable to parse requirement: "
     number = "for 'Gt', 'Lt' operators, the value must be an integer"
     await assert_responses(
@@ -307,7 +307,7 @@ async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
 
 
 async def test_strings_that_are_no_unicode() -> None:
-    """Bytes that are not UTF-8 and halves of characters become replacement characters; NULs stay."""
+    """Invalid UTF-8 and lone surrogates become replacement characters; NULs stay."""
     async with serving() as call:
         for name, raw, expected in (("b", b"\xff", "\ufffd"), ("c", b"\\ud800", "\ufffd"), ("d", b"\\u0000", "\x00")):
             body = b'{"metadata":{"name":"' + name.encode() + b'"},"data":{"x":"' + raw + b'"}}'
@@ -318,7 +318,7 @@ async def test_strings_that_are_no_unicode() -> None:
 
 
 async def test_delete_options() -> None:
-    """Bodies of deletions have types too."""
+    """Fields of a wrong type in delete options are errors."""
     prefix = "json: cannot unmarshal "
     await assert_responses(
         [
@@ -339,7 +339,7 @@ async def test_delete_options() -> None:
 
 
 async def test_what_asks_to_delete() -> None:
-    """A body says what it is, or nothing; the query counts where there is no body, by what is there."""
+    """A delete body has the right kind or none; query parameters count only without a body."""
     meta = "couldn't get version/kind; json parse error: json: cannot unmarshal "
     struct = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
     invalid = 'DeleteOptions.meta.k8s.io "" is invalid: '
@@ -389,7 +389,7 @@ async def test_a_delete_that_waits_is_202() -> None:
 
 
 async def test_headers_that_would_change_the_request_do_not() -> None:
-    """The method is that of the request line."""
+    """Method override headers have no effect."""
     async with serving() as call:
         answer = await call("GET", f"{MAPS}/a", x_http_method_override="DELETE", x_method_override="DELETE")
         assert answer.json["metadata"]["name"] == "a"

@@ -129,7 +129,7 @@ async def test_replicas_share_their_state(etcd: EtcdCluster) -> None:
 
 @pytest.mark.slow
 async def test_a_revision_of_another_replica_is_known(etcd: EtcdCluster) -> None:
-    """A read that is not older than a write of the other replica is served; the future times out, the past expires."""
+    """A read not older than another replica's write is served; future revisions time out, old ones expire."""
     async with library(etcd) as shelf:
         revision = int((await shelf.call("POST", BOOKS, book("walden"))).json["metadata"]["resourceVersion"])
         shelf.turn = 1
@@ -142,7 +142,7 @@ async def test_a_revision_of_another_replica_is_known(etcd: EtcdCluster) -> None
 
 
 async def test_the_sample_keeps_its_books_in_etcd(etcd: EtcdCluster) -> None:
-    """With ``--etcd-servers`` another start finds the books."""
+    """With ``--etcd-servers``, a second start finds the books of the first."""
     prefix = f"--etcd-prefix=/sample-{next(_NUMBERS)}/"
     arguments = argument_parser().parse_args([*FLAGS, prefix, f"--etcd-servers={','.join(etcd.urls)}"])
     async with open_storage(arguments) as storage:

@@ -1,4 +1,4 @@
-"""Invalid fields and the answer that lists them."""
+"""Errors of invalid fields, and the response that lists them."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ X = FieldPath("spec", "x")
     ],
 )
 def test_each_kind_of_error(error: FieldError, reason: str, text: str) -> None:
-    """The reason, the message and the field are the server's."""
+    """Each kind of field error has the server's reason, message and field."""
     assert str(error) == f"spec.x: {text}"
     assert (error.cause.reason, error.cause.message, error.cause.field) == (reason, text, "spec.x")
 
 
 def test_one_error_stands_bare() -> None:
-    """A single error is not put into brackets; details name the kind."""
+    """A single error has no brackets; details name the kind."""
     error = invalid_error("Deployment", "apps", "a", [required(X)])
     assert error.message == 'Deployment.apps "a" is invalid: spec.x: Required value'
     assert (error.code, error.reason) == (422, "Invalid")
@@ -61,14 +61,14 @@ def test_one_error_stands_bare() -> None:
 
 
 def test_the_same_text_is_said_once() -> None:
-    """The message has each text once, the causes have every error."""
+    """The message has each text once; the causes have every error."""
     error = invalid_error("ConfigMap", "", "a", [required(X), required(X), required("y")])
     assert error.message == 'ConfigMap "a" is invalid: [spec.x: Required value, y: Required value]'
     assert len(error.details.causes) == 3
 
 
 def test_errors_of_no_object() -> None:
-    """A patch that gives no object is invalid without a kind and a name."""
+    """A patch whose result is not an object is invalid, without kind and name."""
     assert invalid_error("", "", "", [invalid("patch", "p", "why")]).message == (
         ' "" is invalid: patch: Invalid value: "p": why'
     )

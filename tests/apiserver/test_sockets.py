@@ -1,4 +1,4 @@
-"""A whole server behind real sockets: clients that break off, vanish, do not read, or come when it stops."""
+"""A whole server over real sockets: clients that disconnect, vanish or do not read, and the stop."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def settled(web: WebServer) -> bool:
 
 
 async def test_a_write_cut_at_every_byte_is_done_or_not() -> None:
-    """Whole ones are done, others are not, and nothing remains of them."""
+    """A complete write is executed; a write that was cut at any byte leaves nothing."""
     async with Environment() as env:
         web, call = await env.serve(tls=False), Caller(env)
         async with lines(env, web) as line:
@@ -91,7 +91,7 @@ async def test_a_write_cut_at_every_byte_is_done_or_not() -> None:
 
 
 async def test_clients_that_vanish_leave_nothing() -> None:
-    """In the middle of a watch, of a list that is too long for its buffers, of the handshake."""
+    """Clients that vanish during a watch, a long list or the handshake leave nothing behind."""
     async with Environment() as env:
         web, call = await env.serve(), Caller(env)
         for number in range(20):
@@ -124,7 +124,7 @@ async def test_a_slow_watcher_delays_no_other() -> None:
 
 
 async def test_bad_requests_do_not_harm_their_neighbours() -> None:
-    """After each of them a good one on another connection is answered."""
+    """After each bad request, another connection still gets a response."""
     async with Environment() as env:
         web = await env.serve(tls=False)
         for bad in (
@@ -141,7 +141,7 @@ async def test_bad_requests_do_not_harm_their_neighbours() -> None:
 
 
 async def test_pipelined_writes_happen_in_order() -> None:
-    """Each sees what the one before it has done."""
+    """Each pipelined write sees the result of the previous one."""
     async with Environment() as env:
         web = await env.serve(tls=False)
         async with lines(env, web, limit=1 << 22) as line:
@@ -161,7 +161,7 @@ async def test_pipelined_writes_happen_in_order() -> None:
 
 
 async def test_a_server_that_stops_says_so_first() -> None:
-    """Readiness fails, watches end in good form, new connections are refused."""
+    """At the stop, readiness fails first, then watches end cleanly and new connections are rejected."""
     async with Environment() as env:
         web = await env.serve()
         port = web.port

@@ -37,7 +37,7 @@ def test_a_missing_library_names_its_extra() -> None:
 
 
 def unguarded_imports() -> list[str]:
-    """Return each import of an extra's library outside of ``with RequiredExtra``; opsdk.cli has one guard for all."""
+    """Return each import of an extra's library outside ``with RequiredExtra``; opsdk.cli has one guard for all."""
     root = Path(__file__).parents[2]
     libraries = {module for modules in EXTRA_MODULES.values() for module in modules} - {"google", "pydantic"}
     places = []

@@ -122,7 +122,7 @@ def test_selected_namespaces_get_a_cluster_role_without_a_binding() -> None:
     [
         (["--watch-namespace-selector", "env,,"], "found ',', expected a label key"),
         (["--watch-namespace-selector", ""], "leave it out for all namespaces"),
-        (["--watch-namespace-selector", "env=prod", "--watch-namespaces", "a"], "exclude each other"),
+        (["--watch-namespace-selector", "env=prod", "--watch-namespaces", "a"], "are mutually exclusive"),
     ],
 )
 def test_wrong_selectors_of_namespaces_are_refused(

@@ -51,7 +51,7 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
     ],
 )
 async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words: str) -> None:
-    """At the call or at the build, never later."""
+    """Contradictory options are refused when they are declared or built, never later."""
     with pytest.raises(UsageError, match=words):
         build(builder())
 

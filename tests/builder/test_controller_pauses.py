@@ -93,7 +93,7 @@ async def test_a_paused_controller_starts_no_reconcile_until_it_is_resumed() -> 
 
 
 async def test_a_pause_of_a_controller_ends_at_its_time() -> None:
-    """No event is needed."""
+    """The pause of a controller ends at its time, without an event."""
     passes: list[str] = []
     async with at_work(passes, second=format_time(utc_now() + timedelta(minutes=10))) as (client, operator):
         await create(client, "a")
@@ -105,7 +105,7 @@ async def test_a_pause_of_a_controller_ends_at_its_time() -> None:
 
 
 async def test_a_config_map_that_appears_changes_and_goes() -> None:
-    """It need not exist at the start, and its deletion ends all pauses, also while a finalizer keeps it."""
+    """A missing ConfigMap pauses nothing; its deletion ends all pauses, also while a finalizer keeps it."""
     passes: list[str] = []
     async with at_work(passes) as (client, operator):
         await client.create(pauses_of({"first": "true", "first.reason": "moves"}))
@@ -156,7 +156,7 @@ async def test_values_and_names_that_are_not_understood_are_warnings() -> None:
 
 
 async def test_an_operator_that_may_not_read_the_config_map_works() -> None:
-    """After ten seconds the controllers start; the log names what is missing."""
+    """Without permission for the ConfigMap, controllers start after ten seconds, and the log names it."""
     passes: list[str] = []
     operator = make_operator(passes)
     async with environment.Environment() as env, Cluster(env.config) as outside:
@@ -168,7 +168,7 @@ async def test_an_operator_that_may_not_read_the_config_map_works() -> None:
 
 
 def test_the_config_map_needs_its_permission() -> None:
-    """It is implied, for one name in the operator's namespace; without the option nothing is."""
+    """The option implies a permission for one name in the operator's namespace."""
     declared = [str(permission) for permission in make_operator([]).rules()]
     assert [text for text in declared if "configmaps" in text] == [
         f'{verb} configmaps named "pauses" in namespace default' for verb in ("get", "list", "watch")
@@ -178,7 +178,7 @@ def test_the_config_map_needs_its_permission() -> None:
 
 
 def test_a_flag_sets_the_name() -> None:
-    """As every other option of operators."""
+    """The flag --pause-config-map sets the name of the ConfigMap."""
     options, _ = parse_flags("x", OperatorOptions(), ["--pause-config-map", "mine"], {})
     assert options.pause_config_map == "mine"
 

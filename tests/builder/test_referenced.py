@@ -94,7 +94,7 @@ def server() -> envtest.Environment:
 
 
 async def test_a_referenced_object_is_read_once_for_each_of_its_states() -> None:
-    """Its change reconciles the objects that reference it; other Secrets cost no request."""
+    """Each state of a referenced object is read once; other Secrets cost no request."""
     boxes = Boxes()
     async with server() as env, Cluster(env.config) as outside, running(boxes.operator, env, definitions=False):
         client = outside.uncached

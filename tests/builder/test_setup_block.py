@@ -19,7 +19,7 @@ def config() -> ConfigMap:
 
 
 class Service:
-    """Something outside of the cluster, which takes three seconds to connect to."""
+    """Something outside the cluster, which takes three seconds to connect to."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -101,7 +101,7 @@ async def test_an_error_of_the_exit_is_logged(caplog: pytest.LogCaptureFixture) 
 
 
 def test_an_async_function_without_a_yield_is_refused() -> None:
-    """It would run before the event loop does."""
+    """An async function without a yield is refused, because it would run before the event loop."""
     with pytest.raises(UsageError, match="connect is async: declare a plain def, or yield once"):
 
         @Operator("blocks").setup

@@ -142,7 +142,7 @@ class BrokenHandler(logging.Handler):
 
 
 async def test_back_ends_that_fail_fail_no_reconcile() -> None:
-    """With a log handler and a trace exporter that raise, the site gets its children all the same."""
+    """A log handler and a trace exporter that raise do not fail a reconcile."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(BrokenExporter()))
     handler = BrokenHandler()

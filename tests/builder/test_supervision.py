@@ -106,7 +106,7 @@ async def test_a_missing_kind_stops_no_other_controller() -> None:
 
 
 async def test_a_controller_may_go_on_without_a_source() -> None:
-    """With DEGRADE the workers start; the source joins when its permission comes."""
+    """With DEGRADE the workers start without the source, which joins when its permission is granted."""
     names: list[str] = []
     denies = Denies("secrets")
     async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:

@@ -57,6 +57,6 @@ def test_the_head_agrees_with_the_full_metadata(tree: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"metadata": 1}', b'{"metadata": {"labels": {"a": 1}}}', b"\xff"])
 def test_invalid_metadata_raises_decode_error(data: bytes) -> None:
-    """As for all metadata, the error names the object."""
+    """Invalid metadata raises a decode error that names the object."""
     with pytest.raises(DecodeError, match="unreadable metadata"):
         decode_head(data)

@@ -336,7 +336,7 @@ async def test_an_object_of_another_kind_is_skipped() -> None:
 
 
 async def test_an_undecodable_object_in_a_list_keeps_its_last_state() -> None:
-    """It is not deleted: the server still has it."""
+    """An object that a list cannot decode keeps its last state, because the server still has it."""
     server = FakeServer()
     server.put("a")
     deltas: list[Delta] = []
@@ -352,7 +352,7 @@ async def test_an_undecodable_object_in_a_list_keeps_its_last_state() -> None:
 
 
 @pytest.mark.behaviour(56)
-@pytest.mark.behaviour(53, better="Without the final bookmark the informer lists in pages instead of waiting for ever.")
+@pytest.mark.behaviour(53, better="Without the final bookmark the informer lists in pages instead of waiting forever.")
 @pytest.mark.parametrize("support", [True, False, "endless"])
 async def test_streaming_lists_fall_back_to_pages(support: bool | str) -> None:
     """With support the list is one watch; without it, or without the final bookmark, pages follow soon."""

@@ -211,7 +211,7 @@ async def test_no_namespace_is_selected_yet() -> None:
 
 def test_wrong_selectors_are_refused() -> None:
     """A selector of the wrong type, one that selects everything, and one beside `namespaces` are usage errors."""
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="are mutually exclusive"):
         CacheOptions(namespaces=["shop"], namespace_selector=PROD)
     for wrong in ("env=prod", Selector()):
         with pytest.raises(UsageError, match=r"write Selector.parse\('env=prod'\)"):

@@ -72,7 +72,7 @@ def test_cluster_scoped_kinds_have_no_namespaces() -> None:
 
 
 def test_options_of_a_kind_are_named_by_its_class_or_its_gvk() -> None:
-    """Both forms, mixed too, mean the same kind; a class without a kind is refused."""
+    """A class and its GVK name the same kind in options; a class without a kind is refused."""
     options = ByObject(namespaces=["x"])
     expected = {kind_of(Pod).gvk: options, THING.gvk: options}
     assert CacheOptions(by_kind={Pod: options, THING.gvk: options}).by_gvk() == expected

@@ -95,7 +95,7 @@ def test_seconds_are_no_duration() -> None:
 
 
 def test_times_beyond_the_years_of_the_protocol_are_errors() -> None:
-    """A timestamp outside of the years 1 to 9999 in UTC is an error."""
+    """A timestamp outside the years 1 to 9999 in UTC is an error."""
     for text in ("0000-06-01T00:00:00Z", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"):
         assert failure("timestamp(x)", text) == "timestamp overflow"
     assert failure("timestamp(x)", "then") == "type conversion error from 'string' to 'google.protobuf.Timestamp'"

@@ -106,7 +106,7 @@ async def test_an_object_of_others_is_taken_over_field_by_field() -> None:
 
 
 async def test_no_value_of_a_secret_is_shown() -> None:
-    """Neither the live nor the desired value is in an explanation, in any field of it."""
+    """An explanation shows neither live nor desired values of a Secret, in any of its fields."""
     async with counted_client() as counted:
         reasons = Reasons()
         applier = Applier(counted.client, field_owner="me", on_write=reasons.append)
@@ -126,7 +126,7 @@ async def test_no_value_of_a_secret_is_shown() -> None:
 
 
 async def test_the_desired_object_stays_as_it_is() -> None:
-    """It can be applied again and again, and by several owners' reconcilers."""
+    """Applying leaves the desired object unchanged, so that several reconcilers can apply it again."""
     async with counted_client() as counted:
         owner = await owner_of(counted)
         wish = config(x="1")
@@ -228,7 +228,7 @@ async def mutating(**values: str) -> AsyncIterator[CountedClient]:
 
 
 async def test_a_fight_with_admission_costs_one_write() -> None:
-    """A value that the server changes on every write is applied once, not for ever; then drift elsewhere is seen."""
+    """A value that the server changes on every write is applied once, not forever; then drift elsewhere is seen."""
     async with mutating(x="admitted") as counted:
         applier = Applier(counted.client, field_owner="me")
         for _ in range(4):
@@ -261,7 +261,7 @@ def strip(client: CountedClient) -> None:
 
 
 async def test_a_cache_may_strip_managed_fields() -> None:
-    """Then values are compared; each process applies once, and again after a drift or another wish."""
+    """Without managedFields, values are compared; each process applies once, and again after drift."""
     async with counted_client() as counted:
         strip(counted)
         for process in (1, 2):
@@ -330,7 +330,7 @@ async def test_a_terminating_object_is_not_applied() -> None:
         first = await applier.apply(wish)
         await counted.uncached.delete(config())
         counted.writes.clear()
-        with pytest.raises(TerminatingError, match=r"ConfigMap default/a is being deleted.*example.com/f"):
+        with pytest.raises(TerminatingError, match=r"ConfigMap default/a has been terminating since .*example.com/f"):
             await applier.apply(wish)
         assert counted.writes == []
         await counted.uncached.patch(config(), merge_patch({"metadata": {"finalizers": None}}))
@@ -339,7 +339,7 @@ async def test_a_terminating_object_is_not_applied() -> None:
 
 
 async def test_an_apply_that_hits_a_terminating_object_is_an_error() -> None:
-    """Also if the cache learns of the deletion later than the server."""
+    """An apply to a terminating object raises, also if the cache learns of the deletion late."""
     async with counted_client() as counted:
         applier = Applier(counted.client, field_owner="me")
         wish = config(x="1")
@@ -385,7 +385,7 @@ class CountedRequests(TelemetryHook):
 
 
 async def test_through_a_cache_nothing_is_requested() -> None:
-    """At the fixpoint neither reads nor writes reach the server; a status that changes costs nothing either."""
+    """At the fixpoint an applier neither reads nor writes; a changed status causes no request either."""
     counted = CountedRequests()
     async with cached_world(counted) as cluster:
         applier = Applier(cluster.client, field_owner="me")
@@ -472,7 +472,7 @@ async def test_bad_input_is_refused_before_any_request(tree: JsonObject, message
 
 
 async def test_metadata_alone_and_no_field_owner_are_refused() -> None:
-    """Both are mistakes of the caller."""
+    """A child without content and an applier without a field owner raise a usage error."""
     async with counted_client() as counted:
         with pytest.raises(UsageError, match="field_owner"):
             Applier(counted.client, field_owner="")
@@ -494,7 +494,7 @@ async def names(counted: CountedClient) -> list[str]:
 @pytest.mark.parametrize("stripped", [False, True])
 @pytest.mark.parametrize("kind", [ConfigMap, unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)])
 async def test_children_that_are_no_longer_desired_are_deleted(kind: Any, stripped: bool) -> None:
-    """Also after a restart; objects of other owners and of other managers stay."""
+    """Pruning deletes undesired children, also after a restart, and keeps those of other owners and managers."""
     async with counted_client() as counted:
         if stripped:
             strip(counted)
@@ -544,7 +544,7 @@ async def test_a_child_that_changes_meanwhile_is_judged_again() -> None:
 
 
 async def test_a_child_that_always_changes_is_not_pruned_for_ever() -> None:
-    """After some attempts the conflict is an error, so that the reconcile is retried with a delay."""
+    """After some attempts a conflict is raised, so that the reconcile is retried with a delay."""
     async with counted_client() as counted:
         owner = await owner_of(counted)
         await Applier(counted.client, field_owner="me").apply(config("a"), owner=owner)
@@ -565,7 +565,7 @@ async def test_a_child_that_always_changes_is_not_pruned_for_ever() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 2, 50])
 async def test_an_error_ends_the_pass_before_anything_is_pruned(concurrency: int) -> None:
-    """What was applied stays; nothing is deleted."""
+    """After an error, applied children stay and nothing is deleted."""
     async with counted_client() as counted:
         owner = await owner_of(counted)
         applier = Applier(counted.client, field_owner="me")

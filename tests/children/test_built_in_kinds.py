@@ -95,7 +95,7 @@ async def test_a_typed_child_is_applied_once(name: str) -> None:
 @pytest.mark.slow
 @KINDS
 async def test_each_empty_value_is_compared_as_the_server_does(name: str) -> None:
-    """Of many fields set to each empty value, none hides a change, and few cost a request after a restart."""
+    """An empty value in any field hides no change, and few of them cost a request after a restart."""
     tree = _BY_NAME[name]
     field_type = built_in_type(gvk_of_tree(tree))
     assert field_type is not None

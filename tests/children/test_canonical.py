@@ -82,13 +82,13 @@ def test_a_number_without_end_has_no_form() -> None:
     ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05.999Z", "2024-01-02T03:04:05+01:00", "0001-01-01T00:00:00Z"],
 )
 def test_times_are_in_utc_with_whole_seconds(text: str) -> None:
-    """As the server writes them."""
+    """The canonical form of a Time is UTC with whole seconds, as the server writes it."""
     assert canonical_time(text) == read_time(text)
 
 
 @pytest.mark.parametrize("text", ["2024-01-02T03:04:05.000001Z", "2024-01-02T03:04:05.123456-07:30"])
 def test_micro_times_have_six_decimals(text: str) -> None:
-    """As the server writes them."""
+    """The canonical form of a MicroTime has six decimals, as the server writes it."""
     assert canonical_micro_time(text) == read_micro_time(text)
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_time_has_no_form(text: str) -> None:
 
 @given(st.binary())
 def test_line_ends_in_base64_mean_nothing(data: bytes) -> None:
-    """Both forms have one canonical form."""
+    """Base64 with and without line ends has one canonical form."""
     plain = base64.b64encode(data).decode()
     assert canonical_base64(base64.encodebytes(data).decode()) == plain == canonical_base64(plain)
 

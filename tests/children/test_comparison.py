@@ -141,7 +141,7 @@ def test_without_managed_fields_values_are_compared() -> None:
 
 
 def test_string_data_is_compared_with_data() -> None:
-    """It wins over data, as on the server."""
+    """For the same key, stringData wins over data, as on the server."""
     field_type = built_in_type(GroupVersionKind("", "v1", "Secret"))
     assert field_type is not None
     desired = {"apiVersion": "v1", "kind": "Secret", "metadata": META, "stringData": {"a": "x"}, "data": {"a": "AA=="}}

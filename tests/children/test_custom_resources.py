@@ -71,7 +71,7 @@ def test_there_are_ten_kinds() -> None:
 
 @KINDS
 async def test_with_its_definition_a_child_is_applied_once(name: str) -> None:
-    """Neither the second pass nor a restart sends anything."""
+    """A child with a definition is applied once: neither a second pass nor a restart sends a request."""
     crd, tree = _BY_NAME[name]
     async with counted_client(crds=[crd]) as counted:
         reasons: list[Explanation] = []
@@ -137,7 +137,7 @@ async def test_drift_of_an_unknown_type_is_left_on_request() -> None:
 
 
 async def test_an_item_without_keys_is_refused() -> None:
-    """Also if the type is inferred; the error names the object."""
+    """An item without keys raises an error that names the object, also if the type is inferred."""
     crd, tree = _BY_NAME["Keyed"]
     async with counted_client(crds=[crd]) as counted:
         applier = Applier(counted.client, field_owner="me")

@@ -169,7 +169,7 @@ def test_drift_is_repaired() -> None:
 
 
 def test_drift_alone_is_left_and_reported() -> None:
-    """With `Drift.LEAVE` nothing is sent: the explanation is not a write, and the difference is remembered."""
+    """With `Drift.LEAVE` drift is explained and remembered, but not written."""
     declared = desired(replicas=3, paused=True)
     tree = live(*DRIFTED, replicas=5, paused=True)
     decision = decided(declared, tree, record(declared), drift=Drift.LEAVE)

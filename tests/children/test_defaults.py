@@ -27,7 +27,7 @@ KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.grou
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_default_is_one_of_the_server(row: ServedResourceRow, seed: int) -> None:
-    """What is filled in, the server fills in too, with the same value. It may fill in more."""
+    """Each default that opsdk fills in is also a default of the server, with the same value."""
     field_type = built_in_type(GroupVersionKind(row.info.group, row.info.version, row.info.kind))
     if field_type is None or row.info.kind in _ELSEWHERE:
         return
@@ -48,7 +48,7 @@ def test_every_default_is_one_of_the_server(row: ServedResourceRow, seed: int) -
 _ELSEWHERE = {
     "CustomResourceDefinition": "the server sets the names when it creates the object",
     "Node": "two fields for one value",
-    "PersistentVolumeClaim": "the kind is filled in only inside of a StatefulSet",
+    "PersistentVolumeClaim": "the kind is filled in only inside a StatefulSet",
     "PriorityLevelConfiguration": "random types of responses",
     "Secret": "stringData is moved by the comparison",
     "VolumeAttachment": "an inline volume has only some of the defaults of a PersistentVolume",

@@ -109,7 +109,7 @@ def test_each_reason_has_its_words(explanation: Explanation, reason: ApplyReason
 
 
 def test_the_line_is_short() -> None:
-    """It names five fields and counts the rest; long values are cut."""
+    """A difference is logged in one line that names five fields, counts the rest and cuts long values."""
     differences = [value(number, "x" * 500, ("f:spec", f"f:field{number}")) for number in range(9)]
     explanation = explained(*differences, own=entry("me"))
     assert len(explanation.changes) == 9

@@ -35,7 +35,7 @@ def type_at(root: FieldType | None, path: str) -> FieldType:
     ],
 )
 def test_fields_have_the_form_and_mark_of_go(path: str, form: Form, mark: str) -> None:
-    """As the server's types say."""
+    """Formats and omitempty marks of built-in fields match the server's Go types."""
     field_type = type_at(built_in_type(GroupVersionKind("", "v1", "Pod")), path)
     assert field_type.form is form
     assert field_type.mark in (mark, "*" if form is Form.QUANTITY else mark)
@@ -51,7 +51,7 @@ def test_schemas_and_types_go_side_by_side() -> None:
 
 
 def test_metadata_of_custom_resources_is_built_in() -> None:
-    """Also inside of embedded resources; the rest keeps empty values."""
+    """Metadata is canonicalized also in embedded resources; other fields keep empty values."""
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
     root = custom_type({"type": "object", "properties": {"inner": embedded}})
     for metadata in (root.field("metadata"), root.field("inner").field("metadata")):

@@ -87,8 +87,8 @@ def test_a_child_before_a_circle_is_deleted_after_it() -> None:
 @pytest.mark.parametrize(
     ("after", "message"),
     [
-        ({"a": ["b"], "b": ["a"]}, "the order of the children is a circle: (a after b after a|b after a after b)"),
-        ({"a": ["a"]}, "is a circle: a after a"),
+        ({"a": ["b"], "b": ["a"]}, "the order of the children is a cycle: (a after b after a|b after a after b)"),
+        ({"a": ["a"]}, "is a cycle: a after a"),
         ({"a": ["x"]}, "a comes after x, which is not in the set: add it, or remove it from after"),
     ],
 )

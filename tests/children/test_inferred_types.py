@@ -49,7 +49,7 @@ OBJECTS = st.fixed_dictionaries(
 
 @given(OBJECTS)
 def test_an_object_that_was_applied_owns_the_same_again(obj: Any) -> None:
-    """Whatever the schema is: the type that its owned fields imply gives the same owned fields."""
+    """For any schema, the type that owned fields imply yields the same owned fields."""
     owned = fields_to_own(obj, custom_type(SCHEMA).schema)
     assert fields_to_own(obj, inferred_type(owned, obj).schema) == owned
 

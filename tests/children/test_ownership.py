@@ -43,18 +43,18 @@ def test_the_own_entry_is_that_of_applies_to_the_object() -> None:
 
 @pytest.mark.parametrize("broken", [{}, {"metadata": None}, {"metadata": {"managedFields": None}}, tree("text")])
 def test_what_is_not_managed_has_no_managers(broken: Any) -> None:
-    """A cache may strip managedFields."""
+    """An object without managedFields, such as a stripped one of a cache, has no managers."""
     assert managers_of(broken) == []
 
 
 def test_a_malformed_entry_owns_nothing() -> None:
-    """Its manager is still known."""
+    """A malformed entry of managedFields owns nothing, but its manager is known."""
     (manager,) = managers_of(tree(entry("me", {"x": {}})))
     assert (manager.name, manager.fields) == ("me", EMPTY)
 
 
 def test_the_last_owner_of_a_field_is_found() -> None:
-    """Below the field too; the field manager itself is left out."""
+    """The last owner of a field or of one below it is found; the field manager itself is left out."""
     data = {"f:data": {"f:x": {}}}
     early, late = (
         entry("early", data, time="2026-01-01T00:00:00Z"),
@@ -93,6 +93,6 @@ def test_identity_and_status_are_not_owned() -> None:
 
 
 def test_a_status_without_subresource_is_owned() -> None:
-    """Nothing is ignored where the kind has no status subresource."""
+    """The status counts as owned where the kind has no status subresource."""
     schema = {"type": "object", "properties": {"status": {"type": "string"}}}
     assert fields_to_own({"status": "x"}, custom_type(schema).schema, ignored=EMPTY) == FieldSet.of(("f:status",))

@@ -58,5 +58,5 @@ def test_only_what_the_manager_applied_for_the_owner_is_deleted(child: ConfigMap
 
 
 def test_an_object_is_the_same_in_every_version() -> None:
-    """The identity has no version."""
+    """The identity of an object does not contain its version."""
     assert identity_of(applied()) == (GroupKind("", "ConfigMap"), ObjectKey("default", "a"))

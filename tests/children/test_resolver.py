@@ -61,7 +61,7 @@ def test_classes_are_types_also_of_unstructured_objects() -> None:
 
 
 def test_a_definition_wins_over_the_class() -> None:
-    """It is what the server has."""
+    """A definition wins over the class, because the server uses it."""
     crd: Any = crd_for(Thing)
     crd["spec"]["scope"] = "Namespaced"
     crd["spec"]["versions"][0]["subresources"] = {"status": {}}
@@ -71,7 +71,7 @@ def test_a_definition_wins_over_the_class() -> None:
 
 
 def test_nothing_is_known_of_other_kinds() -> None:
-    """Neither of kinds without class, nor of classes without structural schema."""
+    """Kinds without class and classes without structural schema have no known fields."""
     assert TypeResolver(Scheme()).resolve(Thing.gvk, Unstructured) is None
     assert TypeResolver().resolve(Thing.gvk, Unstructured) is None
     assert TypeResolver().resolve(Tree.gvk, Tree) is None

@@ -71,7 +71,7 @@ async def test_controllers_of_one_operator_apply_different_fields_in_peace() -> 
 
 
 async def test_controllers_of_one_operator_that_fight_are_named_and_slowed(caplog: pytest.LogCaptureFixture) -> None:
-    """Both apply another value of one field, each after the other's event: few writes in ten minutes."""
+    """Two controllers that fight over a field are named, and write few times in ten minutes."""
     caplog.set_level(logging.WARNING)
     operator = operator_of({"one": {"x": "1"}, "two": {"x": "2"}})
     applies: list[str] = []
@@ -150,7 +150,7 @@ async def test_single_repairs_are_not_slowed() -> None:
 
 
 def test_the_delay_grows_and_ends() -> None:
-    """From a second to five minutes; a calm minute after the delay ends it."""
+    """The delay of a fight grows from a second to five minutes, and ends after a calm minute."""
     contention, now, delays = Contention(), 0.0, []
     for _ in range(20):
         wait = contention.wait(now=now)
@@ -235,7 +235,7 @@ async def test_an_option_of_the_cluster_names_former_owners() -> None:
 
 
 def test_the_entry_of_a_former_manager_is_converted() -> None:
-    """As csaupgrade: the newest former entry becomes the applier's; entries of others and of subresources stay."""
+    """As csaupgrade, the newest former entry becomes the applier's; others and subresources stay."""
     tree = {
         "metadata": {
             "resourceVersion": "7",

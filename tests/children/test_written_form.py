@@ -29,7 +29,7 @@ KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.grou
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_are_decoded_and_encoded_as_by_the_server(row: ServedResourceRow, seed: int) -> None:
-    """Whatever a field holds: empty values, nulls, quantities, times and zeros. Defaults are left out here."""
+    """Empty values, nulls, quantities, times and zeros are decoded and encoded as by the server."""
     field_type = built_in_type(GroupVersionKind(row.info.group, row.info.version, row.info.kind))
     if field_type is None:
         return  # a kind that cannot be applied

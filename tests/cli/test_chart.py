@@ -162,7 +162,7 @@ def test_more_than_one_pod_has_a_disruption_budget(replicas: int, budgets: list[
 
 
 def test_webhooks_have_a_deployment_of_their_own() -> None:
-    """Its pods serve webhooks only and have no leader; each Service and budget selects the right pods."""
+    """The pods of the webhook Deployment serve webhooks only; each Service and budget selects its pods."""
     objects = rendered(inputs(webhooks=True, webhook_replicas=3))
     names = ("quay", "quay-webhooks")
     pods = {name: of_kind(objects, "Deployment")[name]["spec"]["template"]["metadata"]["labels"] for name in names}

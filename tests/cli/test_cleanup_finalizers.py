@@ -20,7 +20,7 @@ NAME = "controller.cattle.io/dns"
 async def test_finalizers_are_removed_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without --yes nothing changes; --kind limits it; then all objects lose the finalizer. JSON has the same rows."""
+    """Finalizers are removed by name, only with --yes, and of one kind with --kind. JSON has the same rows."""
     async with environment.Environment() as env, Cluster(env.config) as outside:
         web = await env.serve()
         kubeconfig = tmp_path / "config"

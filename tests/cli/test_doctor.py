@@ -90,7 +90,7 @@ async def test_a_user_without_permissions(k8s_env: Environment) -> None:
     findings = await examine(make_operator(), k8s_env.add_user("bob").config, namespace="default")
     missing = [finding for finding in findings if finding.check == "permissions"]
     assert {finding.level for finding in missing} == {Level.ERROR}
-    assert "this user may not list configmaps" in [finding.message for finding in missing]
+    assert "this user cannot list configmaps" in [finding.message for finding in missing]
     others = [finding for finding in findings if finding.check != "permissions"]
     assert {finding.level for finding in others} == {Level.WARNING}
     assert all("403 Forbidden" in finding.message for finding in others)
@@ -124,7 +124,7 @@ async def test_each_problem_is_a_finding(k8s_env: Environment, k8s_client: Clien
         "no pod is ready behind service default/doctor-webhooks: every request"
         in messages["webhook", "ValidatingWebhookConfiguration doctor-validating"]
     )
-    assert "being deleted for 6 minutes and waits for opsdk.dev/leave" in messages["finalizer", "Site default/a"]
+    assert "has been terminating for 6 minutes and waits for opsdk.dev/leave" in messages["finalizer", "Site default/a"]
     assert "expired 345 s ago; its last holder was pod-1" in messages["lease", "default/doctor"]
 
 
@@ -160,7 +160,7 @@ async def test_nothing_to_clean(k8s_env: Environment) -> None:
 
 @pytest.mark.parametrize("level", list(Level))
 def test_the_worst_finding_decides(level: Level) -> None:
-    """In the order ok, warning, error."""
+    """The worst finding decides the result: ok, warning or error."""
     below = list(Level)[: list(Level).index(level) + 1]
     assert worst([Finding(check="x", level=each) for each in below]) is level
 

@@ -92,12 +92,12 @@ async def test_a_missing_and_an_unused_rule_are_findings_with_their_fix(
     assert [(f.level, f.message, f.advice) for f in await permissions(k8s_env)] == [
         (
             Level.ERROR,
-            "may not patch configmaps, which the operator needs",
+            "cannot patch configmaps, which the operator needs",
             'add to ClusterRole hoist: {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}',
         ),
         (
             Level.WARNING,
-            "may delete secrets, which the declaration never uses",
+            "can delete secrets, which the declaration never uses",
             'remove from ClusterRole hoist: {"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]}',
         ),
     ]
@@ -107,8 +107,8 @@ async def test_a_rule_that_is_too_wide_is_replaced(k8s_env: Environment, k8s_cli
     """The fix of a wildcard has the rules that the operator uses of it."""
     await deploy(k8s_client, rule("configmaps", "get list watch create patch"), rule("secrets", "*"))
     (finding,) = await permissions(k8s_env)
-    assert finding.message == "may * secrets, which the declaration uses a part of"
-    assert finding.advice.endswith('by {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}')
+    assert finding.message == "can * secrets, of which the declaration uses only a part"
+    assert finding.advice.endswith('with {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}')
 
 
 async def test_the_flags_of_the_deployment_count(k8s_env: Environment, k8s_client: Client) -> None:
@@ -173,7 +173,7 @@ async def test_a_recording_shows_declared_rules_that_nothing_uses(k8s_env: Envir
     await deploy(k8s_client, rule("configmaps", "get list watch create patch"), rule("secrets", "get"))
     recorded = RuleSet(Permission(verb, "", "configmaps") for verb in ("create", "patch"))
     (finding,) = await permissions(k8s_env, recorded)
-    assert finding.message == "may get secrets, which the recording never uses"
+    assert finding.message == "can get secrets, which the recording never uses"
 
 
 def test_a_recording_is_read_from_manifests(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def role_of(rules: RuleSet) -> BoundRole:
 
 
 def test_roles_of_groups_are_not_reported() -> None:
-    """What every service account may do counts as granted, and is not the operator's to remove."""
+    """Permissions of every service account count as granted, and are not reported as unused."""
     rules = RuleSet([Permission("get", "", "pods")])
     group = BoundRole(name="ClusterRole basic", rules=rules, direct=False)
     (finding,) = of_roles("a/b", [group], rules, RuleSet(), recorded=False)

@@ -43,13 +43,13 @@ def modules_after(words: list[str], environment: dict[str, str]) -> set[str]:
     ids=["help", "help of a group", "completion"],
 )
 def test_help_and_completion_import_no_operator(words: list[str], environment: dict[str, str]) -> None:
-    """Nor the client, rich and YAML: an import of these takes longer than the answer."""
+    """Help and completion import neither the operator nor the client, rich or YAML, which are slow."""
     imported = modules_after(words, environment)
     assert [name for name in imported if name.startswith(HEAVY)] == []
 
 
 def test_the_command_that_runs_is_the_imported_one() -> None:
-    """With its own parameters; help and completion of the group show the summary, which fits a line of 80 columns."""
+    """The imported command has its parameters; the help of its group shows a summary within 80 columns."""
     root = typer.main.get_command(app)
     for group in (root, root.load("create"), root.load("generate")):  # type: ignore[attr-defined]
         for name, stub in group.commands.items():  # type: ignore[attr-defined]

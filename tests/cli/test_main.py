@@ -25,7 +25,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", GROUPS + COMMANDS)
 def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a summary; a command has an example."""
+    """Every group and command has a summary, and every command an example."""
     assert main([*words.split(), "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     _, _, rest = text.partition(f"Usage: opsdk {words} ".replace("  ", " "))
@@ -34,7 +34,7 @@ def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_wrong_command_line_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the name of the option, and without a traceback."""
+    """A wrong command line ends with status 2 and the option's name, without a traceback."""
     assert main(["why", "--nothing"]) == 2
     assert "--nothing" in capsys.readouterr().err
 

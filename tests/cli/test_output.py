@@ -42,7 +42,7 @@ def test_files_that_were_written(
 
 
 def test_definitions_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a folder the definitions are the result."""
+    """Without a folder, definitions are printed as JSON."""
     assert main(["generate", "crd", "greeter:Greeting", "--output", "json"]) == 0
     (definition,) = json.loads(capsys.readouterr().out)
     assert definition["metadata"]["name"] == "greetings.demo.opsdk.dev"

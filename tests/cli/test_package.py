@@ -124,7 +124,7 @@ def test_a_service_monitor_verifies_what_has_a_ca(*, webhooks: bool) -> None:
 
 @pytest.mark.k8s(controllers="cluster")
 async def test_a_cluster_accepts_the_whole_file(packages: Path, k8s_env: Environment, k8s_client: Client) -> None:
-    """In the order of the file; the pods pass the restricted security standard of their namespace."""
+    """A cluster accepts the file in its order; its pods pass the restricted pod security standard."""
     for document in documents(packages / "install.yaml"):
         obj = Unstructured.from_tree(document)
 

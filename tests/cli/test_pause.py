@@ -177,7 +177,7 @@ def test_wrong_words_are_refused_before_the_server_is_called(
 
 
 def test_the_value_of_the_annotation() -> None:
-    """Without an end it is ``true``; otherwise the time of the end in UTC."""
+    """The annotation of a pause is ``true``, or the time of its end in UTC."""
     assert pause_value("", "", now=NOW) == "true"
     assert pause_value("36h", "", now=NOW) == "2026-01-02T12:00:00Z"
     assert pause_value("", "2026-01-02T01:00:00+02:00", now=NOW) == "2026-01-01T23:00:00Z"

@@ -222,7 +222,7 @@ def test_names_of_kinds_and_groups() -> None:
     ("text", "message"),
     [
         ("[tool.opsdk\n", "pyproject.toml: "),
-        ("[tool.opsdk]\nopperator = 'x'\n", "opperator = 'x': write text for operator"),
+        ("[tool.opsdk]\nopperator = 'x'\n", "opperator = 'x': write strings for operator"),
     ],
 )
 def test_a_project_file_with_mistakes(text: str, message: str, tmp_path: Path) -> None:

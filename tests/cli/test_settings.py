@@ -43,7 +43,7 @@ def test_all_sources_of_variables() -> None:
         ("env.A = {secret = 'b'}", r"env\.A = .*other sources are configMapKeyRef and fieldRef"),
         ("env.A.secretKeyRef = 'b'", r"env\.A\.secretKeyRef = 'b': write key, name"),
         ("env.A.secretKeyRef = {name = 'b'}", r"env\.A\.secretKeyRef = .*: write key, name"),
-        ("env.A.secretKeyRef = {name = 'b', key = ''}", r"env\.A\.secretKeyRef\.key = '': write text"),
+        ("env.A.secretKeyRef = {name = 'b', key = ''}", r"env\.A\.secretKeyRef\.key = '': write a string"),
         ("env.A.secretKeyRef = {name = 'b', key = 'c', optional = 'yes'}", r"optional = 'yes': write true"),
         ("replicas = -1", r"replicas = -1: write a number"),
         ("replicas = true", r"replicas = True: write a number"),
@@ -65,7 +65,7 @@ def test_all_sources_of_variables() -> None:
             "pod.tolerations = [{key = 'a', operation = 'Exists'}]",
             r"pod\.tolerations\[0\]\.operation: a PodSpec has no",
         ),
-        ("environment = 'x'", r"environment = 'x': write text for .*; the other keys are env, resources, replicas"),
+        ("environment = 'x'", r"environment = 'x': write strings for .*; the other keys are env, resources, replicas"),
     ],
 )
 def test_a_wrong_table_is_refused(text: str, message: str, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ TREES = st.recursive(
 
 @given(st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
 def test_the_line_of_a_field_is_the_line_of_its_key(tree: dict[str, object]) -> None:
-    """In block style, where each key stands on a line of its own, the line at the path has the key."""
+    """In block style, the line of a field is the line of its key."""
     text = yaml.safe_dump(tree, default_flow_style=False)
     node = yaml.compose(text, yaml.SafeLoader)
     lines = text.splitlines()

@@ -67,7 +67,7 @@ async def test_the_story_of_an_object(capsys: pytest.CaptureFixture[str]) -> Non
 async def test_a_test_is_exported_when_the_operator_shows_objects(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Without debug_objects the export is refused in words; with it the file compiles."""
+    """Without debug_objects the export is refused with an error; with it, the exported file compiles."""
     path = tmp_path / "test_replay.py"
     arguments = ("default/a", "--export-test", str(path), "--operator", "website.operator:make_operator")
     async with operator_at_work() as url:

@@ -76,7 +76,7 @@ async def test_a_dry_run_marks_every_write(call: Call) -> None:
 
 @every(READS)
 async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
-    """Reads are passed on unchanged."""
+    """A dry-run client passes reads on unchanged."""
     plain, wrapped = FakeExecutor(), FakeExecutor()
     await call(Client(plain), site())
     await call(dry_run(Client(wrapped)), site())
@@ -86,7 +86,7 @@ async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
 @pytest.mark.behaviour(17)
 @every(WRITES)
 async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
-    """In every write; the call's own owner wins."""
+    """A client's field owner applies to every write; the owner of a call wins."""
     executor = FakeExecutor()
     await call(field_owner(Client(executor), "me"), site())
     assert executor.last().options.field_owner == "me"
@@ -96,7 +96,7 @@ async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
 
 @every(WRITES)
 async def test_the_field_validation_is_set_where_none_is(call: Call) -> None:
-    """In every write but apply, which is always strict; the call's own wins."""
+    """A client's field validation applies to every write but apply, which is strict; that of a call wins."""
     executor = FakeExecutor()
     await call(field_validation(Client(executor), "Strict"), site())
     applies = type(executor.last()).__name__ == "Apply"
@@ -229,7 +229,7 @@ async def test_an_interceptor_may_reject_respond_or_change() -> None:
 
 @pytest.mark.behaviour(144)
 async def test_watches_are_intercepted_by_their_own_function() -> None:
-    """Without that function a watch passes unchanged."""
+    """Without a watch function, an intercepted client passes watches unchanged."""
     executor = FakeExecutor()
     questions: list[Any] = []
 

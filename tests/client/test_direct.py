@@ -231,7 +231,7 @@ async def test_warnings_reach_the_handler() -> None:
 
 
 async def test_a_kind_that_is_not_served() -> None:
-    """NoMatchError, and nothing is sent."""
+    """A kind that is not served raises NoMatchError, and nothing is sent."""
     with pytest.raises(NoMatchError, match="Kind=Nowhere"):
         await client_of().get(unstructured("x.dev/v1", "Nowhere"), "ns/a")
 

@@ -153,14 +153,17 @@ async def test_an_object_without_a_thread_has_a_failing_daemon() -> None:
             await asyncio.sleep(1)
         assert monitor.running == ["a", "b"]
         failed = [r for r in records(operator, "c") if r.result == "daemon monitor failed"]
-        assert "all 2 threads of the daemon monitor run for other objects: pass a larger threads=" in failed[0].detail
+        assert (
+            "all 2 threads of the daemon monitor are in use for other objects: pass a larger threads="
+            in failed[0].detail
+        )
         await client.delete(box("a"))
         await asyncio.sleep(20)
         assert monitor.running == ["b", "c"]
 
 
 async def test_plain_daemons_stop_with_the_operator() -> None:
-    """Those that wait in a call, that wait for a thread, and that wait for their restart end at once."""
+    """Daemons that wait in a call, for a thread or for their restart stop with the operator."""
     operator, monitor, failing = Operator("boxes"), PlainMonitor(), PlainMonitor(OSError("no route"))
     operator.daemon(Box, threads=1)(monitor.monitor)
     operator.daemon(Box, name="failing")(failing.monitor)
@@ -255,12 +258,12 @@ async def probe(obj: Box, ctx: Context) -> None: ...
     [
         (async_context, "'ctx' is declared as Context: annotate it with BlockingContext"),
         (blocking_context, "'ctx' is declared as BlockingContext: annotate it with Context"),
-        (only_object, r"cannot be called: it takes \(obj, ctx\)"),
+        (only_object, r"cannot be called: it must take \(obj, ctx\)"),
         (generator, "is a generator: return a value"),
     ],
 )
 def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: str) -> None:
-    """Where it is declared, in each of the three ways to declare a daemon."""
+    """Each of the three ways to declare a daemon refuses a wrong function, with its file and line."""
     wrong: list[Callable[[], object]] = [
         lambda: DaemonSpec(function=function),
         lambda: Operator("boxes").daemon(Box)(function),
@@ -274,7 +277,7 @@ def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: 
 
 @pytest.mark.parametrize("threads", [-1, True, 1.5, "4"])
 def test_a_wrong_number_of_threads_is_refused(threads: Any) -> None:
-    """It is a number, and 0 is the default."""
+    """The number of threads is a nonnegative integer, and 0 selects the default."""
     with pytest.raises(UsageError, match=rf"{__file__}:\d+: threads is .*: pass a number of threads, or 0 for 100"):
         Operator("boxes").daemon(Box, threads=threads)(probe)
 
@@ -286,7 +289,7 @@ def test_an_async_daemon_has_no_threads() -> None:
 
 
 async def test_a_plain_daemon_that_returns_a_coroutine_fails() -> None:
-    """The error has the remedy."""
+    """A plain daemon that returns a coroutine fails with an error that names the remedy."""
     operator = Operator("boxes")
 
     @operator.daemon(Box)

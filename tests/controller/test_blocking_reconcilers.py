@@ -81,7 +81,7 @@ def by_request(request: Request, ctx: BlockingContext) -> Result | None:
     ids=["function", "object", "class", "partial", "request"],
 )
 async def test_every_form_of_a_plain_function_reconciles_once(reconciler: Any) -> None:
-    """Its status write, with a condition at the loop's time, starts no second reconcile."""
+    """The status write of a plain function, with a condition, starts no second reconcile."""
     operator = Operator("boxes")
     operator.reconciler(Box)(reconciler)
     async with running(operator) as client:
@@ -146,7 +146,7 @@ async def test_the_context_has_every_step() -> None:
 
 
 async def test_a_plain_finalizer_runs_in_a_thread() -> None:
-    """It may wait with a `Result`, and an error keeps the object."""
+    """A plain finalizer may wait with a `Result`; an error keeps the object."""
     operator = Operator("boxes")
     calls: list[bool] = []
 
@@ -200,7 +200,7 @@ async def test_at_the_deadline_the_next_wait_raises() -> None:
 
 
 async def test_the_stop_cancels_a_thread_after_the_shutdown_timeout() -> None:
-    """Its wait raises, and the operator ends without an error."""
+    """After the shutdown timeout a thread's wait raises, and the operator ends without an error."""
     operator = Operator("boxes", OperatorOptions(controller=ControllerOptions(shutdown_timeout=3)))
     raised: list[float] = []
 
@@ -257,7 +257,7 @@ SCHEDULES = st.lists(
 
 @given(SCHEDULES, st.integers(1, 3))
 def test_a_key_is_never_in_two_threads(schedule: list[tuple[str, int, str, int]], workers: int) -> None:
-    """Whatever a thread does after its deadline, its key waits for it, and no more threads run than workers."""
+    """After a deadline, a key waits for its thread; no more threads run than there are workers."""
     inside: Counter[str] = Counter()
     most: Counter[str] = Counter()
     plans = iter(schedule)
@@ -332,7 +332,7 @@ class Fallen:
 
 @pytest.mark.realtime
 async def test_the_fence_holds_in_real_threads() -> None:
-    """For the function's thread, and for one that it starts, to which Python passes no context variables."""
+    """The fence holds in the function's thread, and in one that it starts without context variables."""
     refused: list[str] = []
 
     def work(client: BlockingClient) -> None:
@@ -419,7 +419,7 @@ async def hidden(obj: Box, ctx: Context) -> None: ...
     ],
 )
 def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: str, is_finalizer: bool) -> None:
-    """Where it is declared, as a reconciler and as a finalizer."""
+    """A wrong reconciler or finalizer function is refused, with its file and line."""
     operator = Operator("boxes")
     with pytest.raises(UsageError, match=message) as raised:
         operator.reconciler(Box, finalizers={CLEAN_UP: function} if is_finalizer else {})(function)
@@ -429,7 +429,7 @@ def test_a_wrong_function_is_refused_with_file_and_line(function: Any, message: 
 
 @pytest.mark.parametrize("threads", [-1, True, 1.5, "4"])
 def test_a_wrong_number_of_threads_is_refused(threads: Any) -> None:
-    """It is a number, and 0 is one for each worker."""
+    """The number of threads is a nonnegative integer, and 0 selects one thread for each worker."""
     with pytest.raises(UsageError, match=r"blocking_threads is .*: pass a number of threads, or 0"):
         ControllerOptions(blocking_threads=threads)
 

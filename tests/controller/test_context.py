@@ -184,7 +184,7 @@ async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
 
 
 async def test_a_request_reconciler_names_the_owner() -> None:
-    """Without an object, apply() needs owner=... and event() needs regarding=...."""
+    """Without an object, apply() requires owner=... and event() requires regarding=...."""
     operator = Operator("boxes")
     messages: list[str] = []
 

@@ -743,7 +743,7 @@ async def test_a_reconcile_that_ignores_its_cancellation_is_named() -> None:
 @pytest.mark.parametrize("cancels", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_cancellation_at_any_moment_leaves_no_task(seed: int, cancels: int) -> None:
-    """At any time and repeatedly: `start` ends, every source is closed, no task is left."""
+    """A cancelled `start` ends, closes every source and leaves no task, whenever it is cancelled."""
     rng = random.Random(seed * 10 + cancels)
     world = World(THING, WIDGET, seed=seed)
     for n in range(5):
@@ -878,7 +878,7 @@ async def test_a_standby_that_never_leads_closes_its_sources() -> None:
 
 @pytest.mark.behaviour(87)
 async def test_warm_up_can_be_switched_off() -> None:
-    """Without it, sources start with the controller."""
+    """Without warm-up, sources start with the controller."""
     gate = Gate()
     controller = Controller("c", _nothing, sources=[gate], options=ControllerOptions(enable_warmup=False))
     await controller.warmup()

@@ -25,7 +25,7 @@ each_form = pytest.mark.parametrize("form", [Monitor, PlainMonitor])
 
 
 async def test_a_daemon_runs_while_its_object_exists() -> None:
-    """It starts with the object, is not started twice by later reconciles, and is cancelled with the deletion."""
+    """A daemon starts with its object, is not started twice, and is cancelled with the deletion."""
     operator, monitor = Operator("boxes"), Monitor()
     operator.daemon(Box)(monitor.monitor)
     async with running(operator) as client:
@@ -184,7 +184,7 @@ async def test_periodic_work_gets_the_newest_object() -> None:
 
 
 async def test_daemons_stop_with_the_operator() -> None:
-    """At the stop they are cancelled, also while they wait for their restart."""
+    """Daemons are cancelled when the operator stops, also while they wait for their restart."""
     operator, monitor = Operator("boxes"), Monitor(OSError("no route"))
     operator.daemon(Box)(monitor.monitor)
     async with running(operator) as client:
@@ -256,9 +256,9 @@ def declare(**options: Any) -> Callable[[], object]:
     [
         (declare(daemons=probe), r"test_daemons.py:\d+: daemons takes a list"),
         (declare(daemons=[3]), r"test_daemons.py:\d+: daemons got 3: write daemons=\[monitor\]"),
-        (declare(daemons=[lambda obj: None]), r"test_daemons.py:\d+: .* cannot be called: it takes \(obj, ctx\)"),
+        (declare(daemons=[lambda obj: None]), r"test_daemons.py:\d+: .* cannot be called: it must take \(obj, ctx\)"),
         (declare(daemons=[blocking(lambda obj, ctx: None)]), r"test_daemons.py:\d+: .* remove @blocking"),
-        (declare(daemons=[probe, probe]), r"test_daemons.py:\d+: two daemons have one name \(probe, probe\)"),
+        (declare(daemons=[probe, probe]), r"test_daemons.py:\d+: two daemons have the same name \(probe, probe\)"),
         (lambda: Operator("x").reconciler(name="x", daemons=[probe]), r"\d+: daemons need a reconciled kind"),
         (lambda: Operator("x").daemon(Box, every=0)(probe), r"test_daemons.py:\d+: every is 0"),
         (lambda: Operator("x").daemon(Box, jitter=0.1)(probe), r"test_daemons.py:\d+: jitter needs every"),

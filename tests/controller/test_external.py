@@ -160,7 +160,9 @@ def test_a_resource_without_a_method_has_no_instance() -> None:
 def test_a_resource_needs_an_owner() -> None:
     """Without a kind there is no status for the id, and a reconciler of requests would run during the deletion."""
     bucket = External(Service(), "bucket")
-    with pytest.raises(UsageError, match=r"test_external.py:\d+: .*needs a reconciled kind, whose status has its id"):
+    with pytest.raises(
+        UsageError, match=r"test_external.py:\d+: .*needs a reconciled kind: the id is kept in its status"
+    ):
 
         @Operator("shops").reconciler(name="kindless", owns=[bucket])
         async def reconcile(request: Request) -> None: ...

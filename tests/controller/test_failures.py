@@ -52,7 +52,7 @@ async def condition(client: Client) -> Condition | None:
 
 # ------------------------------------------------------------------ a delay of its own
 async def test_a_temporary_error_is_retried_after_its_delay(caplog: pytest.LogCaptureFixture) -> None:
-    """It counts and is logged as a failure; its delay replaces that of the rate limiter."""
+    """A temporary error counts as a failure; its delay replaces that of the rate limiter."""
     failing = Failing()
     failing.error = TemporaryError("no database", delay=timedelta(seconds=30))
     with caplog.at_level(logging.ERROR, logger="opsdk.reconcile"):

@@ -156,7 +156,7 @@ def test_progress_that_ends_is_no_loop() -> None:
 
 
 def test_slow_progress_is_no_loop() -> None:
-    """One own pass in a second may go on for ever: it floods nobody."""
+    """One own pass in a second may go on forever: it floods nobody."""
     player = Player()
     player.act(FOREIGN)
     for _ in range(1000):
@@ -188,7 +188,7 @@ def test_no_memory_grows_with_the_names_of_requests() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 5)), max_size=200))
 def test_only_rows_of_own_passes_that_write_are_slowed(steps: list[tuple[bool, bool, float]]) -> None:
-    """Whatever happens, no pass waits before the limit of own passes that write, or after a foreign one."""
+    """Passes are delayed only after many own passes in a row that write, never after a foreign one."""
     player, row = Player(limit=10), 0
     for is_foreign, writes, pause in steps:
         player.now += pause

@@ -113,7 +113,7 @@ def test_the_difference_is_what_changed(old: DiskSpec, new: DiskSpec) -> None:
 
 
 def test_at_first_everything_is_a_change() -> None:
-    """Without a record there is one change, of the whole spec."""
+    """Without a record, the whole spec is one change."""
     comparison = SpecComparison(Disk, "1", None, {"size": 3})
     assert comparison.last is None
     assert comparison.changed("spec.volume.path")
@@ -137,7 +137,7 @@ def test_a_record_of_another_class_counts_as_none() -> None:
     ],
 )
 def test_a_path_names_attributes_or_their_json_names(path: str, names: list[str]) -> None:
-    """Both forms work, and keys of dicts are not checked."""
+    """Paths accept attributes and JSON names; keys of dicts are not checked."""
     assert check_path(Disk, path) == names
 
 
@@ -171,7 +171,7 @@ JSON_OBJECTS = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
 
 @given(JSON_OBJECTS, JSON_OBJECTS, st.sampled_from(["annotation", "status.last_spec"]))
 def test_a_record_that_is_written_needs_no_second_write(first: JsonObject, second: JsonObject, place: str) -> None:
-    """Whatever the spec has, nulls too: one merge patch records it, and then there is nothing to write."""
+    """One merge patch records any spec, also with nulls; a second write is not needed."""
     recorder = SpecRecorder(kind_of(Disk), place, "disk")
     obj: Any = {"metadata": {}}
     for spec in (first, second):
@@ -270,7 +270,7 @@ async def test_a_failure_keeps_the_record() -> None:
 
 
 async def test_the_record_is_the_spec_that_was_reconciled() -> None:
-    """Not the one that the user wrote, or the reconciler changed in memory, meanwhile: that one is the next change."""
+    """The reconciled spec is recorded; changes made during the reconcile are the next change."""
     operator = Operator("boxes")
     answers: list[tuple[int | None, int]] = []
 
@@ -314,7 +314,7 @@ async def test_a_spec_that_is_too_large_is_reported_once() -> None:
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", "3"])
 async def test_a_damaged_record_is_replaced(text: str) -> None:
-    """It counts as none."""
+    """A damaged record counts as missing, and is replaced."""
     operator = Operator("boxes")
     answers: list[object] = []
 
@@ -330,7 +330,7 @@ async def test_a_damaged_record_is_replaced(text: str) -> None:
 
 
 async def test_an_unstructured_spec_is_a_tree() -> None:
-    """Its paths have JSON names, which are not checked."""
+    """Paths of an unstructured spec have JSON names, and are not checked."""
     operator = Operator("boxes")
     answers: list[object] = []
 
@@ -347,7 +347,7 @@ async def test_an_unstructured_spec_is_a_tree() -> None:
 
 
 async def test_a_write_that_always_conflicts_fails_the_reconcile() -> None:
-    """So that it is retried, and the record is not lost."""
+    """A write that always conflicts fails the reconcile, so that it is retried with its record."""
     operator = Operator("boxes")
     failures = iter(range(6))
 
@@ -415,7 +415,7 @@ def test_a_wrong_place_is_refused(place: Any) -> None:
     ],
 )
 def test_a_kind_that_cannot_keep_a_spec_is_refused(kind: Any, place: str, message: str) -> None:
-    """With file and line of the declaration."""
+    """A kind that cannot record its spec is refused, with file and line of the declaration."""
 
     async def reconcile(request: Request) -> None: ...
 
@@ -430,7 +430,7 @@ def test_requests_without_a_kind_have_no_spec() -> None:
 
 
 def test_without_the_option_the_questions_are_refused() -> None:
-    """The message names the option."""
+    """Without the option, asking for changes raises an error that names the option."""
     ctx = Context(request=Request("default", "a"), controller="box")
     for question in (lambda: ctx.last_reconciled, ctx.changed, ctx.difference):
         with pytest.raises(UsageError, match=r'pass ControllerOptions\(last_reconciled="annotation"\)'):

@@ -238,7 +238,7 @@ async def _in_a_status_block(ctx: Context) -> None:
 
 @pytest.mark.parametrize("step", [_swallow, _catch_on_purpose, _in_a_task_group, _gathered, _in_a_status_block])
 async def test_the_wait_survives_user_code(step: Any) -> None:
-    """Whatever stands around the apply, the reconcile waits, its condition is written, and it goes on later."""
+    """User code around an apply does not lose its wait: the condition is written, and the reconcile resumes."""
     operator = Operator("boxes")
 
     @operator.reconciler(Box, owns=[ConfigMap], options=READY)
@@ -520,7 +520,7 @@ A, B = config("a"), config("b")
         (lambda ctx: ctx.apply_all([Child(A, after=[B])]), "comes after ConfigMap default/b, which is not in the set"),
         (
             lambda ctx: ctx.apply_all([Child(A, after=[B]), Child(B, after=[A])]),
-            "the order of the children is a circle: ConfigMap default/. after",
+            "the order of the children is a cycle: ConfigMap default/. after",
         ),
         (lambda ctx: ctx.apply_all([Child(Child(A))]), "is a Child already: pass its object"),
         (lambda ctx: ctx.apply_all([Child("a")]), "'a' is not a child: pass an object"),

@@ -180,7 +180,7 @@ async def test_the_status_of_another_object_is_no_own_write() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_foreign_change_is_lost(seed: int) -> None:
-    """Whatever other writers change while a reconcile writes its status, a later reconcile has read it."""
+    """A change by others during a status write is read by a later reconcile."""
     operator = Operator("boxes")
     rng = random.Random(seed)
     labels: dict[str, str] = {}

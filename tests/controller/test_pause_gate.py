@@ -278,7 +278,7 @@ async def test_deletions_of_paused_objects_are_as_declared(hold_deletions: bool)
 
 
 async def test_a_paused_object_gets_no_finalizer() -> None:
-    """Nothing is written while it is paused: it can be deleted at once, and nothing is left to clean up."""
+    """A paused object is not written: it can be deleted at once, without cleanup."""
 
     async def clean(lamp: Lamp, ctx: Context) -> None:
         """Have nothing to do."""
@@ -307,7 +307,7 @@ async def test_no_memory_of_paused_objects_that_are_gone(world_of: Any) -> None:
 
 # -------------------------------------------------------------- what people see
 async def test_a_condition_shows_the_pause_and_is_written_once() -> None:
-    """It is true with the reason while the object is paused, and false afterwards; nothing else is written."""
+    """A condition is true with its reason during a pause and false afterwards, each written once."""
     async with lamps(pausing=Pausing(condition="Paused")) as world:
         await world.create()
         assert (await world.lamp()).status is None

@@ -191,7 +191,7 @@ def test_wrong_declarations_are_refused() -> None:
 
 
 async def test_a_reconciler_of_requests_is_refused() -> None:
-    """It would run during the deletion, and create the children again."""
+    """A reconciler of requests is refused, because it would create the children again during the deletion."""
     operator = Operator("boxes")
 
     @operator.reconciler(Box, owns=[OwnsSpec(kind=ConfigMap)], options=REVERSE)

@@ -98,7 +98,7 @@ def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{name_of(page)} links to {link}, which does not exist"
-        assert page.parent == ROOT or DOCS in target.parents, f"{name_of(page)} links to {link}, outside of the site"
+        assert page.parent == ROOT or DOCS in target.parents, f"{name_of(page)} links to {link}, outside the site"
         if anchor:
             assert anchor in anchors(target), f"{name_of(page)} links to {link}: {name_of(target)} has no such heading"
 

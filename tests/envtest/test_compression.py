@@ -1,4 +1,4 @@
-"""Large answers as gzip."""
+"""Compression of large responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CM = "/api/v1/namespaces/default/configmaps"
     ],
 )
 async def test_large_responses_are_compressed_for_gzip_clients(asked: str, packed: bool) -> None:
-    """More than 128 KiB, of whatever verb; nothing smaller, and nothing under conditions."""
+    """Responses over 128 KiB are compressed for any verb; smaller and conditional ones are not."""
     async with Environment() as env:
         call = Caller(env)
         response = await call(

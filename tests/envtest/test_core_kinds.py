@@ -1,4 +1,4 @@
-"""The core kinds as clients see them: bindings, services that change, volumes and pods that grow."""
+"""Core kinds as clients see them: bindings, service types, resizes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_the_health_check_node_port_is_immutable() -> None:
 
 @pytest.mark.parametrize(("kind", "status"), [("nodes", 400), ("namespaces", 400), ("persistentvolumes", 200)])
 async def test_selecting_by_the_namespace(kind: str, status: int) -> None:
-    """Kinds that have none and fields of their own know that they have none."""
+    """Kinds without namespaces and with their own field labels reject a selector for the namespace."""
     async with Environment() as env:
         answer = await Caller(env)("GET", f"/api/v1/{kind}?fieldSelector=metadata.namespace=x")
         assert answer.status == status

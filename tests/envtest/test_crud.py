@@ -1,4 +1,4 @@
-"""Objects come, change and go, as clients see it."""
+"""Create, read, update, patch, apply and delete, as clients see them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 
 async def test_create_read_update_delete() -> None:
-    """The life of an object: 201, the same object, a new version, a Status, 404."""
+    """Create is a 201, get returns the object, update gives a new version, delete a Status, then a 404."""
     async with Environment() as env:
         call = Caller(env)
         response = await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
@@ -33,7 +33,7 @@ async def test_create_read_update_delete() -> None:
 
 
 async def test_a_write_that_changes_nothing_keeps_the_version() -> None:
-    """PUT, patch and apply of what is there already leave the resourceVersion alone."""
+    """PUT, patch and apply without a change keep the resourceVersion."""
     async with Environment() as env:
         call = Caller(env)
         stored = (await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
@@ -57,7 +57,7 @@ async def test_concurrent_patches_are_all_applied() -> None:
 
 @pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_a_dry_run_changes_nothing() -> None:
-    """The answer is as if it were done; nothing is stored and no revision is used."""
+    """A dry run returns the result, but stores nothing and uses no revision."""
     async with Environment() as env:
         call = Caller(env)
         before = env.plane.storage.current_rv
@@ -83,7 +83,7 @@ async def test_a_dry_run_create_may_have_a_resource_version() -> None:
 
 @pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_finalizers_hold_a_deleted_object() -> None:
-    """DELETE marks; dropping the last finalizer removes; no new finalizer is taken meanwhile."""
+    """DELETE marks the object, no new finalizer is accepted, and removing the last one deletes it."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CM, {"metadata": {"name": "a", "finalizers": ["example.com/x"]}})
@@ -96,7 +96,7 @@ async def test_finalizers_hold_a_deleted_object() -> None:
 
 
 async def test_nothing_is_created_in_a_missing_namespace() -> None:
-    """The namespace is named in the 404."""
+    """A create in a missing namespace is a 404 that names the namespace."""
     async with Environment() as env:
         answer = await Caller(env)("POST", "/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "a"}})
         assert (answer.status, answer.json["message"]) == (404, 'namespaces "nowhere" not found')
@@ -115,7 +115,7 @@ async def test_generated_names() -> None:
 
 @pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_apply_owns_and_conflicts() -> None:
-    """A second manager cannot change what the first applied, unless it forces it; then the first owns it no more."""
+    """A second manager changes an applied field only with force, and then is its only manager."""
     async with Environment() as env:
         call = Caller(env)
 
@@ -144,7 +144,7 @@ async def test_unknown_fields_warn_or_are_refused() -> None:
 
 @pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_status_and_spec_have_their_own_doors() -> None:
-    """The main resource ignores status, the status resource ignores spec; only spec counts as a generation."""
+    """The main resource ignores status, the status resource ignores spec; only spec changes the generation."""
     async with Environment() as env:
         call = Caller(env)
         url = "/apis/apps/v1/namespaces/default/deployments"
@@ -161,7 +161,7 @@ async def test_status_and_spec_have_their_own_doors() -> None:
 
 
 async def test_anonymous_users_see_health_only() -> None:
-    """Without credentials there are health and version; with wrong ones nothing."""
+    """Without credentials, only health and version are readable; with wrong ones, nothing is."""
     async with Environment() as env:
         call = Caller(env)
         assert (await call("GET", "/livez", authorization="")).raw == b"ok"
@@ -170,7 +170,7 @@ async def test_anonymous_users_see_health_only() -> None:
 
 
 async def test_both_event_apis_see_the_same_objects() -> None:
-    """An event that is written through one API group is read through the other."""
+    """An Event that is written through one API group can be read through the other."""
     async with Environment() as env:
         call = Caller(env)
         event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "hi", "reason": "R"}
@@ -180,7 +180,7 @@ async def test_both_event_apis_see_the_same_objects() -> None:
 
 
 async def test_services_get_addresses_of_their_own() -> None:
-    """Addresses come from the range, are never given twice, and can be used again after a deletion."""
+    """Cluster IPs come from the range, are unique, and are free again after a deletion."""
     async with Environment() as env:
         call = Caller(env)
         url = "/api/v1/namespaces/default/services"
@@ -211,7 +211,7 @@ async def test_a_page_of_selected_objects_does_not_look_ahead() -> None:
 
 
 async def test_a_collection_is_deleted_as_of_the_revision_that_is_given() -> None:
-    """At that revision there was nothing, and one to come is waited for; names are shown as Go quotes them."""
+    """A collection is deleted as of the given revision; a future one times out; names are quoted as in Go."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CM, {"metadata": {"name": "a"}})
@@ -225,7 +225,7 @@ async def test_a_collection_is_deleted_as_of_the_revision_that_is_given() -> Non
 
 
 async def test_a_strategic_patch_does_not_change_what_an_object_is() -> None:
-    """Kind and version are those of the resource, whatever the patch says."""
+    """A strategic merge patch cannot change apiVersion and kind."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CM, {"metadata": {"name": "a"}})

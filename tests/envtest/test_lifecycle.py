@@ -1,4 +1,4 @@
-"""Environments start and stop again and again, and side by side; definitions are read from files."""
+"""Environments in a row and at the same time; definitions from files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_files() -> int:
 @pytest.mark.realtime
 @pytest.mark.behaviour(141, better="There are no processes that could be left behind.")
 async def test_twenty_lives_leave_nothing() -> None:
-    """Each environment serves on a port of its own; afterwards tasks, threads and sockets are as before."""
+    """Twenty environments in a row serve on separate ports, and leave no task, thread or socket."""
     async with Environment() as env:
         await env.serve()  # what is loaded once is loaded now
     before = (len(asyncio.all_tasks()), threading.active_count(), open_files())
@@ -43,7 +43,7 @@ async def test_twenty_lives_leave_nothing() -> None:
 @pytest.mark.realtime
 @pytest.mark.behaviour(141, better="There are no processes that could be left behind.")
 async def test_four_environments_side_by_side_do_not_meet() -> None:
-    """Each has its own port and its own objects."""
+    """Environments at the same time have separate ports and objects."""
 
     async def life(name: str) -> tuple[str, list[str]]:
         async with Environment() as env, Cluster(env.config) as cluster:

@@ -1,4 +1,4 @@
-"""The same seed, the same run."""
+"""The same seed repeats the same run."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ async def test_client_certificates_are_users(tmp_path: Path) -> None:
 
 @pytest.mark.realtime
 async def test_a_busy_port_is_an_error_at_once() -> None:
-    """The second server on a port fails before it says that it serves."""
+    """A second server on a busy port fails before it reports that it is ready."""
     async with Environment() as one, Environment() as two:
         web = await one.serve(tls=False)
         with pytest.raises(ConfigError, match="cannot listen"):
@@ -115,7 +115,7 @@ def test_authorization_can_be_switched_off(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    """A parent that is killed with -9 leaves no server behind."""
+    """A server ends when its parent is killed with SIGKILL."""
     kubeconfig, pid = tmp_path / "kubeconfig", tmp_path / "pid"
     script = (
         "import subprocess, sys, time\n"

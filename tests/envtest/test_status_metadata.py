@@ -1,4 +1,4 @@
-"""What an update of a status does to metadata: most kinds let labels come along, some do not."""
+"""Status updates and metadata: most kinds accept labels, some do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as kubectl asks for them."""
+"""Tables for kubectl."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def fill(env: envtest.Environment, *names: str) -> None:
 
 
 async def test_tables_of_lists_say_how_to_go_on() -> None:
-    """Revision, continue token and what is left are those of the list."""
+    """A table of a list has its revision, continue token and remaining count."""
     async with envtest.Environment() as env:
         await fill(env, "a", "b", "c")
         first = await table(env, f"{MAPS}?limit=2")
@@ -64,7 +64,7 @@ async def test_rows_come_with_objects_or_without() -> None:
 
 
 async def test_watched_tables_have_one_head() -> None:
-    """The columns come with the first event only."""
+    """A table watch sends columns only with the first event."""
     async with envtest.Environment() as env:
         await fill(env, "a")
         async with Caller(env).watch(f"{MAPS}?watch=1&timeoutSeconds=5", accept=TABLE) as events:
@@ -85,7 +85,7 @@ async def test_errors_are_statuses() -> None:
 
 
 async def test_scales_are_tables_too() -> None:
-    """With columns of their own."""
+    """Scales have their own table columns."""
     async with envtest.Environment() as env:
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         tree = {
@@ -103,7 +103,7 @@ async def test_scales_are_tables_too() -> None:
 
 @pytest.mark.parametrize(("controllers", "word"), [("none", "Unhealthy"), ("cluster", "Healthy")])
 async def test_components_are_as_well_as_something_does_their_work(controllers: str, word: str) -> None:
-    """The storage is always there; nothing listens for the other parts unless they are simulated."""
+    """The etcd component is always healthy; the others are healthy only if they are simulated."""
     async with envtest.Environment(controllers=controllers) as env:
         rows = (await table(env, "/api/v1/componentstatuses"))["rows"]
         assert [row["cells"][:2] for row in rows] == [
@@ -118,7 +118,7 @@ async def test_components_are_as_well_as_something_does_their_work(controllers: 
 
 
 async def test_metadata_of_components_is_no_table() -> None:
-    """Lists of metadata go for every kind."""
+    """Component statuses can be listed as metadata only."""
     async with envtest.Environment() as env:
         answer = await Caller(env)("GET", "/api/v1/componentstatuses", accept=METADATA)
         assert answer.json["items"][0]["metadata"]["name"] == "etcd-0"

@@ -44,7 +44,7 @@ async def test_a_deletion_answers_with_the_revision_of_the_removal() -> None:
 
 
 async def test_a_watch_resumes_after_a_version() -> None:
-    """From version N on each later event comes once."""
+    """A watch from version N sends each later event once."""
     async with Environment() as env:
         call = Caller(env)
         first = await make(call, "a")
@@ -145,7 +145,7 @@ async def test_a_watch_that_is_over_before_it_begins_is_empty() -> None:
 
 
 async def test_initial_events_of_a_revision_that_never_comes_are_an_error_of_the_stream() -> None:
-    """The server waits for it for three seconds, and the stream says how far it is."""
+    """A future revision is awaited for three seconds; then the stream has a timeout error."""
     async with Environment() as env:
         call = Caller(env)
         start = monotonic()
@@ -167,7 +167,7 @@ async def test_bookmarks_of_a_table_have_a_row() -> None:
 
 
 async def test_any_method_watches_at_the_old_paths_of_custom_resources_only() -> None:
-    """Built-in kinds have a route for GET there."""
+    """The old watch paths accept any method for custom resources, but only GET for built-in kinds."""
     async with Environment() as env:
         call = Caller(env)
         old = "/api/v1/watch/namespaces/default/configmaps?timeoutSeconds=1"
@@ -195,7 +195,7 @@ async def test_tables_name_their_columns_once() -> None:
 
 
 async def test_pages_are_one_list() -> None:
-    """Limit and continue walk one snapshot, in key order, with the same version on each page."""
+    """Pages with limit and continue are one snapshot, in key order, with the same version."""
     async with Environment() as env:
         call = Caller(env)
         for name in "abcde":

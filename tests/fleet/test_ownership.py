@@ -289,7 +289,7 @@ async def test_a_replica_that_lost_its_lease_begins_again() -> None:
 
 
 async def test_an_ownership_starts_once() -> None:
-    """A second start is refused."""
+    """A second start of an ownership is refused."""
     async with environment.Environment() as env, Fleet(env) as fleet:
         (a,) = fleet.start("a")
         await fleet.settled(1)

@@ -26,7 +26,7 @@ FINALIZERS = {name: f"controller.cattle.io/{name}" for name in ("dns", "vpn")}
 
 
 class External:
-    """A system outside of the cluster, with records by uid, and a lifecycle of it."""
+    """A system outside the cluster, with records by uid, and a lifecycle of it."""
 
     def __init__(self, name: str, rng: random.Random) -> None:
         self.name, self.rng = name, rng

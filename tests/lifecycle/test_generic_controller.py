@@ -484,7 +484,7 @@ async def test_a_feature_handler(world: Any, calls: Calls) -> None:
         ("", "good", "needs a name"),
         ("taken", "good", "already has a handler 'taken'"),
         ("a", "plain", "is not async"),
-        ("a", "short", "cannot be called: it takes 2"),
+        ("a", "short", "cannot be called: it must take 2"),
     ],
 )
 async def test_what_cannot_be_a_handler(world: Any, name: str, function: str, text: str) -> None:

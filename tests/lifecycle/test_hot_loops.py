@@ -12,7 +12,7 @@ from opsdk.lifecycle.generic_controller import GenericController
 
 
 async def test_a_handler_that_causes_its_own_calls_is_slowed(world: Any) -> None:
-    """Its request is of a handler, and the Warning Event is about its object."""
+    """A handler that causes its own calls is delayed, and the Warning Event is about its object."""
     calls = 0
 
     async def spin(key: str, config: ConfigMap | None) -> None:

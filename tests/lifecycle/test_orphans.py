@@ -41,7 +41,7 @@ async def test_an_uninstall_leaves_no_finalizers(world: Any) -> None:
 
     async with world.running(controller, sites):
         await world.until(prepared)
-    # The program is gone. Without it, the deletion of the namespace waits for ever.
+    # The program is gone. Without it, the deletion of the namespace waits forever.
     await world.user.delete(Namespace, "shop")
     await asyncio.sleep(600)
     assert await world.user.get_or_none(Namespace, "shop") is not None

@@ -325,7 +325,7 @@ async def test_no_call_during_a_pause_and_the_last_state_after_all(world: Any, s
 
 # -------------------------------------------------------------- whole controllers
 async def test_a_config_map_pauses_the_controllers_of_lifecycles() -> None:
-    """Those of the start, and those that a program adds later; the other controllers go on."""
+    """A ConfigMap pauses the controllers of lifecycles, also of later ones; others continue."""
     calls: list[str] = []
     operator = Operator("keeper", OperatorOptions(namespace="default", pause_config_map="pauses"))
     factories: list[SharedControllerFactory] = []

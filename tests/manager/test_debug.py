@@ -144,7 +144,7 @@ async def test_pages_exist_only_where_they_are_on() -> None:
 
 
 async def test_an_address_that_others_reach_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    """The pages have no authentication."""
+    """A debug address beyond loopback logs a warning, because the pages have no authentication."""
     Manager(ManagerOptions(debug_bind_address=":6060"))
     assert "need no authentication" in caplog.text
 
@@ -194,7 +194,7 @@ async def test_runnables_share_a_page() -> None:
 
 
 async def test_memory_shows_allocations_when_they_are_traced() -> None:
-    """Without tracemalloc there are none; with it the largest come first."""
+    """The memory page lists the largest allocations first; without tracemalloc it lists none."""
     assert (await memory_page())["tracemalloc"] is None
     tracemalloc.start()
     try:
@@ -210,7 +210,7 @@ async def test_memory_shows_allocations_when_they_are_traced() -> None:
 
 
 async def test_the_task_factory_is_restored_whatever_ends_the_manager() -> None:
-    """Also when the stop is interrupted, or a runnable failed."""
+    """The task factory is restored, also after an interrupted stop or a failed runnable."""
 
     class Failing:
         async def start(self) -> None:

@@ -136,7 +136,7 @@ def test_what_is_no_address(text: str) -> None:
 
 
 def test_half_brackets() -> None:
-    """An IPv6 host needs both."""
+    """An IPv6 host needs both brackets."""
     with pytest.raises((UsageError, ConfigError)):
         parse_address("[::1:443")
 

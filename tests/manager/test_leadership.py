@@ -80,7 +80,7 @@ async def test_only_what_needs_the_leadership_is_fenced() -> None:
 
 
 async def test_without_an_election_nothing_is_fenced() -> None:
-    """A single replica always leads."""
+    """Without an election nothing is fenced."""
     manager, spy = Manager(), Spy()
     manager.add(spy)
     asyncio.get_running_loop().call_later(1, manager.stop)
@@ -109,7 +109,7 @@ class Survivor:
 
 
 async def test_what_survives_its_cancellation_writes_no_more() -> None:
-    """After the lease is lost, the fence is closed for everything that the leader started."""
+    """After a lost lease, the fence is closed for all tasks that the leader started."""
     ballot, survivor = Ballot(), Survivor()
     ballot.won.set()
     manager = Manager(election=ballot)

@@ -225,7 +225,7 @@ async def test_waiting_for_readiness_and_election() -> None:
 
 @pytest.mark.behaviour(111)
 async def test_without_an_election_everybody_leads() -> None:
-    """At once when everything else is ready."""
+    """Without an election, each replica leads as soon as everything else is ready."""
     manager = Manager()
     manager.add(Part("cache", ready=7), phase=Phase.CACHES)
     running = asyncio.create_task(manager.start())
@@ -250,7 +250,7 @@ async def test_one_that_ends_early_is_fine() -> None:
 @pytest.mark.parametrize("phase", GROUPS)
 @pytest.mark.parametrize("at", [0.0, 5.0])
 async def test_the_first_error_ends_everything_and_is_raised(phase: Phase, at: float) -> None:
-    """Whatever group it comes from and whenever: the rest is stopped, and `start` raises it."""
+    """The first error of any group stops the others, and `start` raises it."""
     log: list[str] = []
     error = ValueError("mine")
     manager = Manager()
@@ -274,7 +274,7 @@ async def test_two_errors() -> None:
 
 
 async def test_one_that_never_will_be_ready_ends_the_manager() -> None:
-    """Its reason is raised, though others would wait for ever."""
+    """A runnable that can never be ready ends the manager with its reason."""
 
     class Never(Part):
         async def wait_ready(self) -> None:
@@ -317,7 +317,7 @@ async def test_a_second_start_is_refused() -> None:
 
 
 async def test_what_belongs_before_the_start_is_refused_after_it() -> None:
-    """Health checks and the election."""
+    """Health checks and the election are refused after the start."""
 
     async def check() -> None: ...
 
@@ -346,7 +346,7 @@ def test_names_are_unique_in_a_manager() -> None:
 
 # ------------------------------------------------------------------ the end
 async def test_the_late_are_named() -> None:
-    """What does not stop within the grace period is cancelled again and named in a ShutdownTimeoutError."""
+    """Runnables that exceed the grace period are cancelled again and named in a ShutdownTimeoutError."""
     log: list[str] = []
     manager = Manager(ManagerOptions(shutdown_timeout=10))
     manager.add(Part("slow", log, stop=100))
@@ -570,7 +570,7 @@ async def test_an_election_lost_at_once_starts_nothing() -> None:
 
 
 async def test_a_lease_that_cannot_be_given_back_is_no_failure() -> None:
-    """It runs out by itself; the program ends as it would."""
+    """A lease that cannot be released expires, and the program ends without an error."""
     ballot = Ballot()
     ballot.won.set()
     ballot.release_error = ConnectionError("gone")
@@ -675,7 +675,7 @@ async def test_a_readiness_that_ignores_cancellation_does_not_hold_up_the_stop()
 
 
 async def test_the_stop_is_announced_once() -> None:
-    """Whatever ends the manager: `stop`, a cancellation, or an error."""
+    """The stop is announced once, after `stop`, a cancellation or an error."""
     for how in ("stop", "cancel", "error"):
         calls: list[str] = []
         manager = Manager()

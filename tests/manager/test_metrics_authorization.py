@@ -132,7 +132,7 @@ async def test_a_failing_server_is_asked_again_a_few_times() -> None:
 
 
 async def test_a_failure_is_not_remembered(caplog: pytest.LogCaptureFixture) -> None:
-    """After a 500 the next request is reviewed again. The log names the failure, and no token."""
+    """After a 500 response, the next request is reviewed again. The log has the failure, but not the token."""
     reviewer = Reviewer(ForbiddenError("tokenreviews is forbidden"))
     authorization = MetricsAuthorization(reviewer)
     assert await status(authorization) == 500

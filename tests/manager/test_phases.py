@@ -13,7 +13,7 @@ TIMEOUTS = st.none() | st.floats(0, 100)
 
 @given(lease_lost=st.booleans(), timeout=TIMEOUTS)
 def test_each_group_stops_once_and_servers_stop_last(lease_lost: bool, timeout: float | None) -> None:
-    """Whatever the reason, caches outlive their readers, and probes are answered until the end."""
+    """Each group stops once: caches after their readers, and servers of probes last."""
     plan = plan_stop(lease_lost=lease_lost, shutdown_timeout=timeout)
     assert sorted(plan.phases, key=lambda phase: phase.value) == sorted(Phase, key=lambda phase: phase.value)
     assert plan.phases[2:] == (Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP)
@@ -42,7 +42,7 @@ def test_the_groups_share_the_shutdown_timeout(timeout: float, elapsed: list[flo
      (0, "")],
 )  # fmt: skip
 def test_the_failure_names_the_late_runnables(timeout: float | None, text: str) -> None:
-    """Without a shutdown timeout nothing is late."""
+    """The failure names the late runnables; without a shutdown timeout none is late."""
     plan = plan_stop(lease_lost=False, shutdown_timeout=timeout)
     assert plan.failure(["a", "b"]) == text
     assert plan.failure([]) == ""

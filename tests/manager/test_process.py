@@ -94,7 +94,7 @@ def test_a_program_without_faults() -> None:
 
 
 def test_the_thread_for_large_documents_delays_no_exit() -> None:
-    """It is idle after its work, so the program ends at once, without an error about it."""
+    """The idle thread for large documents does not delay the program's exit."""
     program = Program(
         "from opsdk.aio.large_work import LARGE_BYTES, compute\n"
         "async def work():\n"
@@ -106,7 +106,7 @@ def test_the_thread_for_large_documents_delays_no_exit() -> None:
 
 
 def test_a_coroutine_that_swallows_its_cancellation() -> None:
-    """It is named, the error is a ShutdownTimeoutError, and the process ends with status 1 after the timeout."""
+    """A coroutine that ignores its cancellation is named, and the process ends with status 1 after the timeout."""
     program = Program("run_program(serve(deaf))").stop()
     assert program.status == 1
     assert "ShutdownTimeoutError: failed waiting for all runnables to end within grace period of 1 s" in program.log
@@ -177,7 +177,7 @@ run_program(serve(spins))
 
 @pytest.mark.behaviour(116)
 def test_a_second_signal_while_the_loop_is_blocked() -> None:
-    """It ends the process at once, as if the loop were free."""
+    """A second signal ends the process at once, also while the loop is blocked."""
     script = """
 async def sleeps():
     await asyncio.sleep(0.15)
@@ -222,7 +222,7 @@ except ValueError as error:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_both_signals_stop(number: signal.Signals) -> None:
-    """And the handlers of before come back."""
+    """Both signals stop the manager, and the former handlers are restored."""
     script = f"""
 before = signal.getsignal({int(number)})
 run_program(serve(lambda: asyncio.sleep(3600)))

@@ -184,7 +184,7 @@ async def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
 
 
 async def test_a_self_signed_certificate_names_its_host() -> None:
-    """For an address and for a name; each start makes another one."""
+    """A self-signed certificate names its host or address, and is created at each start."""
     for host in ("127.0.0.1", "metrics.example.com"):
         assert isinstance(self_signed_context(host), ssl.SSLContext)
     certificates = set()

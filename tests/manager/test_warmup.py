@@ -132,7 +132,7 @@ async def test_added_while_waiting_it_is_warmed_and_added_while_leading_it_is_no
 
 
 async def test_without_an_election_or_elsewhere_nothing_is_warmed() -> None:
-    """It starts at once; a runnable of another group has no use for it either."""
+    """Without an election or in another group, a runnable starts at once, without a warm-up."""
     for phase, election in ((Phase.LEADER, None), (Phase.OTHERS, Ballot())):
         log: list[str] = []
         manager = Manager(election=election)
@@ -154,7 +154,7 @@ async def test_a_warm_up_that_fails_ends_the_manager() -> None:
 
 
 async def test_a_stop_ends_the_warm_up() -> None:
-    """It is cancelled and waited for; one that ignores that is named."""
+    """A stop cancels the warm-up and waits for it; a runnable that ignores this is named."""
     log: list[str] = []
     manager = Manager(election=Ballot())
     manager.add(Warm(log, seconds=1000))

@@ -113,7 +113,7 @@ async def test_every_kind_with_the_permissions_of_the_user(k8s_env: Environment,
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_the_command_serves_https(tmp_path: Path) -> None:
-    """With a certificate any address may be bound."""
+    """With a certificate, the command can bind to any address."""
     Authority.load_or_create(None).serving("localhost").write(tmp_path, "norman")
     command = [sys.executable, "-m", "opsdk.cli", "norman", "--port", "0", "--host", "0.0.0.0"]
     command += ["--tls-cert", str(tmp_path / "norman.crt"), "--tls-key", str(tmp_path / "norman.key")]
@@ -181,8 +181,8 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
         (["--host", "0.0.0.0"], "--tls-cert and --tls-key"),
         (["--host", "::"], "--tls-cert and --tls-key"),
         (["--host", "192.0.2.1", "--cluster"], "--tls-cert and --tls-key"),
-        (["--tls-cert", "tls.crt"], "belong together"),
-        (["--host", "0.0.0.0", "--tls-key", "tls.key"], "belong together"),
+        (["--tls-cert", "tls.crt"], "must be set together"),
+        (["--host", "0.0.0.0", "--tls-key", "tls.key"], "must be set together"),
     ],
 )
 def test_tokens_are_not_sent_in_clear_text_over_a_network(options: list[str], remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Error codes: one for each error, whatever dialect the client speaks."""
+"""Error codes: one per error, in both dialects."""
 
 from __future__ import annotations
 

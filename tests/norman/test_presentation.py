@@ -1,4 +1,4 @@
-"""What clients see of stored objects, whatever is stored."""
+"""The presentation of stored objects of any content."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def presented(data: dict[str, Any], **fields: str) -> dict[str, Any]:
     ],
 )
 def test_a_value_that_does_not_fit_its_type_takes_no_list_down(kind: str, stored: Any, shown: Any) -> None:
-    """It stays as it is; a value that fits is converted."""
+    """A value that does not fit its type is shown unchanged, and breaks no list."""
     assert presented({"value": stored}, value=kind)["value"] == shown
 
 
 def test_an_object_of_any_depth_is_shown() -> None:
-    """Up to a hundred levels: owners of objects decide their depth."""
+    """Objects are shown up to a hundred levels."""
     deep: dict[str, Any] = {"name": "leaf"}
     for _ in range(300):
         deep = {"child": deep}

@@ -1,4 +1,4 @@
-"""Access by RBAC: what users list, watch, read and write, on the embedded API server."""
+"""Access by RBAC: lists, watches, reads and writes of users, on the embedded API server."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_rbac_decides_what_a_user_sees(k8s_env: Environment, cached: bool)
 
 
 async def test_a_create_needs_the_permission_in_the_namespace_of_the_object(k8s_env: Environment) -> None:
-    """Whatever the query says; the store has the permissions of the program."""
+    """The object's namespace decides about the permission, not the query."""
     async with served(k8s_env) as (api, cluster):
         client = cluster.uncached
         await grant(client, "ada", rule("create", "get"), namespace="default")
@@ -142,7 +142,7 @@ async def test_a_create_needs_the_permission_in_the_namespace_of_the_object(k8s_
 
 @pytest.mark.parametrize("cached", [False, True])
 async def test_a_list_and_a_watch_have_what_the_user_may_see(k8s_env: Environment, cached: bool) -> None:
-    """For a user with permissions in some namespaces; one that is taken away ends in both."""
+    """A list and a watch have only permitted namespaces; a revoked permission ends in both."""
     async with served(k8s_env, cached=cached) as (api, cluster):
         client = cluster.uncached
         for namespace in ("red", "blue", "green"):
@@ -213,7 +213,7 @@ class _Grants:
 
 @pytest.mark.parametrize(("scope", "namespace", "name"), [(Scope.NAMESPACE, "a", "b:c"), (Scope.CLUSTER, "", "a:b:c")])
 async def test_a_name_with_colons_is_checked_as_it_is_read(scope: Scope, namespace: str, name: str) -> None:
-    """Names of RBAC have colons: the rest of the id is the name, and of a cluster-scoped object all of it."""
+    """The name is the rest of an id after the namespace, or the whole id of a cluster-scoped object."""
     verbs, resources = ("get", "update"), ("roles",)
     granted = Rule(verbs=verbs, groups=("rbac.authorization.k8s.io",), resources=resources, names=(name,))
     access = RbacAccess(_Grants((namespace, granted)))  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def test_references_are_known_from_the_other_side() -> None:
 
 
 def test_an_embedded_schema_lends_its_fields() -> None:
-    """The order of adding does not matter; removing the embedded schema takes only its fields away."""
+    """Embedding works in any order; removing the embedded schema removes only its fields."""
     for order in ((0, 1), (1, 0)):
         registry = SchemaRegistry()
         target = schema("clusterSpec", name="string", engine="string")
@@ -114,7 +114,7 @@ def test_references_follow_every_history(steps: list[tuple[str, str, bool]]) -> 
 
 
 def test_every_mistake_is_reported_at_once() -> None:
-    """A schema without id or version, a type that does not parse, and a missing nested schema stand in one error."""
+    """One error lists schemas without id or version, invalid types, and missing nested schemas."""
     registry = SchemaRegistry()
     registry.add(Schema(id="", version=V3))
     registry.add(Schema(id="lost", version=ApiVersion()))
@@ -132,7 +132,7 @@ def test_every_mistake_is_reported_at_once() -> None:
 
 
 def test_mappers_are_added_before_their_schema() -> None:
-    """A mapper that comes after the schema would leave its fields behind, so it is refused."""
+    """Adding a mapper after its schema is an error, because the fields could not change."""
     registry = SchemaRegistry()
     registry.add(schema("catalog"))
     with pytest.raises(UsageError, match="add its mappers before the import"):

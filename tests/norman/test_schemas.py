@@ -155,7 +155,7 @@ def test_objects_of_the_catalog_example() -> None:
 
 
 def test_a_mapper_after_the_import_is_an_error() -> None:
-    """Its schema cannot follow any more; that holds for classes of fields too."""
+    """Adding a mapper after the import is an error, for nested classes too."""
     schemas = catalog_schemas()
     for cls in (Catalog, CatalogSpec):
         with pytest.raises(UsageError, match="already exists: add its mappers before the import"):

@@ -1,4 +1,4 @@
-"""The flow of a request: the rows of the map's section 4.4."""
+"""The flow of a request through the server."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_each_rule_of_a_field_has_its_code(fields: dict[str, Any], error: 
 
 
 async def test_a_required_field_must_be_there() -> None:
-    """A create without it is MissingRequired; an update may leave it out."""
+    """A create without a required field is MissingRequired; an update may omit it."""
     served = library()
     assert (await served.post("/v3/books", {})).error == (422, "MissingRequired", "name")
     await served.post("/v3/books", {"name": "a"})
@@ -159,7 +159,7 @@ def _chain(first: str, link: str) -> bytes:
     ],
 )
 async def test_a_body_that_does_not_parse_is_refused(body: bytes, content_type: str) -> None:
-    """Broken, too deep, too large, and YAML that grows: InvalidBodyContent, and the server goes on."""
+    """A body that is broken, too deep, too large, or expands is InvalidBodyContent, and the server continues."""
     response = await library().raw("POST", "/v3/books", body, {"content-type": content_type})
     assert (response.status, msgspec.json.decode(response.body)["code"]) == (422, "InvalidBodyContent")
 
@@ -185,7 +185,7 @@ async def test_unknown_fields_are_dropped_and_defaults_filled() -> None:
 
 
 async def test_secrets_do_not_come_back() -> None:
-    """A password is never returned; a write-only field only by the answer to its create."""
+    """A password is never returned; a write-only field only in the response to its create."""
     served = library()
     created = await served.post("/v3/books", {"name": "a", "key": "secret", "token": "once"})
     assert created.body["token"] == "once"
@@ -213,14 +213,14 @@ async def test_forms_and_yaml_are_bodies_too() -> None:
 # ------------------------------------------------------------------ methods
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS"])
 async def test_a_method_that_the_schema_lacks(method: str) -> None:
-    """405, code MethodNotAllow, and the method in the message."""
+    """A missing method is a 405 MethodNotAllow that names the method."""
     answer = await kit(schema("book", {}, collection_methods=("GET",))).call(method, "/v3/books", {})
     assert answer.error == (405, "MethodNotAllow", None)
     assert answer.body["message"] == f"Method {method} not supported"
 
 
 async def test_statuses_of_the_verbs() -> None:
-    """Create 201, get, list and update 200, delete 204; a second delete 404."""
+    """Create is 201, get, list and update 200, delete 204, a second delete 404."""
     served = library()
     assert (await served.post("/v3/books", {"name": "a"})).status == 201
     assert (await served.get("/v3/books")).status == 200
@@ -240,7 +240,7 @@ async def test_methods_in_the_query() -> None:
 
 
 async def test_a_path_that_names_nothing() -> None:
-    """An unknown version or type is 404; a version and the root list what they have."""
+    """An unknown version or type is a 404; a version and the root list their contents."""
     served = library()
     assert (await served.get("/v9/books")).error == (404, "NotFound", None)
     assert (await served.get("/v3/films")).body["message"] == "failed to find schema films"
@@ -252,7 +252,7 @@ async def test_a_path_that_names_nothing() -> None:
 
 
 async def test_a_disabled_schema_is_not_served() -> None:
-    """404 ActionNotAvailable while it is off, and it is not among the schemas."""
+    """A disabled schema is a 404 ActionNotAvailable and is not listed."""
     enabled = False
     served = kit(schema("book", {}, enabled=lambda: enabled))
     assert (await served.get("/v3/books")).error == (404, "ActionNotAvailable", None)
@@ -398,7 +398,7 @@ async def shelf(count: int) -> NormanKit:
 
 
 async def test_declared_filters_select_objects() -> None:
-    """Other filters do not count; IN takes commas; null and notnull need no value."""
+    """Undeclared filters are ignored; IN accepts commas; null and notnull need no value."""
     served = await shelf(10)
     for query, count in [
         ("name=b001", 1),
@@ -418,7 +418,7 @@ async def test_declared_filters_select_objects() -> None:
 
 
 async def test_sort_and_its_links() -> None:
-    """Numbers are ordered as numbers; the reverse link turns the order."""
+    """Numbers are sorted as numbers; the reverse link reverses the order."""
     served = await shelf(20)
     pages = [item["pages"] for item in (await served.get("/v3/books?sort=pages")).data]
     assert pages == sorted(pages)
@@ -468,7 +468,7 @@ async def test_limits_of_a_page(text: str, limit: int) -> None:
 
 
 async def test_a_collection_says_what_it_is() -> None:
-    """Type, resource type, links and where to create."""
+    """A collection has type, resource type, links and createTypes."""
     body = (await (await shelf(1)).get("/v3/books")).body
     assert (body["type"], body["resourceType"]) == ("collection", "book")
     assert body["links"]["self"] == "http://example.com/v3/books"
@@ -493,14 +493,14 @@ async def test_an_object_has_links_to_those_that_refer_to_it() -> None:
 
 
 async def test_dates_have_milliseconds_beside_them() -> None:
-    """A date field ``created`` has the number ``createdTS``."""
+    """A date field ``created`` also has the number ``createdTS``."""
     served = library()
     await served.post("/v3/books", {"name": "a", "published": "2026-01-02T03:04:05Z"})
     assert (await served.get("/v3/books/a")).body["publishedTS"] == 1767323045000
 
 
 async def test_edit_and_export() -> None:
-    """``_edit`` keeps what an update accepts; ``_export`` keeps what makes the object again."""
+    """``_edit`` returns the fields that an update accepts; ``_export`` those that recreate the object."""
     served = library()
     await served.post("/v3/books", {"name": "a", "pages": 3})
     assert (await served.get("/v3/books/a?_edit=true")).body == {
@@ -531,7 +531,7 @@ async def test_a_link_handler_may_call_the_next_one() -> None:
 
 
 async def test_a_link_handler_runs_after_the_object_is_found() -> None:
-    """An object that does not exist has no links."""
+    """A link of a missing object is a 404."""
 
     async def link(context: ApiContext, next_handler: NextHandler) -> RequestResult:
         return {"link": context.link, "id": context.id}
@@ -578,7 +578,7 @@ async def test_a_sub_context_filters_and_sets_the_owner() -> None:
 
 # --------------------------------------------------------------- formats
 async def test_formats_of_responses() -> None:
-    """Clients get JSON, or YAML by Accept or ``_format``; a browser gets JSON where no page is set."""
+    """JSON is the default, YAML by Accept or ``_format``; browsers get JSON if there is no page."""
     served = library()
     await served.post("/v3/books", {"name": "a"})
     response = await served.raw("GET", "/v3/books/a", headers={"accept": "application/yaml"})
@@ -698,7 +698,7 @@ async def test_a_browser_needs_its_token_for_a_write() -> None:
     ],
 )
 async def test_the_user_agent_decides_nothing_about_csrf(headers: dict[str, str]) -> None:
-    """A session's cookie, and each header that only browsers send, require the token, whatever the agent's name."""
+    """A session cookie, or a header that only browsers send, requires the token, whatever the user agent."""
     for agent in ("Mozilla/5.0", "curl/8", ""):
         answer = await library().post("/v3/books", {"name": "a"}, user_agent=agent, **headers)
         assert answer.error == (422, "InvalidCSRFToken", None)
@@ -732,7 +732,7 @@ async def test_a_csrf_token_belongs_to_its_session() -> None:
     ],
 )
 async def test_a_write_comes_from_a_page_of_this_origin(origin: str, headers: dict[str, str], status: int) -> None:
-    """Even with the right token; a page without TLS is another origin than one with TLS."""
+    """A write from another origin is rejected even with the token; the scheme is part of the origin."""
     served = library()
     token = await csrf_cookie(served)
     own = {"origin": origin, "cookie": f"CSRF={token}", "x-api-csrf": token, **headers}
@@ -749,7 +749,7 @@ async def test_a_get_is_never_a_write(query: str) -> None:
 
 
 async def test_the_cookie_is_secure_over_https() -> None:
-    """Also where a proxy ends TLS, which the server need not trust."""
+    """The cookie is Secure over HTTPS, even if a proxy terminates TLS."""
     served = library()
     for headers, scheme in (({}, "https"), ({"x-forwarded-proto": "https"}, "http")):
         response = await served.raw("GET", "/v3/books", headers={"user-agent": "Mozilla", **headers}, scheme=scheme)
@@ -757,7 +757,7 @@ async def test_the_cookie_is_secure_over_https() -> None:
 
 
 async def test_no_cache_keeps_a_response() -> None:
-    """Objects, errors and responses of handlers are no-store, and their type is not guessed."""
+    """Objects, errors and responses of handlers are no-store and nosniff."""
 
     async def page(context: ApiContext, next_handler: NextHandler) -> RequestResult:
         return HttpResponse(200, [("content-type", "text/html")], b"<script>")
@@ -789,7 +789,7 @@ FORM_PART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nb\r\n'
 
 
 async def test_a_form_has_at_most_a_thousand_fields() -> None:
-    """Of both types; a body of 1.7 MB takes no longer than its bytes."""
+    """Both types of forms have at most 1,000 fields, and parsing takes linear time."""
     served = library()
     part = b'--x\r\nContent-Disposition: form-data; name="tags"\r\n\r\nb\r\n'
     for count, status in ((999, 201), (1001, 422), (28_000, 422)):
@@ -813,7 +813,7 @@ async def test_a_form_has_at_most_a_thousand_fields() -> None:
     ],
 )
 async def test_a_body_costs_no_more_than_its_bytes(body: bytes, content_type: str) -> None:
-    """Parts, parameters, lines and numbers to the base 60 are not work that grows with their square."""
+    """Parts, parameters, lines and base-60 numbers take linear time."""
     served = library()
     started = time.process_time()
     await served.raw("POST", "/v3/books", body, {"content-type": content_type})
@@ -821,7 +821,7 @@ async def test_a_body_costs_no_more_than_its_bytes(body: bytes, content_type: st
 
 
 async def test_a_refused_create_does_not_parse_the_body() -> None:
-    """Of a cluster-scoped type; for a namespaced one the body names the namespace."""
+    """A forbidden create of a cluster-scoped type does not parse the body."""
 
     class Refusing(AllAccess):
         async def can_create(self, context: ApiContext, schema: Schema, data: Any = None) -> None:
@@ -860,7 +860,7 @@ async def test_a_body_refers_to_a_limited_number_of_objects() -> None:
 
 # ----------------------------------------------------------- authentication
 async def test_requests_without_a_user_are_refused() -> None:
-    """A request that the authenticator knows no user for is a 401."""
+    """A request without a user is a 401."""
     from opsdk.api.authentication.v1 import UserInfo
 
     async def authenticate(request: Any) -> UserInfo | None:
@@ -878,7 +878,7 @@ async def test_requests_without_a_user_are_refused() -> None:
 
 
 async def test_requests_do_not_disturb_each_other() -> None:
-    """Many requests at once each get their own answer."""
+    """Concurrent requests each get their own response."""
     served = await shelf(10)
     answers = await asyncio.gather(*(served.get(f"/v3/books/b{n % 10:03}") for n in range(100)))
     assert [answer.body["id"] for answer in answers] == [f"b{n % 10:03}" for n in range(100)]

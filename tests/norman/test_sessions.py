@@ -1,4 +1,4 @@
-"""Limits of subscriptions: how many a user has, and how long one waits for its client."""
+"""Limits of subscriptions: the number per user, and the wait for a client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stream(released: list[str] | None = None) -> StreamResponse:
 
 
 def test_each_user_has_a_limit_of_their_own() -> None:
-    """The end of a response makes room; a response beyond the limit is released at once."""
+    """Each user has a limit; a finished response makes room, and one over the limit is released at once."""
     limit, released = SessionLimit(2), list[str]()
     responses = [stream(released), stream()]
     for response in responses:
@@ -48,7 +48,7 @@ def test_each_user_has_a_limit_of_their_own() -> None:
 
 
 async def test_a_subscription_ends_when_its_client_reads_nothing() -> None:
-    """After a minute in which one frame was not sent; the close frame would wait as long."""
+    """If a frame cannot be sent for a minute, the subscription ends without a close frame."""
     closed = False
 
     class Socket:
@@ -72,7 +72,7 @@ async def test_a_subscription_ends_when_its_client_reads_nothing() -> None:
 
 
 async def test_a_client_that_does_not_read_is_not_read_either() -> None:
-    """Messages that lead to answers stay at the client, and after a minute without a read the session ends."""
+    """Messages of a client that does not read stay unread, and its session ends after a minute."""
     read = 0
 
     async def receive() -> bytes | None:
@@ -96,7 +96,7 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
 
 
 async def test_a_client_gets_a_ping_where_nothing_else_was_sent() -> None:
-    """Both sides detect a broken connection by messages; the end of the connection ends the session."""
+    """An idle connection gets a ping; its end ends the session."""
     sent: list[str] = []
     closing = asyncio.Event()
 

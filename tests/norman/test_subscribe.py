@@ -75,7 +75,7 @@ async def frame(socket: ClientConnection) -> dict[str, Any]:
 
 
 async def test_changes_and_removals_are_seen() -> None:
-    """Through the formatter, without passwords; and nothing that the client may not see."""
+    """A subscriber sees formatted changes without passwords, and nothing that it may not see."""
     async with served() as (kit, url), connect(f"{url}/v3/subscribe?resourceTypes=book,film") as socket:
         await asyncio.sleep(0.05)
         await kit.post("/v3/books", {"name": "secret", "key": "x"})
@@ -95,7 +95,7 @@ async def test_changes_and_removals_are_seen() -> None:
 
 
 async def test_a_client_that_comes_again_gets_what_it_missed() -> None:
-    """``since`` continues after a revision; one that is gone is answered with resync, and changes go on."""
+    """``since`` continues after a revision; if the revision is gone, resync is sent first."""
     async with served() as (kit, url):
         async with connect(f"{url}/v3/subscribe?resourceTypes=book") as socket:
             await asyncio.sleep(0.05)
@@ -111,7 +111,7 @@ async def test_a_client_that_comes_again_gets_what_it_missed() -> None:
 
 @pytest.mark.parametrize("types", ["film", "nothing", "book&since=x"])
 async def test_a_request_that_is_no_socket_or_names_no_type_is_refused(types: str) -> None:
-    """404 with ``no resources types matched``, or 422 as from /v1 where a WebSocket is needed."""
+    """Without a type it is a 404, without a WebSocket a 422."""
     async with served() as (kit, url):
         answer = await kit.get(f"/v3/subscribe?resourceTypes={types}")
         if types.startswith("book"):
@@ -124,7 +124,7 @@ async def test_a_request_that_is_no_socket_or_names_no_type_is_refused(types: st
 
 
 async def test_frames_that_break_the_protocol_end_the_socket_alone() -> None:
-    """A reserved opcode, a huge frame, a disconnect: the subscriber ends, the server and the others go on."""
+    """An invalid frame or a disconnect ends only its own subscription."""
     async with served() as (kit, url), connect(f"{url}/v3/subscribe") as good:
         for raw in (b"\x83\x80\x00\x00\x00\x00", b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff", b"\x00" * 64):
             bad = await connect(f"{url}/v3/subscribe")
@@ -173,7 +173,7 @@ async def test_a_page_of_another_origin_may_not_subscribe() -> None:
 
 
 async def test_a_user_has_a_limit_of_open_subscriptions() -> None:
-    """One more is a 429; one that ends makes room."""
+    """A subscription over the limit is a 429; the end of one makes room."""
     async with served(max_subscriptions=1) as (_, url):
         path = f"{url}/v3/subscribe?resourceTypes=book"
         async with connect(path, proxy=None):

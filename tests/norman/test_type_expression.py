@@ -35,7 +35,7 @@ def test_an_expression_survives_its_text(expression: TypeExpression) -> None:
 
 @given(st.text(alphabet="map[]rayefnctst ", max_size=24))
 def test_every_text_parses_to_itself_or_is_refused(text: str) -> None:
-    """A text is refused with a clear error, or stands for exactly one expression."""
+    """A string is exactly one field type, or a clear error."""
     try:
         expression = TypeExpression.parse(text)
     except UsageError:
@@ -47,7 +47,7 @@ def test_every_text_parses_to_itself_or_is_refused(text: str) -> None:
     "text", ["", "map[", "map[]", "array[string", "list[string]", "reference[map[a]]", "reference[string]", "a]", " a"]
 )
 def test_a_text_that_is_no_type_is_refused(text: str) -> None:
-    """The error shows the forms that exist."""
+    """The error for an invalid field type shows the valid forms."""
     with pytest.raises(UsageError, match=r"write string, int, map\[T\]|with the id of a schema"):
         TypeExpression.parse(text)
 

@@ -14,7 +14,7 @@ from opsdk.rest.transport import Transport
 
 
 async def test_a_user_has_one_transport_and_idle_ones_are_closed_first() -> None:
-    """A transport that is in use is never closed, so that its watches go on."""
+    """Each user has one transport; only idle transports are closed."""
     transports = UserTransports(Config(), max_users=1)
     ann, bob = User(name="ann", uid="u1", groups=("dev",)), User(name="bob")
     async with transports.transport(ann) as first:

@@ -252,7 +252,7 @@ def test_a_limit_replaces_the_oldest_items() -> None:
 
 
 def test_a_paused_queue_that_is_drained_closes() -> None:
-    """It returns nothing, so draining it would never end."""
+    """A paused queue closes when it is drained: it returns nothing, so draining would never end."""
     q: QueueCore[str] = QueueCore()
     q.add("a", now=0.0)
     q.paused = True

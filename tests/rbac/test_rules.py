@@ -101,7 +101,7 @@ def test_shortcuts_are_what_the_calls_send() -> None:
         (lambda: RbacRule("get"), "needs either resources or paths"),
         (lambda: RbacRule("get", Pod, paths=["/metrics"]), "needs either resources or paths"),
         (lambda: RbacRule("get", paths=["/metrics"], namespaces=["x"]), "neither names nor namespaces"),
-        (lambda: RbacRule("get", Pod, namespaces=[]), "leave it out for those of the cache"),
+        (lambda: RbacRule("get", Pod, namespaces=[]), "remove it to use the namespaces of the cache"),
         (lambda: RbacRule("get", Pod, namespaces="shop"), r"write a list, ['shop']"),
         (lambda: RbacRule("deletecollection", Pod, resource_names=["a"]), "would never match"),
         (lambda: RbacRule("get", "Deployment"), "'Deployment' is not a resource: write it as kubectl does"),

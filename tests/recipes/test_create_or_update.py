@@ -80,7 +80,7 @@ async def test_a_mutate_function_may_not_rename(recipe: Recipe) -> None:
             obj.metadata.name = "b"
 
         for _ in range(2):
-            with pytest.raises(UsageError, match="may not change name or namespace"):
+            with pytest.raises(UsageError, match="must not change name or namespace"):
                 await recipe(client, config(), rename)
             assert "Update" not in writes
             await client.apply(config(), field_owner="me")

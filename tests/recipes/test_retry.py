@@ -34,7 +34,7 @@ async def test_conflicts_are_retried_at_most_four_times(failures: int) -> None:
 
 
 async def test_other_errors_are_raised_at_once_and_delays_grow() -> None:
-    """Only conflicts are retried, with growing delays."""
+    """Only conflicts are retried, with growing delays; other errors are raised at once."""
     times: list[float] = []
 
     async def missing() -> None:

@@ -302,7 +302,7 @@ async def test_an_expired_list_goes_on_where_it_stopped() -> None:
 
 
 async def test_an_expired_list_without_a_token_starts_again() -> None:
-    """Objects that are done are then unchanged. Expiring for ever ends the migration."""
+    """Objects that are done are then unchanged. Expiring forever ends the migration."""
     async with world(7) as here:
         client = here.fail(List, GoneError("expired"), nth=3)
         progress = await migrate_storage_version(client, Site, options=SMALL)
@@ -337,7 +337,7 @@ async def test_a_change_of_the_storage_version_starts_again() -> None:
 
 
 async def test_a_definition_that_keeps_changing_ends_the_migration() -> None:
-    """After all rounds the error says so, and the stored versions are as they were."""
+    """A definition that changes in every round ends the migration with an error, and keeps its stored versions."""
     async with world(1) as here:
 
         async def change(operation: Operation, proceed: Proceed) -> Any:
@@ -410,7 +410,7 @@ async def test_bad_targets() -> None:
 
 
 async def test_missing_rights_are_known_before_the_first_write() -> None:
-    """Without the right to the definition no object is written; without that to objects, the error names it."""
+    """A missing permission raises an error that names it, before any object is written."""
     async with world(2) as here:
         reader = here.env.add_user("reader")
         rules = [

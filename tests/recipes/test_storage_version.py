@@ -98,5 +98,5 @@ def test_only_uid_and_generation_decide_whether_the_version_may_have_changed(cha
     ],
 )
 def test_outcomes_of_errors(error: ApiError, outcome: ObjectOutcome | None) -> None:
-    """Missing rights concern every object, so they have no outcome."""
+    """Missing permissions concern every object, so they are not the outcome of a single one."""
     assert outcome_of(error) is outcome

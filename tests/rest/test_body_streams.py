@@ -301,7 +301,7 @@ async def test_a_lost_connection_is_not_retried_even_for_a_read() -> None:
 
 
 async def test_a_body_that_was_not_started_is_sent_after_a_refused_connection() -> None:
-    """Without a connection no byte was taken, so the retry is the first attempt that sends."""
+    """A refused connection takes no byte of the body, so the retry is the first attempt that sends."""
     upload = SocketUpload()
     upload.may_read.set()
     async with listening(upload.serve) as server:
@@ -323,7 +323,7 @@ async def test_a_request_is_sent_once() -> None:
         upload.may_read.set()
         request = Source([PIECE]).request()
         assert (await transport.send(request)).ok
-        with pytest.raises(UsageError, match="once only"):
+        with pytest.raises(UsageError, match="only once"):
             await transport.send(request)
 
 

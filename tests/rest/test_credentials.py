@@ -300,7 +300,7 @@ def _runs(pid: int) -> bool:
 
 @pytest.mark.realtime
 async def test_a_plugin_that_prints_without_end_is_stopped(plugin: PluginMaker) -> None:
-    """A credential has some kilobytes."""
+    """A plugin that prints more than a credential's few kilobytes is stopped."""
     with pytest.raises(ConfigError, match="printed more than"):
         await _source(plugin("while True: print('x' * 65536)")).headers()
 

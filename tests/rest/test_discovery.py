@@ -108,7 +108,7 @@ async def _fetch(answers: JsonObject) -> tuple[DiscoveredGroups, _Server]:
 
 
 async def test_aggregated_discovery_takes_two_requests() -> None:
-    """Two concurrent requests return everything."""
+    """Aggregated discovery takes two concurrent requests."""
     groups, server = await _fetch(AGGREGATED)
     assert sorted(server.asked) == ["/api", "/apis"]
     assert server.most == 2

@@ -117,7 +117,7 @@ async def test_httpx_and_streams_have_the_same_fence() -> None:
 
 
 async def test_a_server_in_this_process_has_the_same_fence() -> None:
-    """The application is not called."""
+    """A closed fence refuses requests to a server in this process too, before its application is called."""
     calls: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -167,7 +167,7 @@ def test_malformed_entries_are_named(document: JsonObject, words: str | None) ->
 
 
 def test_files_are_read_and_missing_ones_skipped(tmp_path: Path) -> None:
-    """In a list, a file that does not exist is skipped; none at all is an error."""
+    """Of a list of kubeconfig files, missing ones are skipped; if all are missing, an error is raised."""
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(_document()))
     assert config_from_files([tmp_path / "none", path]).host == "https://c"

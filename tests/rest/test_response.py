@@ -119,7 +119,7 @@ def test_any_failed_response_is_an_api_error(code: int, body: bytes, kind: str) 
 
 @given(st.integers(200, 299))
 def test_success_raises_nothing(code: int) -> None:
-    """Every 2xx is a success."""
+    """A response with any 2xx status raises no error."""
     raise_for_status(RestResponse(code), GET)
 
 
@@ -196,7 +196,7 @@ def test_only_safe_requests_are_retried(
 
 @given(st.floats(0.5, 100), st.integers(1, 20), st.lists(st.floats(0, 2), min_size=1, max_size=200))
 def test_bucket_never_exceeds_its_rate(qps: float, burst: int, gaps: list[float]) -> None:
-    """In no window do more requests go than the burst plus the rate times the window."""
+    """In any period, at most the burst plus rate times period requests are sent."""
     bucket, now, times = TokenBucket(qps, burst), 0.0, []
     for gap in gaps:
         now += gap

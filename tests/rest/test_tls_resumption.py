@@ -49,7 +49,7 @@ def _server(folder: Path, *, clients: Pair | None = None) -> Server:
 
 
 async def test_further_connections_resume_the_first_one(tmp_path: Path) -> None:
-    """With a client certificate too: one full handshake, and all further connections are shorter."""
+    """After one full handshake, other connections resume its session, also with a client certificate."""
     async with _server(tmp_path, clients=CA) as server:
         config = Config(host=server.host, ca_data=CA.cert, client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
         async with Transport(config) as transport:

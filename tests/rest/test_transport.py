@@ -259,7 +259,7 @@ async def test_429_is_repeated_with_the_same_body() -> None:
 
 @pytest.mark.behaviour(145)
 async def test_429_is_repeated_ten_times() -> None:
-    """After ten repetitions the response is returned."""
+    """A request is repeated ten times after 429 responses; then the response is returned."""
     async with Server(always(answer(429, Retry_After="1"))) as server:
         async with Transport(Config(host=server.host)) as transport:
             assert (await transport.send(POST)).status == 429
@@ -312,7 +312,7 @@ async def test_a_refused_connection_is_a_connect_error() -> None:
 
 
 async def test_qps_limits_all_but_watches() -> None:
-    """With a rate, requests beyond the burst wait their turn; watches do not."""
+    """Requests beyond the burst wait for the rate; watches do not."""
     async with Server(always(answer())) as server, Transport(Config(host=server.host, qps=2, burst=3)) as transport:
         started = monotonic()
         for _ in range(5):

@@ -145,7 +145,7 @@ def test_keys_and_values_of_json_are_limited(begin: bytes, unit: bytes, end: byt
 
 @pytest.mark.parametrize("text", ["," * 500_000, '\\"' * 200_000 + ":[{,", "{[:," * 200_000])
 def test_marks_within_a_string_are_no_values(text: str) -> None:
-    """Only marks outside of strings separate keys and values."""
+    """Only marks outside strings separate keys and values."""
     assert parse_json(b'{"a": "%b"}' % text.encode()).tree == {"a": text.replace("\\", "")}
 
 

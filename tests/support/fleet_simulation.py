@@ -346,7 +346,7 @@ class World:
             await env.aclose()
 
     async def leave_together(self) -> None:
-        """Stop every replica at once, and check that no cluster goes from one that leaves to another one for ever."""
+        """Stop every replica at once, and check that no cluster goes from one that leaves to another one forever."""
         began = now()
         for replica in self.replicas:
             replica.task.cancel()

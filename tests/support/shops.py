@@ -1,4 +1,4 @@
-"""A service outside of Kubernetes, and an operator of shops that own its resources."""
+"""A service outside Kubernetes, and an operator of shops that own its resources."""
 
 from __future__ import annotations
 

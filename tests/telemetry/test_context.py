@@ -151,7 +151,7 @@ def test_a_wrong_setup_says_what_to_write() -> None:
 
 
 def test_fields_of_a_reconcile_have_the_names_of_controller_runtime() -> None:
-    """Empty fields are left out."""
+    """Log fields of a reconcile have controller-runtime's names; empty fields are left out."""
     started = ReconcileStarted(controller="c", group="g", kind="K", namespace="ns", name="n", reconcile_id="id")
     assert list(started.log_fields()) == [
         "controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID",

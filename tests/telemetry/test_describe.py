@@ -69,6 +69,6 @@ def test_an_error_without_text_is_named_by_its_class() -> None:
 
 @given(st.text())
 def test_the_text_is_one_line(message: str) -> None:
-    """Line breaks become spaces."""
+    """The description of an error is one line, with spaces for line breaks."""
     assert len(describe(ApiError(message))[0].splitlines()) <= 1
     assert len(describe(ValueError(message))[0].splitlines()) == 1

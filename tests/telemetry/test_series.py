@@ -44,7 +44,7 @@ def test_the_page_equals_that_of_the_prometheus_library(events: list[tuple[str, 
 
 
 def test_a_series_is_shown_before_its_first_value() -> None:
-    """Rates need a first point."""
+    """Series are shown before their first value, because rates need a first point."""
     registry = CollectorRegistry()
     counters = Counters("jobs", "Jobs.", ["kind"])
     histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS)

@@ -113,7 +113,7 @@ async def test_eventually_fails_with_the_last_failure() -> None:
     """The message has the seconds and the attempts; an error that does not pass is raised at once."""
     began = asyncio.get_running_loop().time()
     with pytest.raises(
-        AssertionError, match=r"not within 10 s \(21 attempts\): .*lambda> returned None: return a value"
+        AssertionError, match=r"not true within 10 s \(21 attempts\): .*lambda> returned None: return a value"
     ):
         await eventually(lambda: None, within=10, interval=0.5)
     assert asyncio.get_running_loop().time() == pytest.approx(began + 10)
@@ -163,7 +163,7 @@ async def test_consistently_needs_every_call_to_pass() -> None:
     await consistently(is_early, during=2)
     assert loop.time() - begin == pytest.approx(2)
     assert len(calls) > 20
-    with pytest.raises(AssertionError, match=r"not any more after 1"):
+    with pytest.raises(AssertionError, match=r"no longer true after 1"):
         await consistently(is_early, during=2)
 
 

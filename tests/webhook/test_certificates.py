@@ -130,7 +130,7 @@ def test_a_server_outside_the_cluster_has_the_name_of_its_url() -> None:
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import fails in words."""
+    """An import without the extra raises an error that names it."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     monkeypatch.delitem(sys.modules, issuing.__name__)
     with pytest.raises(ConfigError, match=r"opsdk\[tls\]"):

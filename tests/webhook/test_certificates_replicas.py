@@ -247,7 +247,7 @@ async def test_the_ca_of_another_issuer_stays_trusted_for_an_overlap() -> None:
 
 
 async def test_a_damaged_secret_is_replaced_when_no_replica_remembers_it() -> None:
-    """The junk is never served."""
+    """A damaged Secret is replaced, and its content is never served."""
     async with world(replicas=0) as w:
         meta = ObjectMeta(name="hooks-tls", namespace="default", labels={OWNED_LABEL: "issued"})
         junk = {"tls.crt": b"junk", "tls.key": b"junk"}

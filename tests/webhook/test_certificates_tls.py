@@ -54,7 +54,7 @@ async def answer(scope: JsonObject, receive: Any, send: Any) -> None:
 
 @pytest.mark.slow
 def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
-    """Three replicas with the documented rights; ``python -m benchmarks.runtime certificates`` does it 100 times."""
+    """A CA rotation under load with three replicas and the documented permissions fails no call."""
     figures = bench.measure(4)
     assert not figures.failures, str(figures)
     assert figures.rotations == 4
@@ -94,7 +94,7 @@ async def test_open_connections_survive_a_new_certificate(in_memory: bool, monke
 @pytest.mark.realtime
 @pytest.mark.parametrize("name", ["hooks.demo.svc", "127.0.0.1"])
 async def test_a_strict_client_accepts_the_certificate(name: str) -> None:
-    """With the checks that are the default since Python 3.13, by DNS name and by address."""
+    """A client with the strict checks of Python 3.13 accepts the certificate by DNS name and by address."""
     options = SelfSigned(service="hooks", namespace="demo", dns_names=("127.0.0.1",))
     bundle = advance(None, RotationStep.CREATE, options, datetime.now(UTC))
     context = ssl.create_default_context(cadata=bundle.trusted.decode())
@@ -185,7 +185,7 @@ async def test_a_missing_right_ends_the_start_of_an_operator() -> None:
 
 
 async def test_without_the_extra_the_operator_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the extra."""
+    """The start of an operator without the extra raises an error that names it."""
     for name in ("issuing", "bundle", "rotation", "serving", "manager"):
         monkeypatch.delitem(sys.modules, f"opsdk.webhook.certificates.{name}")
     monkeypatch.setitem(sys.modules, "cryptography", None)

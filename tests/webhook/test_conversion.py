@@ -135,7 +135,7 @@ def test_an_empty_map_removes_the_annotations_and_an_omitted_one_keeps_them(hub_
 
 
 def test_the_second_function_sees_the_metadata() -> None:
-    """From spoke to spoke, although the first function leaves it empty."""
+    """The second of two conversion functions gets the metadata, although the first leaves it empty."""
 
     def annotate(site: Site) -> NewSite:
         new = to_new(site)
@@ -274,9 +274,9 @@ async def test_a_conversion_that_raises_is_contained(caplog: pytest.LogCaptureFi
 
 
 def test_a_kind_has_one_converter() -> None:
-    """A second one is refused."""
+    """A second converter of a kind is refused."""
     server = serving(CONVERTER)
-    with pytest.raises(UsageError, match="has a converter already"):
+    with pytest.raises(UsageError, match="already has a converter"):
         server.register_converter(CONVERTER)
     assert CONVERTER.group_kind == GroupKind(GROUP, "Site")
 

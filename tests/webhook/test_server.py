@@ -281,7 +281,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, b
 
 @pytest.mark.behaviour(127)
 async def test_every_replica_serves_over_tls(tmp_path: Path) -> None:
-    """Without leadership; ready only while it serves; webhooks registered after the start are served."""
+    """Every replica serves webhooks over TLS without leadership, also those registered after the start."""
 
     class NeverElected:
         async def run(self) -> None:
@@ -390,7 +390,7 @@ def rotate(folder: Path, pair: Pair, way: str) -> None:
 
 
 async def test_a_missing_certificate_stops_the_manager(tmp_path: Path) -> None:
-    """The error names the files."""
+    """A missing certificate stops the manager with an error that names the files."""
     server = WebhookServer(WebhookServerOptions(host="127.0.0.1", port=0, cert_dir=tmp_path))
     with pytest.raises(ConfigError, match=r"tls\.crt"):
         async with running(server):

@@ -106,12 +106,12 @@ def _flags_page() -> Iterator[str]:
     yield from ("precedence over the option in the code. Times are in seconds.", "")
     rows = [(f"`--{flag.name}`<br>`{flag.variable}`", flag.help, _option(flag.option)) for flag in FLAGS]
     yield from _table(("flag and variable", "meaning", "option, default"), rows)
-    yield from ("`--print-crds` prints the CustomResourceDefinitions of the reconciled classes, and ends.", "")
+    yield from ("`--print-crds` prints the CustomResourceDefinitions of the reconciled classes, and exits.", "")
     yield from ("## Variables of the configuration", "")
     yield from _table(
         ("variable", "meaning"),
         [
-            ("`KUBECONFIG`", "kubeconfig files, with `:` between; the first value of a field counts"),
+            ("`KUBECONFIG`", "kubeconfig files, separated by `:`; the first value of a field counts"),
             ("`KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT`", "the API server of a pod, set by the kubelet"),
             ("`OPSDK_DEBUG_URL`", "the debug pages that `opsdk why` reads"),
         ],
@@ -130,7 +130,7 @@ def _option(path: str) -> str:
 
 def _metrics_page() -> Iterator[str]:
     yield from ("# Metrics", "", _NOTE, "")
-    yield "`/metrics` serves these, and those of the registry of your operator."
+    yield "`/metrics` serves these metrics, and those in your operator's registry."
     yield from ("[Observability](../observability.md#metrics) has their labels, TLS and permissions.", "")
     rows = []
     lines = asyncio.run(_exposed_metrics()).splitlines()

@@ -129,7 +129,7 @@ def _target(target: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _amounts(kind: str, target: JsonObject, path: str) -> Iterator[Cause]:
-    """Validate the target values: those that a metric type requires, and those that exclude each other."""
+    """Validate the target values: those that a metric type requires, and those that are mutually exclusive."""
     value, average, share = (target.get(key) for key in ("value", "averageValue", "averageUtilization"))
     if kind == "Pods":
         if average is None or Quantity(average) <= Quantity("0"):

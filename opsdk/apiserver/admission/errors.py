@@ -24,6 +24,6 @@ def refused(attributes: Attributes, reason: str, *, causes: tuple[Cause, ...] = 
 
 
 def together(texts: Sequence[str]) -> str:
-    """Join the distinct reasons into one text."""
+    """Join the distinct reasons into one string."""
     unique_texts = list(dict.fromkeys(texts))
     return unique_texts[0] if len(unique_texts) == 1 else f"[{', '.join(unique_texts)}]"

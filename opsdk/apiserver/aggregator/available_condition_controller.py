@@ -75,7 +75,7 @@ class AvailableConditionController(Closing):
             verdict, tried = await self._judge(remote)
             if self._find(remote.name) is not None:
                 await self._write(remote, verdict)
-        except Exception as error:  # noqa: BLE001 - it concerns one APIService, whose checks go on
+        except Exception as error:  # noqa: BLE001 - it concerns one APIService, whose checks continue
             self._on_error(remote.name, error)
             return True
         return tried and not verdict.is_available

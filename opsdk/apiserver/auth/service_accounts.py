@@ -58,7 +58,7 @@ class TokenSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundObject(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that a token is bound to; a node beside a pod only records where the pod runs."""
+    """The objects that a token is bound to; a node in addition to a pod only records where the pod runs."""
 
     pod: JsonObject | None = None
     secret: JsonObject | None = None

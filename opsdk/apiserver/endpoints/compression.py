@@ -19,7 +19,7 @@ _GZIP = 31
 
 
 async def compressed(call: Call, response: HttpResponse) -> HttpResponse:
-    """Compress a large response, beside the event loop, if the client accepts gzip without parameters."""
+    """Compress a large response, outside the event loop, if the client accepts gzip without parameters."""
     encodings = call.http.header("accept-encoding").split(",")
     whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD
     if whole and any(token.strip() == "gzip" for token in encodings):

@@ -14,7 +14,7 @@ _MOST_OF_ONE = 256
 
 
 def warning_headers(texts: Iterable[str]) -> list[str]:
-    r"""Return the values of ``Warning`` headers; texts with control characters are dropped.
+    r"""Return the values of ``Warning`` headers; strings with control characters are dropped.
 
     >>> warning_headers(["old", "new\tone", ""])
     ['299 - "old"']

@@ -26,7 +26,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     Attributes:
         namespace: the namespace of the path; empty for cluster-scoped objects and for all namespaces.
-        dry_run: run all steps but the write.
+        dry_run: run all steps except the write.
         warn: adds a warning to the response.
         manager: the field manager of fields that a store writes for the request.
         size: bytes of the largest document of the call so far.
@@ -50,7 +50,7 @@ class Context(msgspec.Struct, kw_only=True):
         return self.size > LARGE_BYTES
 
     async def compute(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `work`, beside the event loop if a document of the call is large (see `opsdk.aio.large_work`)."""
+        """Call `work`, outside the event loop if a document of the call is large (see `opsdk.aio.large_work`)."""
         if self.size <= LARGE_BYTES:  # as `compute` does, without a call
             return work(*args, **kwargs)
         return await compute(self.size, work, *args, **kwargs)

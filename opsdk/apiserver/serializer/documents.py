@@ -45,7 +45,7 @@ class ParsedDocument(msgspec.Struct, frozen=True):
 
     Attributes:
         complaints: the strict-decoding errors.
-        yaml: the document was YAML, for which strict decoding joins all errors into one text.
+        yaml: the document was YAML, for which strict decoding joins all errors into one string.
         raw: the bytes, for error messages that show them.
     """
 
@@ -119,7 +119,7 @@ def _check_size(raw: bytes) -> None:
     """Refuse a document with too many keys and values: each is a separator, or the first one of its container."""
     if len(raw) <= LIMITS.document_values or _separators(raw) < LIMITS.document_values:
         return
-    # Without escapes, each second part between quotes is outside of a string.
+    # Without escapes, each second part between quotes is outside a string.
     parts = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     if _separators(b"".join(parts[::2])) >= LIMITS.document_values:
         raise SyntaxProblemError(f"document has more than {LIMITS.document_values} keys and values")

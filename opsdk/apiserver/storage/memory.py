@@ -63,7 +63,7 @@ class MemoryStorage:
 
     Attributes:
         history_limit: changes kept for each bucket; older watches get `CompactedError`.
-        watch_limit: most pending changes of a slow watcher before it is closed.
+        watch_limit: maximum number of pending changes of a slow watcher before it is closed.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class KeyNotFoundError(StorageError):
 
 
 class KeyExistsError(StorageError):
-    """The key exists already."""
+    """The key already exists."""
 
 
 class PreconditionError(StorageError):
@@ -166,7 +166,7 @@ class StorageWatch(Protocol):
     def interrupt(self) -> None:
         """Make the current or next wait for a change raise `WatchInterruptedError`.
 
-        A reader with a deadline needs no extra task then. Pending changes are returned first.
+        So a reader with a deadline needs no extra task. Pending changes are returned first.
         """
         ...
 
@@ -202,10 +202,10 @@ class Storage(Protocol):
         ...
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
-        """Replace the object by the result of `update`, atomically.
+        """Replace the object with the result of `update`, atomically.
 
-        `update` runs again if the object changed meanwhile. An equal result writes nothing and keeps the revision.
-        Return the stored object; after a `Remove`, the previous object with the revision of its removal.
+        `update` runs again if the object has changed in the meantime. An equal result writes nothing and keeps the
+        revision. Return the stored object; after a `Remove`, the previous object with the revision of its removal.
         """
         ...
 
@@ -267,7 +267,7 @@ class LocalStorage(Storage, Protocol):
     def compact(self, revision: int, *, watches: bool = True) -> None:
         """Drop the history up to and including `revision`; the current state stays.
 
-        Lists at older revisions raise `CompactedError`. With `watches` off, watches can still start there, as with
+        Lists at older revisions raise `CompactedError`. With `watches` False, watches can still start there, as with
         kube-apiserver's watch cache.
         """
         ...

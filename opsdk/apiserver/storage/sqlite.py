@@ -1,4 +1,4 @@
-"""A durable storage: objects in memory, with SQLite behind.
+"""A durable storage: objects in memory, backed by SQLite.
 
 Each change is in the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``. Opening loads
 the objects but no history, so watches from before a restart must list again.
@@ -26,7 +26,7 @@ INSERT OR IGNORE INTO revision VALUES (0, 1);
 
 
 def make_private(path: Path) -> None:
-    """Create a database file that only its owner reads: it holds Secrets. SQLite gives its log the same mode.
+    """Create a database file that only its owner can read: it holds Secrets. SQLite gives its log the same mode.
 
     A new folder is private too. Files of an earlier server lose the permissions of others.
     """

@@ -150,7 +150,7 @@ class CompiledRule:
 
 # ------------------------------------------------------------------ field paths
 _TOKEN: Final = re.compile(r"'(?:\\.|[^'])*+(?:'|\Z)|[.\[\]]|[^.\[\]']++")
-"""A quoted name, a mark or a name. A quoted name without an end takes the rest, so that no text is read twice."""
+"""A quoted name, a mark or a name. A quoted name without an end takes the rest, so that no string is read twice."""
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 

@@ -28,7 +28,7 @@ _MAX_MESSAGE: Final = 600
 def deployment_problems(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], pods: Sequence[JsonObject]
 ) -> list[str]:
-    """Return one text for each reason why a Deployment is not available; equal reasons of several pods once.
+    """Return one string for each reason why a Deployment is not available; equal reasons of several pods count once.
 
     Args:
         deployment: the live Deployment.
@@ -99,7 +99,7 @@ def _revision(replica_set: JsonObject) -> int:
 
 
 def certificate_problems(configurations: Sequence[JsonObject]) -> list[str]:
-    """Return a text for each live webhook configuration or CustomResourceDefinition without a ``caBundle``."""
+    """Return a string for each live webhook configuration or CustomResourceDefinition without a ``caBundle``."""
     problems = []
     for tree in configurations:
         if tree["kind"] == "CustomResourceDefinition":

@@ -86,7 +86,7 @@ class DevSession(Closing):
         webhook_port: where webhooks are served on this machine.
         service_namespace: returns, by the operator's name, the namespace of the Service through which the API server
             calls the webhooks, as in the generated manifests; None for a URL: only envtest's API server can call a
-            Service that leads to a process outside of the cluster.
+            Service that leads to a process outside the cluster.
         debug_port: where the debug pages are served on this machine, unless the operator has an address for them; 0
             for none.
 

@@ -108,7 +108,7 @@ def cleanup(
         raise UsageError("--kind and --namespace require --finalizers")
     if finalizers and (operator or definitions):
         raise UsageError("--finalizers is mutually exclusive with the operator and --definitions")
-    # Load the operator before the configuration: outside of a project, report the missing operator first.
+    # Load the operator before the configuration: outside a project, report the missing operator first.
     target = load_operator(operator) if not finalizers else None
     config = load_config(context=context or None)
     drained = DrainResult()

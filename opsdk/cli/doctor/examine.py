@@ -131,7 +131,7 @@ async def _own_permissions(operator: Operator, cluster: Cluster, namespace: str)
         ]
     advice = "opsdk generate rbac prints the roles"
     return [
-        Finding(check="permissions", level=Level.ERROR, message=f"this user may not {permission}", advice=advice)
+        Finding(check="permissions", level=Level.ERROR, message=f"this user cannot {permission}", advice=advice)
         for permission in missing
     ]
 

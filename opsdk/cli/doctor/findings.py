@@ -30,7 +30,7 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: the name of the check: ``rights``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
+        check: the name of the check: ``permissions``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
         level: see `Level`.
         subject: the object, or empty.
         message: the observed state.
@@ -159,7 +159,7 @@ def slow_finalizers(objects: Iterable[Unstructured], now: datetime) -> Iterator[
             check="finalizer",
             level=Level.ERROR,
             subject=subject_of(obj),
-            message=f"is being deleted for {seconds / 60:.0f} minutes and waits for {finalizers}",
+            message=f"has been terminating for {seconds / 60:.0f} minutes and waits for {finalizers}",
             advice=f"find errors with opsdk why {subject_of(obj).partition(' ')[2]}",
         )
 

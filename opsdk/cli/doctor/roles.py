@@ -118,7 +118,7 @@ def of_roles(
         account: namespace and name.
         bound: its roles.
         needed: the declared permissions, and the recorded ones.
-        used: granted permissions outside of it are reported.
+        used: granted permissions outside it are reported.
         recorded: `used` comes from a recording, not from the declaration.
     """
     subject = f"ServiceAccount {account}"
@@ -131,7 +131,7 @@ def of_roles(
                 check="permissions",
                 level=Level.ERROR,
                 subject=subject,
-                message=f"may not {_words(rule)}{_where(namespace)}, which the operator needs",
+                message=f"cannot {_words(rule)}{_where(namespace)}, which the operator needs",
                 advice=f"add to {role}: {_text(rule)}",
             )
     unused = list(_unused(bound, used, subject, recorded=recorded))
@@ -157,13 +157,13 @@ def _unused(bound: Sequence[BoundRole], used: RuleSet, subject: str, *, recorded
                 fix = f"remove from {role.name}: {_text(rule)}"
                 if narrower:
                     rules = [one for where in narrower.namespaces for one in narrower.policy_rules(where)]
-                    fix = f"replace in {role.name}: {_text(rule)} by {', '.join(map(_text, rules))}"
+                    fix = f"replace in {role.name}: {_text(rule)} with {', '.join(map(_text, rules))}"
                 yield Finding(
                     check="permissions",
                     level=Level.WARNING,
                     subject=subject,
-                    message=f"may {_words(rule)}{_where(namespace)}, which the {source} "
-                    + ("uses a part of" if narrower else "never uses"),
+                    message=f"can {_words(rule)}{_where(namespace)}, "
+                    + (f"of which the {source} uses only a part" if narrower else f"which the {source} never uses"),
                     advice=fix,
                 )
 

@@ -60,7 +60,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.settings.webhook_replicas and not self.webhooks:
-            raise UsageError("webhook-replicas is set, and the operator has no webhooks: remove it from [tool.opsdk]")
+            raise UsageError("webhook-replicas is set, but the operator has no webhooks: remove it from [tool.opsdk]")
         for field in ("name", "namespace", "image", "package"):
             if not getattr(self, field):
                 raise UsageError(f"the manifests need {field}: write it under [tool.opsdk] in pyproject.toml")

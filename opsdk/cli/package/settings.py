@@ -47,7 +47,7 @@ class ContainerSettings:
 
     Attributes:
         env: items of the container's ``env``, in the order of the table.
-        resources: requests and limits. The default suits an operator with some thousand objects in its cache.
+        resources: requests and limits. The default suits an operator with a few thousand objects in its cache.
         replicas: number of pods. One is the leader, the others are standbys.
         pod: fields of the pod template's spec, those of `POD_FIELDS`.
         watch_namespaces: the operator caches and may read these namespaces only; empty for all.
@@ -132,7 +132,7 @@ def _unknown_fields(given: JsonValue, known: JsonValue, path: str) -> Iterator[s
 def _variable(name: str, value: object) -> JsonObject:
     """Return a container's environment variable. Raises `UsageError`."""
     if not _VARIABLE.fullmatch(name):
-        raise UsageError(f"env.{name}: a name has letters, digits, - . and _, and begins with no digit")
+        raise UsageError(f"env.{name}: a name has letters, digits, - . and _, and does not begin with a digit")
     if isinstance(value, str):
         return {"name": name, "value": value}
     if not isinstance(value, dict) or len(value) != 1 or (source := next(iter(value))) not in _SOURCES:
@@ -144,7 +144,9 @@ def _variable(name: str, value: object) -> JsonObject:
         raise UsageError(f"env.{name}.{source} = {reference!r}: write {', '.join(sorted(required))}")
     for key, item in reference.items():
         if not isinstance(item, bool if key == "optional" else str) or item == "":
-            raise UsageError(f"env.{name}.{source}.{key} = {item!r}: write {'true' if key == 'optional' else 'text'}")
+            raise UsageError(
+                f"env.{name}.{source}.{key} = {item!r}: write {'true' if key == 'optional' else 'a string'}"
+            )
     return {"name": name, "valueFrom": {source: dict(reference)}}
 
 

@@ -66,7 +66,7 @@ def read_documents(file: str, text: str) -> Iterator[Document]:
             continue
         start = node.start_mark
         end = nodes[number + 1].start_mark.line if number + 1 < len(nodes) else len(lines)
-        # A document may begin beside its separator: `--- {kind: ...}`.
+        # A document may begin on the line of its separator: `--- {kind: ...}`.
         body = " " * start.column + lines[start.line][start.column :] + "".join(lines[start.line + 1 : end])
         yield from _objects(file, node, body)
 

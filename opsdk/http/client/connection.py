@@ -191,7 +191,7 @@ class ClientConnection(SharedBufferProtocol):
         data = self.reader.take()
         if self._paused and self.transport is not None:
             self._paused = False
-            with suppress(RuntimeError):  # closed meanwhile
+            with suppress(RuntimeError):  # closed in the meantime
                 self.transport.resume_reading()
         return data
 

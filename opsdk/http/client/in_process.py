@@ -74,7 +74,7 @@ class AsgiBackend:
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> AsgiExchange:
         """Start the application and return when the response head has arrived. Cancellation ends the application."""
         if self._closed:
-            raise UsageError("this transport is closed; make a new one")
+            raise UsageError("this transport is closed; create a new one")
         encode_head(method, target, headers, "")  # rejects the same requests as a socket
         if (check := self._check_factory(method, target)) is not None:
             check()

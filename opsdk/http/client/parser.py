@@ -24,7 +24,7 @@ class ResponseState(Enum):
 
 @lru_cache(maxsize=256)
 def _lower_name(name: bytes) -> str:
-    """Return a header's name in lower case. A server sends the same few names again and again."""
+    """Return a header's name in lower case. A server sends the same few names repeatedly."""
     return name.decode("latin-1").lower()
 
 

@@ -137,7 +137,7 @@ class ConnectionPool:
 
     def _raise_if_closed(self) -> None:
         if self._closed:
-            raise UsageError("this transport is closed; make a new one")
+            raise UsageError("this transport is closed; create a new one")
 
     def _take_idle(self) -> ClientConnection | None:
         """Return an idle connection that is still usable, or None."""
@@ -165,7 +165,7 @@ class ConnectionPool:
         return connection
 
     async def _wait_for_connection(self) -> ClientConnection:
-        """Return the next connection that is dialed or returned. Raises the error of a dial that began meanwhile."""
+        """Return the next connection that is dialed or returned. Raises the error of a dial that began later."""
         waiter: asyncio.Future[ClientConnection | BaseException] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         self._start_dials()

@@ -67,7 +67,7 @@ class MergedHeaders(tuple[tuple[str, str], ...]):  # noqa: SLOT001 - a tuple can
         return f"<MergedHeaders {', '.join(name for name, _ in self)}>"
 
 
-# The only cache of headers: a client sends the same few sets again and again.
+# The only cache of headers: a client sends the same few sets repeatedly.
 @lru_cache(maxsize=64)
 def merge_headers(
     common: tuple[tuple[str, str], ...], credentials: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]

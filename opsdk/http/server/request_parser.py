@@ -134,7 +134,7 @@ class RequestParser:
         self._limits = limits
         self._events: list[RequestEvent] = []
         self._parser = httptools.HttpRequestParser(self)
-        # Content-Length beside Transfer-Encoding is accepted, as by Go, but ends the connection. Header lines are read
+        # Content-Length with Transfer-Encoding is accepted, as in Go, but ends the connection. Header lines are read
         # strictly: no blank before the colon or at the start of a line, or two servers disagree about the framing.
         self._parser.set_dangerous_leniencies(
             lenient_chunked_length=True,

@@ -147,7 +147,7 @@ class WebServer(Closing):
             except OSError as error:
                 # Out of file descriptors, or the client has gone: retry after a pause, as Server.Serve does.
                 pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-                _LOG.warning("cannot accept a connection: %s; trying again in %.3f s", error, pause)
+                _LOG.warning("cannot accept a connection: %s; retrying in %.3f s", error, pause)
                 await asyncio.sleep(pause)
                 continue
             pause = 0.0

@@ -56,7 +56,7 @@ class LeaderElectionOptions(LeaseOptions, frozen=True, kw_only=True):
         if not self.name:
             raise UsageError("leader election needs a Lease name: set leader_election_id")
         if not self.namespace:
-            raise UsageError("leader election needs a namespace: set leader_election_namespace (not in a cluster)")
+            raise UsageError("leader election needs a namespace outside a cluster: set leader_election_namespace")
         if not self.identity:
             raise UsageError("leader election needs an identity that is unique for each replica")
         if not self.lease_duration > self.renew_deadline > self.retry_period * 1.2 > 0:

@@ -47,8 +47,8 @@ class SchemaInfo(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     Attributes:
         id: the type.
         plural_name: its name in URLs.
-        resource_methods: what this client may do with an object.
-        collection_methods: what it may do with the collection.
+        resource_methods: HTTP methods that this client may use on an object.
+        collection_methods: HTTP methods that it may use on the collection.
         resource_fields: name, and the attributes of the field as JSON.
         resource_actions: name, input and output.
         collection_actions: name, input and output.
@@ -104,7 +104,7 @@ class NormanClient(Closing):
         self._schemas = {schema.id: schema for schema in schemas}
 
     def collection(self, type_id: str) -> NormanCollection[JsonObject]:
-        """Return the verbs of one type. Raises `UsageError` if the API does not show it to this client."""
+        """Return the verbs of one type. Raises `UsageError` if the API does not show the type to this client."""
         return NormanCollection(self, self._schema(type_id).id)
 
     # ---------------------------------------------------------------- verbs
@@ -130,7 +130,7 @@ class NormanClient(Closing):
         return _decode(await self._send("POST", self._link(type_id, "collection"), body=data))
 
     async def update(self, obj: Mapping[str, Any], changes: Mapping[str, object]) -> JsonObject:
-        """Change the fields in `changes` and return the object. Raises `UsageError` if this client may not."""
+        """Change the fields in `changes` and return the object. Raises `UsageError` without the permission."""
         return _decode(await self._send("PUT", _own_link(obj, "update"), body=changes))
 
     async def replace(self, obj: Mapping[str, Any], data: Mapping[str, object]) -> JsonObject:
@@ -149,7 +149,7 @@ class NormanClient(Closing):
     async def action(
         self, obj: Mapping[str, Any], name: str, data: Mapping[str, object] | None = None
     ) -> JsonObject | None:
-        """Run an action of an object and return its result. Raises `UsageError` if the object does not offer it now."""
+        """Run an action of an object and return its result. Raises `UsageError` if the object does not offer it."""
         actions = obj.get("actions") or obj.get("actionLinks") or {}
         if name not in actions:
             offered = ", ".join(actions) or "none"
@@ -169,7 +169,7 @@ class NormanClient(Closing):
         return _decode(response) if response.body else None
 
     async def link(self, obj: Mapping[str, Any], name: str) -> JsonObject:
-        """Return what a link of an object points to: an object or a collection."""
+        """Return the target of a link of an object: an object or a collection."""
         return _decode(await self._send("GET", _own_link(obj, name)))
 
     async def subscribe(self, *type_ids: str) -> AsyncGenerator[SubscribeEvent]:
@@ -253,7 +253,7 @@ class NormanClient(Closing):
 
 
 class NormanCollection(Generic[T]):
-    """The verbs of one type; `opsdk generate norman-client` gives its objects a type."""
+    """The verbs of one type; `opsdk generate norman-client` generates a type for its objects."""
 
     def __init__(self, client: NormanClient, type_id: str) -> None:
         self._client = client

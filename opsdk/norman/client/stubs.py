@@ -179,7 +179,7 @@ def _identifier_parts(text: str) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Return a text without characters that could end the docstring: the API is not trusted."""
+    """Return a string without characters that could end the docstring: the API is not trusted."""
     return re.sub(r"[^\w ./:()-]", "?", text)
 
 

@@ -1,7 +1,7 @@
 """What a user may do, computed from RBAC rules. Pure.
 
 Upstream: github.com/rancher/steve/pkg/accesscontrol/access_set.go, access_control.go
-Deviates: the resource name ``*`` is an ordinary name, as in RBAC; steve takes it for all names. Subresources are
+Deviates: the resource name ``*`` is an ordinary name, as in RBAC; in steve it means all names. Subresources are
 granted as RBAC grants them. The id is a hash of the permissions, so equal permissions have equal ids, on every replica.
 """
 
@@ -23,7 +23,7 @@ Grant = tuple[str, PolicyRule]
 
 
 class AccessPlace(NamedTuple):
-    """Where a permission holds. None is every namespace, or every name.
+    """Where a permission applies. None means every namespace, or every name.
 
     >>> AccessPlace("default", None).covers("default", "a"), AccessPlace(None, "a").covers("default", "b")
     (True, False)
@@ -33,7 +33,7 @@ class AccessPlace(NamedTuple):
     name: str | None
 
     def covers(self, namespace: str, name: str) -> bool:
-        """Whether the permission holds for this object."""
+        """Whether the permission applies to this object."""
         return self.namespace in (None, namespace) and self.name in (None, name)
 
 
@@ -43,7 +43,7 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         everything: all objects.
         namespaces: all objects of these namespaces.
-        names: these names in a namespace; the key None is every namespace, and cluster-scoped objects.
+        names: these names in a namespace; the key None is for every namespace, and for cluster-scoped objects.
     """
 
     everything: bool = False
@@ -112,7 +112,7 @@ class AccessSet(msgspec.Struct, frozen=True):
         return cls(frozen, _hash(frozen))
 
     def places(self, verb: str, group: str, resource: str) -> Iterator[AccessPlace]:
-        """Iterate over where a verb on a resource is granted. A subresource is written ``pods/log``."""
+        """Iterate over the places where a verb on a resource is granted. A subresource is written ``pods/log``."""
         _, slash, subresource = resource.partition("/")
         resources = (ALL, resource, f"*/{subresource}") if slash else (ALL, resource)
         for key in product((ALL, verb), dict.fromkeys((ALL, group)), dict.fromkeys(resources)):
@@ -125,7 +125,7 @@ class AccessSet(msgspec.Struct, frozen=True):
             verb: such as ``get``.
             group: of the resource; empty for the core group.
             resource: in plural; a subresource is written ``pods/log``.
-            namespace: empty for all namespaces and cluster-scoped objects. Of a Namespace it is its own name.
+            namespace: empty for all namespaces and cluster-scoped objects. For a Namespace, its own name.
             name: empty for a collection.
         """
         return any(access.covers(namespace, name) for access in self.places(verb, group, resource))
@@ -133,7 +133,7 @@ class AccessSet(msgspec.Struct, frozen=True):
     def granted(self, verb: str, group: str, resource: str, *, namespaced: bool) -> frozenset[AccessPlace]:
         """Return where a verb on the objects of a resource is granted.
 
-        A permission in one namespace says nothing about cluster-scoped objects, except about that Namespace itself.
+        A permission in one namespace does not cover cluster-scoped objects, except that Namespace itself.
 
         Args:
             verb: such as ``list``.

@@ -88,7 +88,7 @@ class AccessSetStore(Closing):
         return self._changes.listen(on_change)
 
     async def aclose(self) -> None:
-        """Stop to follow roles and bindings. Idempotent. The informers stay with the cache."""
+        """Stop following roles and bindings. Idempotent. The informers stay with the cache."""
         for registration in self._registrations:
             registration.remove()
         self._registrations.clear()

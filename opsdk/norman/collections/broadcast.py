@@ -84,7 +84,7 @@ class Broadcaster(Generic[T]):
         return f"{self._prefix}{revision}"
 
     def parse_revision(self, text: str) -> int | None:
-        """Return the revision of a text; None for an empty one. Raises `NormanError` Gone for that of another log."""
+        """Return the revision of a string; None for an empty one. Raises `NormanError` Gone for that of another log."""
         if not text:
             return None
         number = parse_int(text.removeprefix(self._prefix))

@@ -128,7 +128,7 @@ def _text(value: _Scalar) -> str:
 
 
 def order_text(cell: Cell) -> str:
-    """Return a text that sorts as the cell should: absent first, then numbers by value, then texts.
+    """Return a string that sorts as the cell should: absent first, then numbers by value, then strings.
 
     >>> sorted([10, 9, "b", None, "a", -1], key=order_text)
     [None, -1, 9, 10, 'a', 'b']
@@ -143,7 +143,7 @@ def order_text(cell: Cell) -> str:
 
 
 def order_address(cell: Cell) -> str:
-    """Return a text that sorts IP addresses by value, IPv4 first. Other values come before all addresses.
+    """Return a string that sorts IP addresses by value, IPv4 first. Other values come before all addresses.
 
     >>> sorted(["10.0.0.10", "10.0.0.9", "x"], key=order_address)
     ['x', '10.0.0.9', '10.0.0.10']

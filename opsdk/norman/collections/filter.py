@@ -21,13 +21,13 @@ class FilterOperator(Enum):
     """The comparison of a condition. The value is its spelling."""
 
     EQUALS = "="
-    """The value is this text; ``==`` is the same."""
+    """The value is this string; ``==`` is the same."""
     NOT_EQUALS = "!="
     CONTAINS = "~"
-    """The value contains this text."""
+    """The value contains this string."""
     NOT_CONTAINS = "!~"
     IN = "in"
-    """The value is one of these texts."""
+    """The value is one of these strings."""
     NOT_IN = "notin"
     LESS = "<"
     """The value is a number below this one."""
@@ -55,7 +55,7 @@ class FilterCondition(msgspec.Struct, frozen=True):
     Attributes:
         path: the field.
         operator: the comparison.
-        values: the texts to compare with: none for existence, several for IN and NOT_IN only, sorted.
+        values: the strings to compare with: none for existence, several for IN and NOT_IN only, sorted.
     """
 
     path: FieldPath
@@ -97,7 +97,7 @@ class OrFilter(tuple[FilterCondition, ...]):
 
 
 def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell], bool]:
-    """Return the test of a positive operator. Cells with one text, the usual case, take the fast path."""
+    """Return the test of a positive operator. Cells with one string, the usual case, take the fast path."""
     if operator is FilterOperator.EXISTS:
         return lambda cell: cell is not None
     compare = _comparison(operator, values)
@@ -111,7 +111,7 @@ def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell],
 
 
 def _comparison(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return the test of one text. A text that is not a number is neither less nor greater than one."""
+    """Return the test of one string. A string that is not a number is neither less nor greater than one."""
     if operator is FilterOperator.EQUALS:
         return values[0].__eq__
     if operator is FilterOperator.IN:

@@ -1,10 +1,10 @@
 """The objects of one kind, filtered, sorted, counted and in pages. Pure.
 
 Columns of fields, orders and views of queries are built when a query first needs them, and follow the events of the
-informer: a page after an event costs what the event changed. The objects are the entries of the cache, not copies.
-Measured with 50,000 objects against SQLite in memory, with an index for each field as steve has it. A page deep in a
-sorted list took SQLite 430 ms, a filter with the order of another field 150 to 300 ms. Each event took it 46 us. Here a
-page after an event takes 1 to 3 ms, also by fields for which no index was declared.
+informer: after an event, a page costs only what the event changed. The objects are the entries of the cache, not
+copies. Measured with 50,000 objects against SQLite in memory, with an index for each field as steve has it. SQLite
+needed 430 ms for a page deep in a sorted list, 150 to 300 ms for a filter with the order of another field, and 46 us
+for each event. Here a page after an event takes 1 to 3 ms, even by fields without a declared index.
 
 Upstream: github.com/rancher/steve/pkg/sqlcache/informer/listoption_indexer.go
 """
@@ -39,12 +39,13 @@ class IndexedListOptions(Options, frozen=True, kw_only=True):
     """Memory limits of a list.
 
     Attributes:
-        columns: fields that were filtered, sorted or counted by. 50,000 objects take 0.4 MB for each, and their texts.
+        columns: fields that queries filtered, sorted or counted by. 50,000 objects take 0.4 MB for each, plus their
+            strings.
         orders: sorted orders; 0.8 MB each.
-        views: what one query and one user select of an order; 8 bytes for each of its objects.
+        views: the part of an order that one query of one user selects; 8 bytes for each of its objects.
         snapshots: lists from which further pages are read.
         snapshot_rows: objects in all snapshots; 8 bytes each, and the old states of changed objects.
-        row_bytes: bytes of objects as JSON that were on a page, so that the next page does not encode them again.
+        row_bytes: bytes of JSON of objects that were on a page, so that the next page does not encode them again.
     """
 
     columns: int = 32
@@ -215,7 +216,7 @@ class IndexedList:
         """Return a part of the objects that a query selects.
 
         Raises:
-            NormanError: the snapshot is not kept any more (410), the revision is unknown (400), or the query reads too
+            NormanError: the snapshot is no longer kept (410), the revision is unknown (400), or the query reads too
                 many fields (400).
         """
         self._check_fields(query)

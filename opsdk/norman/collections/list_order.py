@@ -74,7 +74,7 @@ class DerivedSlots(ABC):
 
     @contextmanager
     def _tracking_changes(self) -> Iterator[None]:
-        """Run a block that computes the changed slots and yields to other tasks, and record the changes meanwhile.
+        """Run a block that computes the changed slots and yields to other tasks; record changes during the block.
 
         After the block, only the changes that happened during it are recorded. If the block raises, the slots that it
         computed remain recorded too. Several blocks may run at the same time.
@@ -108,7 +108,7 @@ class ListOrder(DerivedSlots):
 
     Args:
         entries: the objects by slot; a slot without object is not in the order.
-        keys: namespace and name by slot, as one text.
+        keys: namespace and name by slot, as one string.
         sort: the fields, the most important one first, with their columns.
         base: the order by namespace and name; None if this is it.
     """

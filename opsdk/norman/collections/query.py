@@ -1,6 +1,6 @@
-"""A query: what a list or a watch selects, in which order, and which part of it. Pure.
+"""A query: the objects that a list or a watch selects, their order, and the part to return. Pure.
 
-Both dialects parse their parameters to this value, and every store of a collection takes it.
+Both dialects parse their parameters into this value, and every store of a collection accepts it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SortKey(msgspec.Struct, frozen=True):
     absent_last: bool = False
 
     def order(self, cell: Cell) -> str:
-        """Return a text that sorts as this key sorts the cell in ascending order."""
+        """Return a string that sorts as this key sorts the cell in ascending order."""
         if cell is None and self.absent_last:
-            return "\2"  # after all texts
+            return "\2"  # after all strings
         text = order_address(cell) if self.as_ip else order_text(cell)
         return text.lower() if self.fold_case else text
 
@@ -52,11 +52,11 @@ class ObjectQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The selection, the order and the part of a list. A watch uses the selection.
 
     Attributes:
-        filters: all of them must hold.
+        filters: all of them must match.
         sort: the most important field first; ties are in the order of namespace and name.
         summary: fields whose values are counted.
         visible: the objects that the client may see.
-        limit: the number of objects of the part; 0 for all.
+        limit: the number of objects in the part; 0 for all.
         first: the index of the first object of the part.
         marker: the id of the first object, instead of `first`.
         revision: the least revision of the list; None for the present one.
@@ -81,7 +81,7 @@ class ObjectQuery(msgspec.Struct, frozen=True, kw_only=True):
         return (self.filters, self.sort, self.summary, self.visible.key)
 
     def holds(self) -> Callable[[JsonObject], bool]:
-        """Return the function that tests the filters on an object."""
+        """Return the function that applies the filters to an object."""
         tests = [[(condition.path, condition.test()) for condition in item] for item in self.filters]
         return lambda tree: all(any(test(cell_at(tree, path)) for path, test in item) for item in tests)
 

@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(\\.|[^\\])-(\\.|[^\\])|(\\.|[^\\])")
 
 @lru_cache(maxsize=1024)
 def allowed_characters(pattern: str) -> str:
-    r"""Return the characters that texts may have which match a pattern in RE2's syntax; empty if all are possible.
+    r"""Return the characters of all strings that a pattern in RE2's syntax matches; empty if all are possible.
 
     The pattern must be anchored at both ends, and consist of characters, classes, groups and quantifiers.
 

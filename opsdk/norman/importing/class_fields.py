@@ -46,7 +46,7 @@ class ClassField(msgspec.Struct, frozen=True, kw_only=True):
         default: as JSON; None without a default.
         required: the class has no default.
         description: one sentence, or empty.
-        metadata: metadata that a library stores outside of the annotation.
+        metadata: metadata that a library stores outside the annotation.
     """
 
     name: str
@@ -154,7 +154,7 @@ def _of_dataclass(cls: type) -> Iterator[ClassField]:
 def _of_typed_dict(cls: type) -> Iterator[ClassField]:
     required: frozenset[str] = getattr(cls, "__required_keys__", frozenset())
     for name, annotation in typing.get_type_hints(cls, include_extras=True).items():
-        # The keys are not known to be optional where annotations are texts.
+        # The keys are not known to be optional where annotations are strings.
         explicit = unwrap(annotation).required
         yield ClassField(
             name=field_name(name),

@@ -222,7 +222,7 @@ def _type_of_values(values: Sequence[object]) -> str:
 
 
 def _choices(types: Sequence[Any]) -> tuple[str, ...]:
-    """Return the texts of a Literal or an Enum, or of the items of a list; () for other types."""
+    """Return the strings of a Literal or an Enum, or of the items of a list; () for other types."""
     if len(types) != 1:
         return ()
     origin, arguments = get_origin(types[0]), get_args(types[0])

@@ -54,7 +54,7 @@ def import_definition(
         version: of the schemas. The served version of the definition with the same name is imported, or else the stored
             one, or else the first that is served.
         definition: the definition; its schemas are replaced when its uid or generation differs from that of the import.
-        customize: gets the schema of the kind after each import, and not if nothing has changed.
+        customize: gets the schema of the kind after each import, but not if nothing has changed.
         schema_id: by default the kind, as ``site`` for ``Site``.
 
     Raises:
@@ -98,7 +98,7 @@ def import_definition(
 
 
 def remove_definition(registry: SchemaRegistry, version: ApiVersion, name: str) -> Sequence[Schema]:
-    """Remove and return all schemas of a definition: that of the kind, and those of the objects in it."""
+    """Remove and return all schemas of a definition: the schema of the kind, and those of the objects in it."""
     schemas = [each for each in registry.schemas_for_version(version) if each.attributes.get(DEFINITION) == name]
     for schema in schemas:
         registry.remove(schema)
@@ -134,7 +134,7 @@ def _served_version(tree: JsonObject, name: str) -> JsonObject:
 
 
 def _dynamic_version(tree: JsonObject) -> str:
-    """Return a text that changes with the definition. A definition that was never stored has no generation."""
+    """Return a string that changes with the definition. A definition that was never stored has no generation."""
     metadata = tree["metadata"]
     if metadata.get("uid") and metadata.get("generation"):
         return f"{metadata['uid']}/{metadata['generation']}"

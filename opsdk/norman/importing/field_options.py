@@ -17,7 +17,7 @@ __all__ = ["FieldOptions"]
 
 
 class FieldOptions(Options, frozen=True, kw_only=True):
-    """Options of a field, as in ``Annotated[int, FieldOptions(min=1)]``. They are those of norman's struct tag.
+    """Options of a field, as in ``Annotated[int, FieldOptions(min=1)]``. They match norman's struct tag.
 
     >>> FieldOptions(min=1, no_update=True).applied_to(Field(type="int"))
     Field(type='int', default=None, nullable=False, create=True, update=False, required=False, write_only=False, \
@@ -27,18 +27,19 @@ code_name='', dynamic_field=False, pointer=False)
     Attributes:
         type: the type, see `opsdk.norman.type_expression`; empty for that of the annotation.
         code_name: the name in code; by default the attribute.
-        default: set on create where the body has no value; by default that of the class. Such a field is not required.
+        default: set on create if the body has no value; by default the default of the class. Such a field is not
+            required.
         nullable: null is a value.
         not_nullable: null is not a value.
         no_create: a create must not set it.
         no_update: an update must not set it.
         write_only: never returned.
         required: a create must set it.
-        min_length: of a text, in characters.
-        max_length: of a text, in characters.
+        min_length: of a string, in characters.
+        max_length: of a string, in characters.
         min: of a number.
         max: of a number.
-        options: the texts that are allowed; the type is enum then, unless `type` is set.
+        options: the strings that are allowed; the type is then enum, unless `type` is set.
         valid_chars: the characters that are allowed; empty for all.
         invalid_chars: the characters that are not allowed.
         pointer: absent and null differ from the zero value.
@@ -63,7 +64,7 @@ code_name='', dynamic_field=False, pointer=False)
     pointer: bool = False
 
     def applied_to(self, field: Field) -> Field:
-        """Return a field with these options. Raises `UsageError` for options that exclude each other."""
+        """Return a field with these options. Raises `UsageError` for mutually exclusive options."""
         if self.nullable and self.not_nullable:
             raise UsageError("nullable and not_nullable are mutually exclusive: remove one")
         if self.type:

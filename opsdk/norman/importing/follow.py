@@ -40,7 +40,7 @@ class DefinitionFollower:
     Attributes:
         registry: gets the schemas.
         select: returns the version of a definition.
-        schema_id: returns the id of the schema of a definition; an empty text for the default.
+        schema_id: returns the id of the schema of a definition; an empty string for the default.
         customize: gets the schema of each kind after each import.
         errors: name of a definition -> the error of its last import. Its previous schemas are kept.
     """
@@ -101,10 +101,10 @@ async def follow_definitions(
 
     Args:
         registry: gets the schemas.
-        cluster: its cache is used; the block begins when the cache has run and has all definitions.
+        cluster: its cache is used; the block begins when the cache runs and has all definitions.
         select: the version for all definitions, or a function that returns it.
         customize: gets the schema of each kind after each import.
-        schema_id: returns the id of the schema of a definition; an empty text for the default.
+        schema_id: returns the id of the schema of a definition; an empty string for the default.
 
     Raises:
         OpsdkError: the server does not serve definitions.

@@ -71,7 +71,7 @@ class EnumMapper(BaseMapper, frozen=True, kw_only=True):
 
     Attributes:
         field: the name.
-        options: the texts that are allowed.
+        options: the strings that are allowed.
     """
 
     field: str
@@ -90,7 +90,7 @@ class ReadOnly(BaseMapper, frozen=True, kw_only=True):
     Attributes:
         field: the name, or ``*`` for all fields.
         optional: do nothing if the field is missing.
-        sub_fields: mark the fields of its schema too, for every schema that uses that one.
+        sub_fields: also mark the fields of the field's schema, for every schema that uses that schema.
     """
 
     field: str

@@ -49,7 +49,8 @@ class FromCel:
     """Adds a read-only field outward, computed by an expression in Kubernetes' CEL. Inward the field is removed.
 
     The variables of the expression are the fields that the schema has when the mapper changes it, with their types.
-    ``self`` is the whole object. A field whose name is a reserved word, such as ``namespace``, is ``self.namespace``.
+    ``self`` is the whole object. A field whose name is a reserved word, such as ``namespace``, is available as
+    ``self.namespace``.
 
     >>> from opsdk.norman.schema_parts import ApiVersion
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"replicas": Field(type="int")})
@@ -59,12 +60,13 @@ class FromCel:
     >>> size.from_internal(data); data, site.resource_fields["size"].type
     ({'replicas': 5, 'size': 'large'}, 'string')
 
-    An object for which the expression has no value, as when it reads an absent field, does not get the field.
+    If the expression has no value for an object, for example because it reads an absent field, the object does not get
+    the field.
 
     Attributes:
         field: the name of the new field.
         expression: the expression.
-        type: the type of the field; by default the one of the expression.
+        type: the type of the field; by default the type of the expression.
         description: one sentence for people.
     """
 

@@ -29,7 +29,7 @@ class ConditionMapper:
     {'kind': 'local'}
 
     Attributes:
-        field: the name. The inner mapper must not change it, or inward the mapper does not run.
+        field: the name. The inner mapper must not change this field; otherwise the mapper does not run inward.
         value: the value.
         mapper: runs for objects with that value.
     """
@@ -113,5 +113,5 @@ class ScopeMapper(_SelectedSchemas):
         self._if_not_scope = if_not_scope
 
     def selects(self, schema: Schema) -> bool:
-        """Whether the scope of the schema fits."""
+        """Whether the scope of the schema matches."""
         return self._if_scope in (None, schema.scope) and schema.scope is not self._if_not_scope

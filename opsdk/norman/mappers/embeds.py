@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/norman/types/mapper (embed.go, union_embed.go, slice_to_map.go)
 Deviates: `Embed` keeps a field with the name of the object that it was in; an `Embed` without schema does nothing,
-norman drops the object; norman has no `unless_clash`; `SliceToMap` turns an empty list into an empty map.
+but norman drops the object; norman has no `unless_clash`; `SliceToMap` turns an empty list into an empty map.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RESERVED: Final = frozenset({"actions", "baseType", "id", "links", "type"})
 class Embed:
     """Shows the fields of a nested object as fields of the object itself.
 
-    What the nested schema does not declare is lost outward, and so is an empty nested object.
+    Fields that the nested schema does not declare are lost outward, and so is an empty nested object.
 
     Attributes:
         field: the name of the nested object.
@@ -58,7 +58,7 @@ class Embed:
         return self._embedded
 
     def from_internal(self, data: JsonObject) -> None:
-        """Replace the nested object by its fields."""
+        """Replace the nested object with its fields."""
         if not self._active:
             return
         nested = data.pop(self.field, None)
@@ -115,8 +115,8 @@ class UnionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         field_name: its name.
-        check_fields: an external object belongs there if none of them is absent, null, false, 0 or empty; never if
-            this is empty.
+        check_fields: an external object belongs to this mapping if none of them is absent, null, false, 0 or empty;
+            never without check fields.
     """
 
     field_name: str
@@ -138,7 +138,7 @@ class UnionEmbed:
     _embeds: dict[str, Embed] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     def from_internal(self, data: JsonObject) -> None:
-        """Replace the nested objects by their fields."""
+        """Replace the nested objects with their fields."""
         for embed in self._embeds.values():
             embed.from_internal(data)
 
@@ -173,7 +173,8 @@ class SliceToMap(BaseMapper, frozen=True, kw_only=True):
     >>> SliceToMap(field="ports", key="name").from_internal(site); site
     {'ports': {'web': {'port': 80}}}
 
-    Elements that are not objects are lost outward. Of several elements with one key, or without a key, the last stays.
+    Elements that are not objects are lost outward. Of several elements with the same key, or without a key, only the
+    last one stays.
 
     Attributes:
         field: the name of the list.

@@ -56,7 +56,7 @@ class ApiGroupMapper:
         data.setdefault("kind", self._gvk.kind)
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn the kind."""
+        """Read the kind from the schema."""
         self._gvk = gvk_of_schema(schema)
 
 
@@ -79,7 +79,7 @@ class SelfLink:
         data.pop("selfLink", None)
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn the resource."""
+        """Read the resource from the schema."""
         resource = schema.attributes.get(RESOURCE)
         if isinstance(resource, GroupVersionResource):
             self._resource = resource.resource
@@ -97,8 +97,9 @@ class SelfLink:
 class MetadataMapper(Mappers):
     """For the schema of the metadata: renames fields and sets their access (``NewMetadataMapper`` in norman).
 
-    ``uid`` becomes ``uuid``, ``creationTimestamp`` ``created``, ``deletionTimestamp`` ``removed``. ``name`` is a DNS
-    label that a create sets, and so is ``namespace``; labels and annotations can be updated. The rest is read-only.
+    ``uid`` becomes ``uuid``, ``creationTimestamp`` becomes ``created``, ``deletionTimestamp`` becomes ``removed``.
+    ``name`` and ``namespace`` are DNS labels that a create sets; labels and annotations can be updated. The rest is
+    read-only.
 
     Lost outward: generateName, resourceVersion, generation, deletionGracePeriodSeconds and clusterName.
     """
@@ -126,7 +127,7 @@ class ObjectMapper(Mappers):
     finalizers are not shown, and ``namespace`` only for namespaced kinds. ``.selfLink`` is for the server.
 
     The whole ``spec`` stays nested if one of its fields has a name that is taken, such as ``name`` or ``type``. A
-    `Move` for the schema of the spec gives the field another name, and the object is flat.
+    `Move` for the schema of the spec gives the field another name, so that the object is flat.
 
     Lost outward: finalizers, and the fields that the metadata mappers drop.
 

@@ -31,7 +31,7 @@ __all__ = ["BatchMove", "Copy", "DisplayName", "Drop", "Move", "RenameReference"
 
 
 class Move(BaseMapper, frozen=True, kw_only=True):
-    """Moves a field, also into and out of nested objects.
+    """Moves a field, even into and out of nested objects.
 
     >>> site = {"spec": {"replicas": 3, "image": "nginx"}}
     >>> move = Move(source="spec/replicas", to="scale")
@@ -57,7 +57,7 @@ class Move(BaseMapper, frozen=True, kw_only=True):
     no_delete_from_field: bool = False
 
     def from_internal(self, data: JsonObject) -> None:
-        """Move the value to `to`, unless a parent there is no object."""
+        """Move the value to `to`, unless a parent there is not an object."""
         move_outward(data, self.source.split("/"), self.to.split("/"))
 
     def to_internal(self, data: JsonObject) -> None:
@@ -103,7 +103,7 @@ class BatchMove(Mappers):
 
 
 class UntypedMove(BaseMapper, frozen=True, kw_only=True):
-    """Moves a value and leaves the schema as it is.
+    """Moves a value, and leaves the schema unchanged.
 
     Attributes:
         source: the internal path.
@@ -116,7 +116,7 @@ class UntypedMove(BaseMapper, frozen=True, kw_only=True):
     separator: str = "/"
 
     def from_internal(self, data: JsonObject) -> None:
-        """Move the value outward, unless a parent there is no object."""
+        """Move the value outward, unless a parent there is not an object."""
         move_outward(data, self.source.split(self.separator), self.to.split(self.separator))
 
     def to_internal(self, data: JsonObject) -> None:
@@ -225,7 +225,7 @@ class RenameReference(Mappers):
 class SliceMerge(BaseMapper, frozen=True, kw_only=True):
     """Joins several lists into one in the external form. `to_internal` does not split the list again.
 
-    Deviates: the lists that were joined are removed outward; norman leaves them although it drops their declaration.
+    Deviates: the joined lists are removed outward; norman keeps them although it drops their declaration.
 
     Attributes:
         source: the names of the lists, in the order of the result.
@@ -245,7 +245,7 @@ class SliceMerge(BaseMapper, frozen=True, kw_only=True):
             data[self.to] = [item for items in lists for item in items]
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Remove the declarations of the sources. Raises `UsageError` if one, or that of `to`, is missing."""
+        """Remove the declarations of the sources. Raises `UsageError` if one of them, or `to`, is missing."""
         if self.ignore_definition:
             return
         for name in self.source:

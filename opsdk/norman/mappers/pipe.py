@@ -41,7 +41,7 @@ class Mappers:
             mapper.to_internal(data)
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Let all mappers change the schema, in their order. Raises `UsageError` as they do."""
+        """Let all mappers change the schema, in their order. Raises their `UsageError`s."""
         for mapper in self.mappers:
             mapper.modify_schema(schema, schemas)
 

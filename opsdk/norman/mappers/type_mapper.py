@@ -77,7 +77,7 @@ class TypeMapper:
         self._map_nested(data, lambda mapper, value: mapper.to_internal(value))
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn the fields that have schemas, and let the mappers change the schema. Raises `UsageError` as they do."""
+        """Find the fields that have schemas, and let the mappers change the schema. Raises their `UsageError`s."""
         internal = schema.internal or schema
         self._type = schema.full_type
         self._namespaced = schema.scope is Scope.NAMESPACE

@@ -1,8 +1,8 @@
-"""Mappers that change values: annotations and labels, base64, JSON as text, constants, states.
+"""Mappers that change values: annotations and labels, base64, JSON in strings, constants, states.
 
 Upstream: github.com/rancher/norman/types/mapper (annotation_field.go, label_field.go, base64.go, json_encode.go,
 set_value.go, pendingstatus.go)
-Deviates: a value that does not decode is kept, norman removes or corrupts it; `JsonEncode` decodes lists too, and
+Deviates: a value that does not decode is kept, while norman removes or corrupts it; `JsonEncode` decodes lists too, and
 declares the field as json; `LabelField` and a constant of `SetValue` are removed completely inward.
 """
 
@@ -36,7 +36,7 @@ _STRUCTURED = (dict, list)
 
 
 def _decode_json(value: JsonValue, *types: type) -> JsonValue:
-    """Return the JSON value that a text describes if it has one of the types; else the text."""
+    """Return the JSON value that a string describes if it has one of the types; else the string."""
     if not types or not isinstance(value, str):
         return value
     try:
@@ -63,12 +63,13 @@ class AnnotationField(BaseMapper, frozen=True, kw_only=True):
     >>> AnnotationField(field="description").from_internal(site); site
     {'annotations': {}, 'description': 'A shop'}
 
-    An annotation is a text: without `object` or `list`, a number or a boolean becomes one. JSON is written compactly.
+    An annotation is a string: without `object` or `list`, a number or a boolean becomes a string. JSON is written
+    compactly.
 
     Attributes:
         field: the name.
-        object: the annotation is a JSON object; another text is shown as it is.
-        list: the annotation is a JSON list; another text is shown as it is.
+        object: the annotation is a JSON object; any other string is shown unchanged.
+        list: the annotation is a JSON list; any other string is shown unchanged.
         ignore_definition: the schema may lack the field.
     """
 
@@ -97,7 +98,7 @@ class AnnotationField(BaseMapper, frozen=True, kw_only=True):
 
 
 class LabelField(BaseMapper, frozen=True, kw_only=True):
-    """Keeps a field in the label ``field.cattle.io/<field>``. Values become texts.
+    """Keeps a field in the label ``field.cattle.io/<field>``. Values become strings.
 
     Attributes:
         field: the name.
@@ -129,8 +130,8 @@ class Base64(BaseMapper, frozen=True, kw_only=True):
     >>> Base64(field="data/password").from_internal(secret); secret
     {'data': {'password': 'secret'}}
 
-    A value that is not the base64 of a UTF-8 text is shown as it is. Inward every text is encoded, so a client
-    that sends back such a value changes it.
+    A value that is not base64 of a UTF-8 string is shown unchanged. Inward every string is encoded, so a client that
+    sends such a value back changes it.
 
     Attributes:
         field: the path.
@@ -166,7 +167,7 @@ class Base64(BaseMapper, frozen=True, kw_only=True):
 
 
 class JsonEncode(BaseMapper, frozen=True, kw_only=True):
-    """Shows a text with a JSON object or list as that value. Inward the JSON is compact.
+    """Shows a string that contains a JSON object or list as that value. Inward the JSON is compact.
 
     Attributes:
         field: the path.
@@ -179,7 +180,7 @@ class JsonEncode(BaseMapper, frozen=True, kw_only=True):
     separator: str = "/"
 
     def from_internal(self, data: JsonObject) -> None:
-        """Decode the text, unless it is not a JSON object or list."""
+        """Decode the string if it is a JSON object or list."""
         path = self.field.split(self.separator)
         if isinstance(value := get_value(data, path), str):
             put_value(data, path, _decode_json(value, *_STRUCTURED))

@@ -38,7 +38,7 @@ def is_browser(request: HttpRequest, *, check_accept: bool) -> bool:
 
 
 def check_csrf(request: HttpRequest, method: str, *hosts: str) -> str:
-    """Return a ``Set-Cookie`` header for a browser that has no token of its session yet, or an empty text.
+    """Return a ``Set-Cookie`` header for a browser that has no token of its session yet, or an empty string.
 
     Pages of other origins cannot send a bearer token, so such requests need no CSRF token.
 

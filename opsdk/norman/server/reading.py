@@ -49,7 +49,7 @@ async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES, forms:
     Args:
         request: the request.
         limit: most bytes of the body.
-        forms: read forms, whose values are lists of texts.
+        forms: read forms, whose values are lists of strings.
 
     Raises:
         NormanError: InvalidBodyContent; the body is too large, does not parse or is not an object.
@@ -132,7 +132,7 @@ def _multipart(raw: bytes, content_type: str) -> list[tuple[str, str]]:
 
 
 def _parameter(header: str, name: str) -> str:
-    """Return a parameter of a header, or an empty text. Browsers escape quotes in names as ``%22``.
+    """Return a parameter of a header, or an empty string. Browsers escape quotes in names as ``%22``.
 
     >>> _parameter('form-data; name="a;b"; filename=c', "name"), _parameter("text/plain;boundary=x", "boundary")
     ('a;b', 'x')

@@ -53,8 +53,8 @@ class NormanOptions(Options, frozen=True, kw_only=True):
     Attributes:
         authenticate: returns the user of a request, or None for 401. None disables authentication.
         page: renders the web page for browsers; None sends JSON.
-        trust_forwarded: build links from ``X-Forwarded-Host`` and its like, where a proxy sets all of them. Without it
-            links have the host of the request.
+        trust_forwarded: build links from ``X-Forwarded-Host`` and similar headers; set it only if a proxy sets all of
+            them. Without it, links have the host of the request.
         max_subscriptions: open subscriptions of one user, live tables included; further ones are 429.
     """
 
@@ -75,7 +75,7 @@ class NormanServer:
             print(web.url)
 
     Args:
-        schemas: the schemas; the ones that are built in are added to them.
+        schemas: the schemas; built-in schemas are added to them.
         access: the access control.
         options: see `NormanOptions`.
 

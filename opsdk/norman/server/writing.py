@@ -28,14 +28,14 @@ class PageRenderer(Protocol):
     """The web page of a server; `opsdk.norman.web.page.WebPage` is one."""
 
     async def before(self, context: ApiContext) -> HttpResponse | None:
-        """Return the response to a request that needs no authentication, such as for a static file; None to go on.
+        """Return the response to a request that needs no authentication, such as for a static file; None to continue.
 
         The context has the request and its URLs.
         """
         ...
 
     async def handle(self, context: ApiContext) -> HttpResponse | None:
-        """Return the response to a request of the page itself, such as for a form; None to go on.
+        """Return the response to a request of the page itself, such as for a form; None to continue.
 
         It must check access. Raises `NormanError`.
         """

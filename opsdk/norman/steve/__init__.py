@@ -1,7 +1,7 @@
 """Steve: a REST API for every type of a cluster, without configuration.
 
-Here belong the schemas of a cluster, the parameters of ``/v1``, and its HTTP API. Not here: queries, permissions and
-lists, which are in `opsdk.norman.collections`.
+This package has the schemas of a cluster, the parameters of ``/v1``, and its HTTP API. Queries, permissions and lists
+are in `opsdk.norman.collections`.
 
 Upstream: github.com/rancher/steve, github.com/rancher/apiserver
 """

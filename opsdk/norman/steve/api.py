@@ -225,7 +225,7 @@ class SteveApi(Closing):
         return await self._lists.open(schema.id, schema.gvk, _form_of(schema))
 
     async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
-        """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
+        """Create an object, or list: encode the objects of a page in slices, so that other requests can run."""
         _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
             tree = await self._store(target).create(target, from_resource(await _read_object(request)))

@@ -1,7 +1,7 @@
 """``metadata.fields`` and ``metadata.state`` of an object. Pure.
 
 Upstream: github.com/rancher/steve/pkg/resources/common/formatter.go; github.com/rancher/wrangler/pkg/summary
-Deviates: fields hold the values of the columns, not the texts that ``kubectl get`` prints.
+Deviates: fields hold the values of the columns, not the strings that ``kubectl get`` prints.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STEP = re.compile(
 def value_at(tree: JsonObject, json_path: str) -> JsonValue:
     """Return the value of a column, or None.
 
-    Fields, indices and filters of lists by one text are followed; another path has no value.
+    Fields, indices and filters of lists by one string are followed; another path has no value.
 
     >>> tree = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     >>> value_at(tree, '.status.conditions[?(@.type=="Ready")].status')

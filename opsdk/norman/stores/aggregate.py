@@ -27,8 +27,8 @@ log = SafeLogger(__name__)
 class AggregateStore:
     """The objects of several stores, with ids ``backend~id``.
 
-    A list reads all back ends at once. It fails if one of them fails, unless `partial` is set: then its objects are
-    left out and the failure is logged, so that one cluster that is down does not hide the others.
+    A list reads all back ends at once. It fails if one of them fails. With `partial`, the objects of a failed back
+    end are left out and the failure is logged, so that one cluster that is down does not hide the others.
 
     Args:
         backends: the stores by name. A name has no tilde.

@@ -37,8 +37,8 @@ class CachedStore(ProxyStore, Closing):
     """Lists and watches a kind from the cache; reads of one object and writes go to the API server.
 
     All controllers of the cluster and all watches share one upstream watch. A list maps only the objects of its page,
-    and what changed since the list before. A write returns when the lists of this store show it, or after three
-    seconds. A watch resumes after `ResourceEvent.revision`.
+    and those that changed since the previous list. A write returns once the lists of this store show it, or after
+    three seconds. A watch resumes after `ResourceEvent.revision`.
 
     The cache is read with the permissions of the cluster's own user, so `ObjectQuery.visible` must have those of the
     client, as `RbacAccess` sets it. The cluster must run; the first request waits until the cache is filled.
@@ -46,8 +46,8 @@ class CachedStore(ProxyStore, Closing):
     Args:
         cluster: the cluster. Close the store before it.
         kind: the kind. Its objects share the informer of typed reads.
-        client: the client for writes and single objects, such as one that impersonates users; by default that of the
-            cluster.
+        client: the client for writes and single objects, such as one that impersonates users; by default the client
+            of the cluster.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class CachedStore(ProxyStore, Closing):
         return ResourceList(items=items, markers=markers)
 
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
-        """Yield changes from now on, or after a revision. Raises `NormanError` Gone for one that is too old."""
+        """Yield changes from now on, or after a revision. Raises `NormanError` Gone if it is too old."""
         opened = await self._open(schema)
         revision = opened.changes.parse_revision(query.since)
         async with aclosing(opened.watch(WatchScope(visible=query.visible), revision=revision)) as events:

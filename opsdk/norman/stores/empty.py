@@ -1,7 +1,7 @@
 """A store without objects, and the base of stores that support only some verbs.
 
 Upstream: github.com/rancher/norman/store/empty/empty_store.go
-Deviates: norman's returns nothing for each verb; here a write that is not supported is an error.
+Deviates: norman's store returns nothing for each verb; here an unsupported write is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store in the memory of the process: for tests, and for objects that may be lost at its end."""
+"""A store in the memory of the process: for tests, and for objects that need not outlive the process."""
 
 from __future__ import annotations
 

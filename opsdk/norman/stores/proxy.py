@@ -1,8 +1,8 @@
 """Objects of a Kubernetes kind as objects of a schema.
 
 Upstream: github.com/rancher/norman/store/proxy/proxy_store.go, error_wrapper.go, types/id.go
-Deviates: a watch starts at now; norman's begins with all objects. The creator's annotation is left out where the
-server does not know the user.
+Deviates: a watch starts with the next change; norman's begins with all objects. The creator's annotation is left out
+if the server does not know the user.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ProxyStore:
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster.
+        """Create an object. Without a name, it gets a prefix from its type, such as ``c-`` for a cluster.
 
         Raises:
             NormanError: MissingRequired; the object has no namespace, and its kind needs one.
@@ -113,7 +113,7 @@ class ProxyStore:
         ``?_replace=true`` removes the fields that an update could set and that the body lacks.
 
         Raises:
-            NormanError: NotFound, or Conflict after five tries.
+            NormanError: NotFound, or Conflict after five attempts.
         """
         changes = self._internal(schema, data)
         replace = context.option("replace") == "true"
@@ -149,7 +149,7 @@ class ProxyStore:
         return self._external(context, schema, remaining)
 
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
-        """Yield changes from now on, for at most 30 minutes. Each namespace of the query has a watch of its own."""
+        """Yield changes from now on, for at most 30 minutes. Each namespace of the query has its own watch."""
         client = self._client_for(context)
         namespaces = _namespaces_of(schema, query)
         async with AsyncExitStack() as stack:

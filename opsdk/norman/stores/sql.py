@@ -55,9 +55,9 @@ class SqlStore(Closing):
 
     Lists are filtered, sorted and paged in the database by the fields that `Schema.collection_filters` declares, by
     references and by the namespace; other fields are filtered in Python. Writes of a collection run one after the
-    other, also those of several processes; updates of different fields of one object all survive.
+    other, even from several processes; updates of different fields of one object all survive.
 
-    Watches of all processes see each write once and in order; `ResourceEvent.revision` resumes after a restart too.
+    Watches of all processes see each write once and in order; `ResourceEvent.revision` also resumes after a restart.
 
     >>> store = SqlStore(SqlDatabase("sqlite:///:memory:"), "books")
 
@@ -131,8 +131,8 @@ class SqlStore(Closing):
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield the writes of all processes, from the database's log.
 
-        A slow reader does not block others. One that falls behind the log by more than `SqlStoreOptions.keep_changes`
-        ends. While the database cannot be reached, a watch that has begun waits.
+        A slow reader does not block others. A watch that falls behind the log by more than
+        `SqlStoreOptions.keep_changes` ends. While the database cannot be reached, a running watch waits.
 
         Raises:
             NormanError: Gone; `ObjectQuery.since` is too old.

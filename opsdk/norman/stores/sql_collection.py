@@ -1,4 +1,4 @@
-"""One collection of objects in a database, used inside of the transactions of a `SqlStore`. Blocking.
+"""One collection of objects in a database, used inside the transactions of a `SqlStore`. Blocking.
 
 Writers hold the lock of the collection's row, so each reads the result of the previous writer, also of another process.
 Readers use one snapshot and do not wait.

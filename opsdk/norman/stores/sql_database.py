@@ -38,7 +38,7 @@ class SqlOptions(Options, frozen=True, kw_only=True):
     """Options of a `SqlDatabase`. Times are in seconds.
 
     Attributes:
-        threads: transactions that run at once, each in a thread with a connection. SQLite has one writer among them.
+        threads: transactions that run at once, each in a thread with a connection. In SQLite, only one of them writes.
         lock_timeout: time that a write waits for a lock of another process, and a request for a connection.
     """
 
@@ -64,7 +64,7 @@ class SqlDatabase(Closing):
     <SqlDatabase sqlite:////var/lib/shop.db>
 
     Args:
-        url: as SQLAlchemy takes it: ``sqlite:////var/lib/shop.db``, ``sqlite:///:memory:`` for tests, or
+        url: as for SQLAlchemy: ``sqlite:////var/lib/shop.db``, ``sqlite:///:memory:`` for tests, or
             ``postgresql+psycopg://user:password@host/database``. Other databases are errors.
         options: see `SqlOptions`.
 
@@ -110,7 +110,7 @@ class SqlDatabase(Closing):
         return await self._submit(self._readers if mode is TransactionMode.READ else self._writers, mode, work)
 
     async def aclose(self) -> None:
-        """Wait for the transactions that run, and close all connections. Idempotent."""
+        """Wait for running transactions, and close all connections. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -196,5 +196,5 @@ def _set_wal(cursor: sqlite3.Cursor, deadline: float) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     read = connection.get_execution_options().get("mode") is TransactionMode.READ
-    # A transaction that becomes a writer later fails if another one wrote meanwhile.
+    # A transaction that becomes a writer later fails if another one wrote in the meantime.
     connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")

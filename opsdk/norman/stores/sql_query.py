@@ -120,7 +120,7 @@ class SqlSelection:
         return select(func.count()).select_from(numbers).where(*(item.test(numbers.c.object) for item in others))
 
     def rows(self, *, first: Anchor | None = None, few: bool = False) -> list[Statement]:
-        """Select number and id of objects, in order: each query goes on where the one before ended.
+        """Select number and id of objects, in order: each query continues where the one before ended.
 
         Args:
             first: where to begin; None for the first object.

@@ -26,7 +26,7 @@ class _FieldValues(msgspec.Struct, frozen=True):
 
     Attributes:
         key: orders objects by the field.
-        digests: of the texts that EQ and IN compare with.
+        digests: of the strings that EQ and IN compare with.
     """
 
     key: bytes
@@ -72,7 +72,7 @@ def _cell(data: JsonObject, name: str) -> Cell:
 def order_key(cell: Cell) -> bytes:
     """Return bytes that are ordered as `opsdk.norman.collections.field_path.order_text` orders cells.
 
-    Integers of more than 64 bits may be equal to others, and so are texts that differ after 511 bytes.
+    Integers of more than 64 bits may be equal to others, and so are strings that differ after 511 bytes.
 
     >>> sorted([order_key("a"), order_key(10), order_key(9.5), order_key(None)])[0] == order_key(None)
     True
@@ -85,7 +85,7 @@ def order_key(cell: Cell) -> bytes:
 
 
 def digest_of(text: str) -> bytes:
-    """Return 16 bytes in place of a text of any length: indices limit the length of their entries."""
+    """Return 16 bytes in place of a string of any length: indices limit the length of their entries."""
     return hashlib.blake2b(encode_text(text), digest_size=16).digest()
 
 

@@ -85,7 +85,7 @@ class TransformStore:
 class SubtypeStore(TransformStore):
     """Shows the objects of one subtype, by the value of a field, as objects of their own schema.
 
-    Several schemas share a store so: each lists, creates and changes its own objects only.
+    Several schemas can share a store: each lists, creates and changes only its own objects.
 
     Args:
         field: the field that names the subtype, such as ``kind``.

@@ -37,7 +37,7 @@ class ImpersonatingClients(UserTransports):
         self._cluster = cluster
 
     def __call__(self, context: ApiContext) -> Client:
-        """Return the client of the user of a request. Raises `NormanError` Unauthorized if it has none."""
+        """Return the client of the user of a request. Without a user, raises `NormanError` Unauthorized."""
         if context.user is None or not context.user.username:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
         return Client(_UserExecutor(self._cluster, self, user_of_info(context.user)))

@@ -58,7 +58,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
         name: the field.
         kind: ``text``, ``number``, ``checkbox``, ``select``, ``password``, ``datetime``, ``list`` or ``data`` (YAML).
         value: the text in it.
-        placeholder: shown while there is no text.
+        placeholder: shown while the input is empty.
         options: of a select.
         required: the form needs a value.
         hint: the type and the rules, for people.
@@ -173,7 +173,7 @@ def _outline(schemas: SchemaLookup, schema: Schema, type_: str, parents: frozens
 
 
 def _input(name: str, field: Field, value: JsonValue, placeholder: str) -> Input:
-    """Return the input of a form for a field: lines of a list, YAML of an object, a choice, or a text."""
+    """Return the input of a form for a field: lines of a list, YAML of an object, a choice, or a string."""
     expression = TypeExpression.parse(field.type)
     value = field.default if value is None else value
     scalar_list = expression.is_array and expression.element is not None and expression.element.is_simple

@@ -61,7 +61,7 @@ class WebPage:
     """Serves the page of a `NormanServer`: ``NormanOptions(page=WebPage())``.
 
     Args:
-        title: in the head of each page.
+        title: shown in the head of each page.
         login: show a form for a token to browsers that are not authenticated.
     """
 
@@ -265,7 +265,7 @@ def _columns(collection: object) -> list[str]:
 
 
 def _next_rows(collection: GenericCollection) -> str:
-    """Return the URL of the rows that follow, or an empty text."""
+    """Return the URL of the rows that follow, or an empty string."""
     following = collection.pagination.get("next", "")
     if not following:
         return ""

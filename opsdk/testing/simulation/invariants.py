@@ -79,7 +79,7 @@ class LeaseLedger:
 class WriteBudget:
     """Counts the successful writes of one client to one path in a window of virtual time.
 
-    A reconciler whose own status write leads to the next one writes for ever, and such a run would take hours. The
+    A reconciler whose own status write leads to the next one writes forever, and such a run would take hours. The
     equal writes of `hot_loops` are found at the end of a run; these are found at once, and may differ.
     """
 

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class Fault(StrEnum):
-    """A fault. Windows last for `Step.seconds`; the others happen once."""
+    """A fault. Some last for `Step.seconds`; the others happen once."""
 
     CUT_WATCHES = "cut_watches"
     """Once: the connections of all open watches break."""
@@ -39,7 +39,7 @@ class Fault(StrEnum):
     PARTITION = "partition"
     """Window: messages between replica and server are delayed until its end."""
     BLACK_HOLE = "black_hole"
-    """Window: requests get no response, as if a firewall dropped packets; open watches stay silent for ever."""
+    """Window: requests get no response, as if a firewall dropped packets; open watches stay silent forever."""
     SLOW_RECONCILE = "slow_reconcile"
     """Window: each reconcile takes up to three seconds longer."""
     CRASH = "crash"

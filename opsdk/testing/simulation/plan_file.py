@@ -25,7 +25,7 @@ def parse_plan(text: str, seed: int) -> tuple[Step, ...]:
         seed: of the drawn plan.
 
     Raises:
-        ConfigError: the text is no such plan, or has faults that need the operator's process.
+        ConfigError: the text is not a plan, or has faults that need the operator's process.
 
     >>> parse_plan('[{"time": 2, "name": "unavailable", "seconds": 5}]', seed=0)
     (Step(time=2, name='unavailable', seconds=5),)
@@ -53,7 +53,7 @@ def _drawn(value: JsonValue, seed: int) -> Sequence[Step]:
         faults = [Fault(name) for name in value.get("faults", default)]
         return draw_plan(seed, PlanOptions(**{**value, "faults": faults}))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the plan has a value that does not fit: {error}") from error
+        raise UsageError(f"the plan has an invalid value: {error}") from error
 
 
 def read_plan(path: Path, seed: int) -> tuple[Step, ...]:

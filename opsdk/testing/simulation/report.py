@@ -50,11 +50,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSummary:
-    """What `simulate` has tried.
+    """The result of `simulate`.
 
     Attributes:
-        seeds: number of seeds that were run; all of them hold.
-        of: number of seeds to run.
+        seeds: number of seeds that were run; all of them passed.
+        of: number of seeds that should run.
         seconds: real time.
         reconciles: number of reconciles of all runs.
     """
@@ -99,7 +99,7 @@ def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATIO
 def simulate(
     simulation: Simulation, seeds: Iterable[int] = range(100), *, name: str = "SIMULATION", time_limit: float = 300.0
 ) -> SimulationSummary:
-    """Run the plans of some seeds. Call it from a plain test function, outside of any event loop.
+    """Run the plans of some seeds. Call it from a plain test function, outside any event loop.
 
     It prints a line with the number of seeds and the time, which pytest shows with ``-s`` and in failures.
 

@@ -57,7 +57,7 @@ class RunningEnvironment(Protocol):
         ...
 
     async def ensure_controllers(self, controllers: Collection[str]) -> None:
-        """Start controllers if the environment was made without any."""
+        """Start controllers if the environment was created without any."""
         ...
 
 
@@ -88,13 +88,13 @@ class Simulation:
 
     Attributes:
         operator: creates a new operator for each start of a replica.
-        environment: creates a new environment, such as ``envtest.Environment``. The garbage collector and the namespace
-            controller run in one that has no controllers.
+        environment: creates a new environment, such as ``envtest.Environment``. If it has no controllers, the garbage
+            collector and the namespace controller run.
         actions: the workload: the plan calls them at random times.
-        check: raises AssertionError unless the cluster matches the specs.
-        invariants: more checks of the whole run, called once at its end; they raise AssertionError.
-        children: kinds whose objects foreign clients delete.
-        replicas: how many run at the same time.
+        check: raises AssertionError until the state of the cluster matches the specs.
+        invariants: further checks, called once at the end of the run; they raise AssertionError.
+        children: kinds whose objects the simulation deletes.
+        replicas: number of replicas that run at the same time.
         faults: the faults to choose from.
         duration: the time in which actions and faults begin.
         settle: the time after the last fault until `check` must pass.
@@ -138,7 +138,7 @@ class Simulation:
 
         Args:
             seed: of every random number.
-            steps: the plan; None for that of the seed.
+            steps: the plan; None for the plan of the seed.
         """
         plan = self.plan(seed) if steps is None else tuple(steps)
         run = _Run(self, seed, plan)
@@ -157,7 +157,7 @@ class Outcome:
         seed: of the run.
         steps: the plan.
         violations: the broken invariants, each with its name before a colon.
-        transcript: every request, action and the final check, one a line; the same for the same seed and plan.
+        transcript: every request, action and the final check, one per line; the same for the same seed and plan.
         reconciles: number of reconciles.
         seconds: virtual time at the end.
         journal: the operator's journal of the objects that the violations name: causes, reads, writes, results.

@@ -60,13 +60,13 @@ class SelfSigned(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if bool(self.service) is bool(self.url):
-            raise UsageError("SelfSigned needs either service (in a cluster) or url (outside), as the API server calls")
+            raise UsageError("SelfSigned needs either service (in a cluster) or url (outside): the API server calls it")
         if self.url and not self.secret_name:
             raise UsageError("SelfSigned with url needs secret_name: the Secret that holds the CA and its key")
         if self.url and not (self.url.startswith("https://") and urlsplit(self.url).hostname):
             raise UsageError(f"{self.url!r} is not a URL such as https://192.0.2.1:9443")
         if not 0 < self.renew_before < self.validity:
-            raise UsageError(f"renew_before is {self.renew_before:g}: it must lie between 0 and validity")
+            raise UsageError(f"renew_before is {self.renew_before:g}: it must be between 0 and validity")
         if self.ca_validity < 2 * self.validity:
             raise UsageError(f"ca_validity is {self.ca_validity:g}: it must be at least twice validity")
         if not 0 < self.check_interval * _MIN_READS_PER_OVERLAP <= self.overlap:

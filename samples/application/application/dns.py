@@ -1,4 +1,4 @@
-"""The name in the DNS: a resource outside of Kubernetes, and the HTTP client of its service."""
+"""The name in the DNS: a resource outside Kubernetes, and the HTTP client of its service."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DnsClient:
     async def _write(self, method: str, path: str, record: Record) -> Record:
         answer = await self._send(method, path, msgspec.json.encode(record))
         if answer is None:
-            raise DnsError(f"{method} {path}: the record does not exist any more")
+            raise DnsError(f"{method} {path}: the record no longer exists")
         return answer
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> Record | None:

@@ -54,7 +54,7 @@ class DatabaseService(Protocol):
         ...
 
     async def delete(self, key: str) -> bool:
-        """Begin the deletion of an instance. Returns True if it does not exist any more."""
+        """Begin the deletion of an instance. Returns True if it no longer exists."""
         ...
 
 

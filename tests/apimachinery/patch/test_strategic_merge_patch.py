@@ -166,7 +166,7 @@ def test_lists_of_scalars(patch: JsonObject, result: list[str]) -> None:
     ],
 )
 def test_what_makes_no_sense_is_told_as_the_server_tells_it(patch: JsonObject, message: str) -> None:
-    """Errors carry the server's message."""
+    """Errors of contradictory patches have the server's message."""
     with pytest.raises(PatchError) as caught:
         apply_strategic(LIVE, {"spec": patch}, WORK)
     assert str(caught.value) == message

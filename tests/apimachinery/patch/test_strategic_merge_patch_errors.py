@@ -69,7 +69,7 @@ def test_invalid_directives_are_printed_as_go_does(value: Any, shown: str) -> No
     ],
 )
 def test_lists_that_do_not_fit_are_told(original: Any, patch: Any, why: str) -> None:
-    """With the first thing that is wrong."""
+    """A list that cannot be patched raises an error with the reason."""
     with pytest.raises(PatchError) as refused:
         patched(original, patch)
     assert why in str(refused.value)

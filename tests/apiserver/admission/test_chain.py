@@ -1,4 +1,4 @@
-"""The chain calls a plugin for the resources that concern it."""
+"""The chain calls a plugin only for its resources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def request(path: str) -> Any:
 def test_a_plugin_is_called_for_its_resources_in_its_place(
     plugins: dict[str, set[str] | None], later: dict[str, set[str] | None]
 ) -> None:
-    """A plugin without resources is called for all; plugins that are added or removed later count at once."""
+    """A plugin is called for its resources, or for all; added and removed plugins take effect at once."""
     asyncio.run(_assert_calls(plugins, later))
 
 

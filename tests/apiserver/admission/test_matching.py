@@ -1,4 +1,4 @@
-"""Rules against a naive model of what they mean."""
+"""Rules against a naive model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def expected(rule: JsonObject, asked: RequestAttributes) -> bool:
 
 @given(RULES, ASKED)
 def test_a_rule_matches_what_it_names_and_nothing_else(rule: JsonObject, asked: RequestAttributes) -> None:
-    """Operations, groups, versions, resources, subresources and scope must all fit."""
+    """Operations, groups, versions, resources, subresources and scope of a rule must all match."""
     assert RuleWithOperations.of(rule).matches(asked) == expected(rule, asked)
 
 
@@ -83,7 +83,7 @@ def test_only_configurations_of_admission_are_exempt() -> None:
 
 
 def test_a_selector_that_says_nothing_selects_everything() -> None:
-    """Absent, empty, or with null parts, as clients send them."""
+    """A selector that is absent, empty or has null parts selects everything."""
     for tree in (None, {}, {"matchLabels": None, "matchExpressions": None}):
         assert selector_of(tree).matches({})
     assert not selector_of({"matchLabels": {"a": "b"}}).matches({})

@@ -1,4 +1,4 @@
-"""Objects that plugins go by are always those of the storage."""
+"""Cached objects of plugins always equal the stored ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What APIServices say, where they place a group, and whether their Services can be reached: the pure parts."""
+"""APIServices: conditions, priorities and availability checks, the pure parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICTS = [
 
 @given(st.lists(st.sampled_from(VERDICTS), min_size=1))
 def test_the_available_condition_follows_the_last_verdict(verdicts: list[Availability]) -> None:
-    """The condition Available has the last verdict, its time changes with its status, and other conditions stay."""
+    """Available has the last result, its time changes only with its status, and other conditions stay."""
     other = {"type": "Other", "status": "True"}
     status: JsonObject = {"conditions": [other]}
     turned, before = 0, ""
@@ -96,7 +96,7 @@ NAMES = st.sampled_from(["v1.a", "v2.a", "v1.b", "v1.c"])
 
 @given(st.lists(st.tuples(NAMES, st.one_of(st.none(), st.tuples(st.integers(1, 9), st.integers(1, 9))))))
 def test_ranks_follow_every_write(writes: list[tuple[str, tuple[int, int] | None]]) -> None:
-    """After any writes the order is that of what is there: by the highest number of a group, then by its name."""
+    """After any writes, groups are ordered by their highest priority, then by name."""
     ranks, there = GroupPriorities(), dict[str, tuple[int, int]]()
     for name, numbers in writes:
         version, _, group = name.partition(".")

@@ -1,4 +1,4 @@
-"""Several ways to prove who one is, and several that decide, together."""
+"""Unions of authenticators and of authorizers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BEARER = BearerAuthenticator(
     ],
 )
 async def test_who_it_is(sent: str, wanted: str) -> None:
-    """A known token is its user, whatever other checkers say; an unknown one is wrong; the rest is not a credential."""
+    """A known token authenticates its user; an unknown one is an error; other requests have no credential."""
     union = UnionAuthenticator([BEARER])
     if wanted:
         user = await union.authenticate(request(sent))
@@ -95,7 +95,7 @@ async def test_one_successful_authenticator_is_enough() -> None:
 
 
 async def test_reasons_are_reported_together() -> None:
-    """A review hears every reason once; a token for other audiences is simply not known."""
+    """Each reason is reported once; a token for other audiences is unknown."""
     for token, audiences, text in (
         ("u", ["a"], "invalid bearer token"),
         ("x", ["a"], "[invalid bearer token, x is not good]"),

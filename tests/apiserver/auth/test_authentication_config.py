@@ -1,4 +1,4 @@
-"""The ConfigMap for servers behind, and the certificates of proxies by it."""
+"""The ConfigMap extension-apiserver-authentication, and certificates of proxies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = {
 
 
 def test_everything_is_read() -> None:
-    """Authorities, names, and headers in lower case."""
+    """CAs, names, and headers in lower case are read from the ConfigMap."""
     trust = ClientAuthenticationConfig.of(DATA)
     assert (trust.clients, trust.proxies, trust.names) == (b"C", b"P", ("front-proxy-client",))
     assert trust.headers.user == ("x-remote-user", "x-other-user")
@@ -40,7 +40,7 @@ def test_everything_is_read() -> None:
                {"requestheader-allowed-names": "[1]"}],
 )  # fmt: skip
 def test_what_cannot_be_used_is_reported(change: dict[str, str]) -> None:
-    """The error names the key."""
+    """The error for an invalid ConfigMap names the key."""
     with pytest.raises(ConfigError, match=next(iter(change))):
         ClientAuthenticationConfig.of({**DATA, **change})
 
@@ -56,7 +56,7 @@ def request(certificate: bytes | None, **headers: str) -> HttpRequest:
 
 
 async def test_only_the_proxys_own_authority_vouches() -> None:
-    """An authority of the same name that is another one does not; a proxy needs the right name."""
+    """A proxy needs a certificate of the proxies' own CA and an allowed name."""
     ours, other = Authority.load_or_create(None), Authority.load_or_create(None)
 
     def client(authority: Authority, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A certificate counts for the purpose whose own CA has a chain to it, at the time of the request."""
+"""A client certificate is valid only for the purpose of its CA, at the time of the request."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_front_proxy_certificate_is_no_user() -> None:
 
 
 async def test_a_user_is_no_front_proxy() -> None:
-    """A certificate with the name of a proxy, from the CA of users, sends no headers that count."""
+    """A user's certificate with the name of a proxy cannot send user headers."""
     proxies = FrontProxyAuthenticator(ChainVerifier(PROXIES.pem))
     forged = request(issue("front-proxy-client", USERS), x_remote_user="admin")
     assert await proxies.authenticate(forged) is None
@@ -147,7 +147,7 @@ def test_only_authorities_with_a_chain_to_the_own_authority_sign() -> None:
 
 
 def test_a_mesh_of_intermediates_costs_a_bounded_number_of_signatures() -> None:
-    """Ten certificates of one name and key, which could all have signed each other."""
+    """Ten intermediates with one name and key cost a bounded number of verifications."""
     key = ec.generate_private_key(ec.SECP256R1())
     first = issue("x", ca=True, key=key)
     mesh = [first, *(issue("x", first, ca=True, key=key) for _ in range(9))]
@@ -204,7 +204,7 @@ def _ask(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> 
 @pytest.mark.realtime
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_a_session_with_a_client_certificate_is_never_resumed(version: ssl.TLSVersion, tmp_path: Path) -> None:
-    """No ticket is sent, and a session that is resumed by its id is cut."""
+    """No session ticket is sent, and a session that is resumed by id is closed."""
     between = issue("b", USERS, ca=True)
     async with _server(tmp_path) as server:
         context = _client(tmp_path, version, issue("alice", between), between)
@@ -217,7 +217,7 @@ async def test_a_session_with_a_client_certificate_is_never_resumed(version: ssl
 
 @pytest.mark.realtime
 async def test_a_certificate_that_expires_ends_its_connection(tmp_path: Path) -> None:
-    """At the next request of a connection that outlives the certificate."""
+    """The next request after the expiry of the certificate closes the connection."""
     async with _server(tmp_path) as server:
         context = _client(tmp_path, ssl.TLSVersion.TLSv1_3, issue("alice", USERS))
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)

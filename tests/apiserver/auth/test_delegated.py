@@ -1,4 +1,4 @@
-"""Reviews at another server: what is sent, what the answers mean, how long they hold."""
+"""Delegated reviews: requests, results and caching."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Front:
 
 
 async def test_a_token_belongs_to_the_user_of_the_review() -> None:
-    """Name, uid, groups and extra come from the status, which holds for ten seconds for the same audiences."""
+    """User, uid, groups and extra come from the review, which is cached for ten seconds per audiences."""
     user = UserInfo(username="alice", uid="u", groups=["devs"], extra={"k": ["a", "b"]})
     front = Front(TokenReviewStatus(authenticated=True, user=user, audiences=["me"]))
     tokens = DelegatedTokens(front.auth())
@@ -63,13 +63,13 @@ async def test_a_token_belongs_to_the_user_of_the_review() -> None:
 
 @pytest.mark.parametrize("status", [TokenReviewStatus(error="expired"), ForbiddenError("no")])
 async def test_a_token_that_is_wrong_or_cannot_be_checked_is_refused(status: Any) -> None:
-    """An error of the review, or of its request, is a refusal."""
+    """An error in the review, or of its request, rejects the token."""
     with pytest.raises(UnauthorizedError):
         await DelegatedTokens(Front(status).auth()).check("t", [])
 
 
 async def test_an_unknown_token_is_left_to_other_checkers() -> None:
-    """Without a user and an error, another checker may know the token."""
+    """A review without user and error leaves the token to the next authenticator."""
     assert await DelegatedTokens(Front(TokenReviewStatus()).auth()).check("t", []) is None
 
 
@@ -81,7 +81,7 @@ def get_book(**more: Any) -> AuthorizerAttributes:
 
 
 async def test_a_request_is_reviewed_once() -> None:
-    """The review has all attributes. Its result holds for ten seconds, and only for the same attributes."""
+    """A review has all attributes, and is cached for ten seconds for equal ones."""
     front = Front(SubjectAccessReviewStatus(allowed=True, reason="role"))
     authorizer = DelegatedAuthorizer(front.auth())
     for _ in range(2):
@@ -100,7 +100,7 @@ async def test_a_request_is_reviewed_once() -> None:
 
 
 async def test_a_denial_overrides_a_permission() -> None:
-    """A status that has both is a denial."""
+    """A status that is both allowed and denied is a denial."""
     front = Front(SubjectAccessReviewStatus(allowed=True, denied=True))
     decision = await DelegatedAuthorizer(front.auth()).authorize(get_book())
     assert (decision.allowed, decision.denied) == (False, True)
@@ -117,7 +117,7 @@ async def test_a_failed_review_allows_nothing_and_is_not_cached() -> None:
 
 
 async def test_a_failure_that_may_pass_is_retried() -> None:
-    """A request waits for the server in front while it restarts."""
+    """A review is retried while the server in front restarts."""
     front = Front(ServiceUnavailableError("restarting"))
     decision = asyncio.create_task(DelegatedAuthorizer(front.auth()).authorize(get_book()))
     await asyncio.sleep(0.1)
@@ -128,7 +128,7 @@ async def test_a_failure_that_may_pass_is_retried() -> None:
 
 
 async def test_masters_and_health_need_no_review() -> None:
-    """Probes must work while the server in front is away."""
+    """Probes and system:masters work while the server in front is down."""
     front = Front(ForbiddenError("no"))
     authorizer = DelegatedAuthorizer(front.auth())
     granted = [

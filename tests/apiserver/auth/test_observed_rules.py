@@ -1,4 +1,4 @@
-"""The roles learned from what users do allow just that."""
+"""Roles from observed requests allow exactly these requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_missing_verb_is_named(done: frozenset[ObservedUse], data: st.DataObje
 
 
 def test_resources_with_the_same_verbs_stand_together() -> None:
-    """Resources of one group with equal verbs share a rule; paths have rules of their own."""
+    """Resources of one group with equal verbs share a rule; paths have separate rules."""
     done = [
         ObservedUse(user="u", verb=verb, resource=resource)
         for verb in ("list", "get")
@@ -56,7 +56,7 @@ def test_resources_with_the_same_verbs_stand_together() -> None:
 
 
 async def test_questions_are_kept_once_each_with_their_answers() -> None:
-    """An authorizer's questions are what users do; what was refused and later allowed counts as allowed."""
+    """Each use is recorded once; a use that was denied and later allowed counts as allowed."""
 
     class Strict:
         allowed = False
@@ -90,7 +90,7 @@ async def test_recorded_uses_are_bounded() -> None:
 
 
 async def test_what_everybody_may_is_no_use() -> None:
-    """Discovery and questions about oneself need no role."""
+    """Discovery and self-reviews are not recorded as uses."""
     observer = ObservingAuthorizer(AllowAuthenticated())
     await observer.authorize(AuthorizerAttributes(user=USER, verb="get", resource_request=False, path="/apis/apps/v1"))
     group, resource = "authorization.k8s.io", "selfsubjectaccessreviews"

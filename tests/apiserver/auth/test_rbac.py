@@ -1,4 +1,4 @@
-"""Rules of roles against a plain reading of what they mean, and the index against looking at every binding."""
+"""RBAC rules against a naive evaluator, and the index against a scan of all bindings."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def plainly_decides(world: World, asked: AuthorizerAttributes) -> bool:
 # ------------------------------------------------------------------ laws of rules
 @given(rules, asked)
 def test_a_rule_allows_what_its_words_say(rule: PolicyRule, asked: AuthorizerAttributes) -> None:
-    """Wildcards, subresources, names and path prefixes mean what they mean word by word."""
+    """Wildcards, subresources, names and path prefixes match as in the model."""
     assert rule.allows(asked) == plainly_allows(rule, asked)
 
 
@@ -163,12 +163,12 @@ def test_compacting_changes_no_meaning(given_rules: list[PolicyRule], asked: Aut
 
 @given(rules)
 def test_the_wire_form_keeps_everything(rule: PolicyRule) -> None:
-    """A rule written and read again is the same rule."""
+    """A rule survives encoding and decoding."""
     assert PolicyRule.of(rule.wire()) == rule
 
 
 def test_an_escalation_names_what_is_missing() -> None:
-    """The text lists the user, its groups, and the rules joined and sorted."""
+    """The error lists the user, its groups, and the missing rules, joined and sorted."""
     user = User(name="alice", groups=("devs", "system:authenticated"))
     owned = [PolicyRule(verbs=("get",), groups=("",), resources=("configmaps",))]
     expected = [
@@ -238,7 +238,7 @@ def test_the_index_decides_like_the_naive_evaluator(history: list[tuple[object, 
 
 
 def test_reasons_name_the_binding_and_the_missing_role() -> None:
-    """A yes says by which binding of which role to whom; a no says which roles could not be had, each once."""
+    """An allow names binding, role and subject; a denial lists the roles that could not be read, each once."""
     policy = RbacPolicy()
     user = User(name="u", groups=("g",))
     ask = AuthorizerAttributes(user=user, verb="get", resource="pods", namespace="n")

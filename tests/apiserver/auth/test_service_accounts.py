@@ -1,4 +1,4 @@
-"""Tokens of service accounts: what is signed is believed as long as what it speaks of is there; nothing else is."""
+"""Tokens of service accounts: valid while signed correctly and while the bound objects exist."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
 
 @given(st.dictionaries(st.text(), st.text()), st.integers(0, 2), st.integers(1, 3))
 def test_base64_parts_are_canonical(content: dict[str, str], part: int, padding: int) -> None:
-    """Every token has one encoding: padding, or bits that no byte has, make it none."""
+    """A token with padding or unused bits in its base64 is invalid."""
     token = KEY.sign(content)
     assert KEY.verify(token) == unverified(token) == content
     parts = token.split(".")
@@ -74,7 +74,7 @@ def test_base64_parts_are_canonical(content: dict[str, str], part: int, padding:
 
 
 def test_a_token_says_what_was_signed() -> None:
-    """Round trip: the claims come back; header and claims can be read without the key."""
+    """Claims survive a round trip; header and claims can be read without the key."""
     token = KEY.sign(claims())
     assert KEY.verify(token) == claims()
     assert unverified(token) == claims()
@@ -84,7 +84,7 @@ def test_a_token_says_what_was_signed() -> None:
 
 @given(st.data())
 def test_every_tampering_is_refused(data: st.DataObject) -> None:
-    """No changed character, part or algorithm leaves a token good."""
+    """A token with any changed character, part or algorithm is invalid."""
     token = KEY.sign(claims())
     position = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("aA0-_.xé"))
@@ -112,7 +112,7 @@ def test_parsing_a_token_never_raises(text: str) -> None:
 
 
 def test_a_server_without_a_key_makes_none_to_refuse(tmp_path: Path) -> None:
-    """Checking a foreign token does not cost a new key."""
+    """Checking a foreign token creates no key."""
     fresh = SigningKey(tmp_path / "key")
     with pytest.raises(UnauthorizedError):
         fresh.verify(KEY.sign(claims()))
@@ -120,7 +120,7 @@ def test_a_server_without_a_key_makes_none_to_refuse(tmp_path: Path) -> None:
 
 
 def test_a_key_is_kept_in_its_file(tmp_path: Path) -> None:
-    """Tokens stay good over a restart; the file is private; rubbish in it is an error that says what to do."""
+    """Tokens stay valid after a restart; the key file is private; an invalid file is an error with advice."""
     path = tmp_path / "deep" / "key"
     token = SigningKey(path).sign(claims())
     assert SigningKey(path).verify(token) == claims()
@@ -132,7 +132,7 @@ def test_a_key_is_kept_in_its_file(tmp_path: Path) -> None:
 
 @given(st.integers(600, 100_000), st.integers(-200_000, 200_000))
 def test_tokens_have_their_time(seconds: int, later: int) -> None:
-    """A token is good from its issue to its end, give or take the leeway."""
+    """A token is valid from its issue to its expiry, within the leeway."""
     issued = 1_000_000
     good = -LEEWAY <= later <= seconds + LEEWAY
     if good:
@@ -143,14 +143,14 @@ def test_tokens_have_their_time(seconds: int, later: int) -> None:
 
 
 def test_claims_of_wrong_types_are_refused() -> None:
-    """Signed nonsense is still nonsense."""
+    """A signed token with claims of wrong types is invalid."""
     for wrong in ("soon", None, True, [1]):
         with pytest.raises(UnauthorizedError, match="could not be validated"):
             check_times({**claims(), "exp": wrong}, 1000)
 
 
 def test_a_token_is_for_its_audiences() -> None:
-    """The wanted audiences that it names; with none of them it is refused, and says both lists."""
+    """A token is valid for its audiences; for others the error lists both."""
     assert matching_audiences(claims(), ["x", ISSUER]) == (ISSUER,)
     assert matching_audiences({}, [ISSUER]) == (ISSUER,)
     with pytest.raises(UnauthorizedError) as caught:
@@ -160,7 +160,7 @@ def test_a_token_is_for_its_audiences() -> None:
 
 
 def test_the_user_is_the_account_with_its_groups() -> None:
-    """Name, uid, groups, and in extra what the token is bound to."""
+    """The user has name, uid and groups of the account, and the bound objects in extra."""
     user = user_of(claims(BoundObject(pod=POD, node=NODE)), World().find)
     assert (user.name, user.uid) == ("system:serviceaccount:ns:robot", "u1")
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
@@ -184,7 +184,7 @@ def test_the_user_is_the_account_with_its_groups() -> None:
     ],
 )
 def test_a_token_ends_with_what_it_is_bound_to(bound: BoundObject, key: tuple[str, str, str]) -> None:
-    """Gone, or another object of the same name: refused either way; a node beside a pod does not count."""
+    """A token is invalid if its bound object is gone or replaced; the node of a pod does not count."""
     world = World()
     user_of(claims(bound), world.find)
     before = world.objects[key]
@@ -225,7 +225,7 @@ async def test_foreign_tokens_are_skipped() -> None:
     ],
 )
 def test_service_accounts_are_told_by_their_names(name: str, wanted: tuple[str, str] | None) -> None:
-    """Namespace and name, both there, nothing after them."""
+    """A service account name has exactly a namespace and a name."""
     assert split_username(name) == wanted
 
 
@@ -262,7 +262,7 @@ async def test_a_secret_token_is_valid_while_its_secret_has_it() -> None:
 
 
 async def test_a_kept_token_speaks_of_one_account() -> None:
-    """Subject and account must be the same, even if we signed it."""
+    """Subject and account of a Secret's token must match, even with a valid signature."""
     _, world = kept()
     token = KEY.sign({**kept_claims(ACCOUNT, SECRET), "sub": "system:serviceaccount:ns:other"})
     with pytest.raises(UnauthorizedError, match="sub claim is invalid"):

@@ -1,4 +1,4 @@
-"""Keys of tokens: what one has signed, it alone vouches for, whichever sort it is and however it is written down."""
+"""Signing keys of tokens: verification, formats and publication."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_random_bytes_are_no_signature(sort: str, signature: bytes) -> None:
 
 @pytest.mark.parametrize("bits", [1024, 2048])
 def test_short_keys_are_taken(bits: int) -> None:
-    """kube-apiserver sets no lower limit on the size of RSA keys, and does not warn."""
+    """RSA keys have no minimum size, as in kube-apiserver."""
     short = PrivateKey(rsa.generate_private_key(public_exponent=65537, key_size=bits))
     assert short.public.payload(short.sign(b"text")) == b"text"
 
@@ -104,7 +104,7 @@ def test_tokens_name_the_key_and_its_algorithm(sort: str, tmp_path: Path) -> Non
 @each_sort
 @pytest.mark.parametrize("form", [private_pem, public_pem, certificate])
 def test_more_keys_are_read_in_every_form(sort: str, form: Any, tmp_path: Path) -> None:
-    """A server takes tokens of keys that it does not sign with, and shows them to others."""
+    """Tokens of additional verification keys are valid, and these keys are published."""
     (tmp_path / "more.pem").write_bytes(
         b"# a comment\n" + form(key(sort, 2).key) + b"\n" + public_pem(key(sort, 3).key)
     )

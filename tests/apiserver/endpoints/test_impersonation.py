@@ -1,4 +1,4 @@
-"""Reading whom the headers name."""
+"""Parsing of impersonation headers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def request(*headers: tuple[str, str]) -> HttpRequest:
     st.dictionaries(words.map(str.lower), st.lists(words, min_size=1, max_size=2), max_size=2),
 )
 def test_what_clients_write_servers_read(name: str, groups: list[str], extra: dict[str, list[str]]) -> None:
-    """Names, repeated groups (commas in them too) and escaped keys arrive as the client's configuration has them."""
+    """User, groups and escaped keys arrive as the client's configuration has them."""
     sent = Impersonate(user=name, uid="u", groups=groups, extra=extra)
     result = requested_user(request(*sent.headers()))
     expected = {key: tuple(values) for key, values in extra.items()}
@@ -47,7 +47,7 @@ def test_requests_without_headers_impersonate_no_user() -> None:
 
 
 def test_names_are_utf_8_and_the_first_counts() -> None:
-    """Headers are bytes: a name is read as UTF-8, and a second one is not looked at."""
+    """Impersonation headers are UTF-8, and the first user header wins."""
     name = "zoë".encode().decode("latin-1")
     result = requested_user(
         request(("Impersonate-User", name), ("Impersonate-User", "other"), ("Impersonate-Group", "a, b"))
@@ -67,7 +67,7 @@ def test_names_are_utf_8_and_the_first_counts() -> None:
     ],
 )
 def test_a_name_is_needed(header: tuple[str, str], shown: str) -> None:
-    """Groups and the like without a user are a 400 that shows them."""
+    """Impersonation headers without a user are a 400 that shows them."""
     with pytest.raises(BadRequestError) as caught:
         requested_user(request(header))
     text = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
@@ -86,5 +86,5 @@ def test_a_name_is_needed(header: tuple[str, str], shown: str) -> None:
     ],
 )
 def test_groups_that_come_by_themselves(name: str, groups: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    """An impersonated user is in system:authenticated, and system:anonymous in system:unauthenticated, once."""
+    """An impersonated user gets system:authenticated, or system:unauthenticated for system:anonymous, once."""
     assert impersonated(User(name=name, groups=groups)).groups == wanted

@@ -1,4 +1,4 @@
-"""Which form of answer a client accepts."""
+"""Negotiation of the media type of responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
     ],
 )
 def test_the_best_clause_that_can_be_served(header: str, media: str, kind: str) -> None:
-    """Order and quality decide; what is not served is passed over."""
+    """Quality and order decide between media types; unsupported ones are skipped."""
     accepted = negotiate(header, OBJECT_KINDS)
     assert (accepted.media, accepted.kind) == (media, kind)
 
@@ -67,7 +67,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 async def test_yaml_as_the_server_writes_it() -> None:
-    """Double quotes around what would be no text without them, single ones where the syntax wants some; lines stay."""
+    """YAML quotes ambiguous strings as the server does, and keeps line breaks."""
     async with Environment() as env:
         call = Caller(env)
         data = {"a": "1", "b": "", "c": "yes", "d": ": x", "e": "x\ny\n", "f": "plain", "g": "2020-01-01T00:00:00Z"}
@@ -98,7 +98,7 @@ async def test_there_are_no_streams_of_yaml() -> None:
 
 
 async def test_errors_are_for_people_where_no_form_is_accepted() -> None:
-    """Else they come as short as objects."""
+    """Errors for unknown media types and for curl are indented, others are compact."""
     async with Environment() as env:
         call = Caller(env)
         assert (await call("GET", f"{MAPS}/none", accept="text/html")).raw.startswith(b'{\n  "kind": "Status"')
@@ -108,7 +108,7 @@ async def test_errors_are_for_people_where_no_form_is_accepted() -> None:
 
 
 async def test_pages_that_have_one_form() -> None:
-    """The version is JSON; health is text and nothing else."""
+    """The version is always JSON, and health is always plain text."""
     async with Environment() as env:
         call = Caller(env)
         refused = await call("GET", "/version", accept="application/yaml")
@@ -119,7 +119,7 @@ async def test_pages_that_have_one_form() -> None:
 
 
 async def test_reviews_have_no_table() -> None:
-    """Kinds that are only created have no table form: alone it is a 406, with a second choice the object comes."""
+    """Create-only kinds have no table form: it is a 406, unless another form is accepted."""
     async with Environment() as env:
         call = Caller(env)
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -1,4 +1,4 @@
-"""How long requests may take."""
+"""Time limits of requests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_request_over_its_limit_ends(method: str, path: str, query: str,
     [(PODS, "watch=1"), (f"{PODS}/p/log", ""), (f"{PODS}/p/exec", ""), ("/api/v1/nodes/n/proxy/x", "")],
 )
 async def test_some_run_as_long_as_they_want(path: str, query: str) -> None:
-    """And no timeout is read."""
+    """Long-running requests have no limit, and their timeout parameter is not read."""
     pending = call("GET", path, f"{query}&timeout=x")
     assert long_running(pending.info)
     assert await takes(1000, pending) == 1000
@@ -87,7 +87,7 @@ async def test_a_request_that_is_cancelled_stays_cancelled() -> None:
 
 
 async def test_what_is_no_duration_is_refused() -> None:
-    """Before anything is done."""
+    """An invalid timeout is rejected before the request is processed."""
     with pytest.raises(BadRequestError, match="invalid timeout specified in the request URL - time: invalid duration"):
         await takes(0, call("GET", PODS, "timeout=soon"))
 
@@ -103,7 +103,7 @@ def test_timeouts_are_written_as_go_durations(amount: float, unit: tuple[str, fl
 
 @given(st.text(alphabet="0123456789.smhnuµ-+ x", max_size=8))
 def test_any_text_is_a_duration_or_is_refused_in_gos_words(text: str) -> None:
-    """Nothing else happens."""
+    """Any string is a duration, or an error with Go's message."""
     try:
         result = read_duration(text)
     except ValueError as error:

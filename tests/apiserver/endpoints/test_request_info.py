@@ -1,4 +1,4 @@
-"""What a request is about."""
+"""Request info from method, path and query."""
 
 from __future__ import annotations
 

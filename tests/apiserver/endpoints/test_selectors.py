@@ -18,7 +18,7 @@ TERMS = st.builds(FieldRequirement, KEYS, st.text(r"ab,=\!", max_size=5), st.boo
 
 @given(st.lists(TERMS, max_size=4))
 def test_what_is_written_is_read_again(terms: list[FieldRequirement]) -> None:
-    """Whatever stands in a value, once it is escaped; terms come in their order as texts."""
+    """Any field selector survives escaping and parsing; terms keep their order."""
     written = sorted(terms, key=str)
     assert parse_fields(str(FieldSelector(tuple(terms)))) == FieldSelector(tuple(written))
 
@@ -35,7 +35,7 @@ def test_what_is_written_is_read_again(terms: list[FieldRequirement]) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, why: str) -> None:
-    """With the term, the character or the sequence that is wrong."""
+    """An invalid selector is an error with the term, character or escape sequence."""
     with pytest.raises(BadRequestError) as caught:
         parse_fields(text)
     assert caught.value.message == why
@@ -43,7 +43,7 @@ def test_what_cannot_be_read_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "=", "!=", ",=,"])
 def test_terms_that_say_nothing_are_none(text: str) -> None:
-    """An object without field and value has no condition."""
+    """A term without field and value is ignored."""
     assert parse_fields(text) == FieldSelector(())
 
 
@@ -75,7 +75,7 @@ NAME = (
     ],
 )
 def test_everything_that_is_wrong_with_a_label_is_reported(text: str, why: str) -> None:
-    """Of one requirement, in one message."""
+    """All errors of one label requirement are in one message."""
     with pytest.raises(BadRequestError) as caught:
         parse_labels(text)
     assert str(caught.value).startswith(f"unable to parse requirement: {why}")

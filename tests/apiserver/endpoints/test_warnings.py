@@ -1,4 +1,4 @@
-"""Warnings in headers: what fits, and what no header can carry."""
+"""Warning headers: limits and escaping."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ def told(texts: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("text", ["", "tab\there", "two\nlines", "ctl\x01", "del\x7f", "c1\x85", "cr\r"])
 def test_what_no_header_can_carry_is_left_out(text: str) -> None:
-    """Wholly: half a warning would mislead."""
+    """A warning with control characters is dropped completely."""
     assert told(["before", text, "after"]) == ["before", "after"]
 
 
 def test_quotes_and_backslashes_are_escaped_and_all_else_is_kept() -> None:
-    """Spaces at the ends and letters of all languages too."""
+    """Quotes and backslashes are escaped; outer spaces and all scripts are kept."""
     assert told([' say "no" \\ ', "é ☃ 😀"]) == [' say \\"no\\" \\\\ ', "é ☃ 😀"]
 
 
 def test_few_warnings_are_reported_whole() -> None:
-    """However long one is."""
+    """A few warnings are not truncated, however long they are."""
     assert told(["x" * 4000, "short"]) == ["x" * 4000, "short"]
 
 
 def test_too_much_is_cut_and_then_left_out() -> None:
-    """Each to 256 characters, up to the first that makes 4096 together."""
+    """Many warnings are cut to 256 characters each, and stop at 4,096 in total."""
     assert told(["x" * 5000, "short"]) == ["x" * 256, "short"]
     assert told([f"{number:04}" + "y" * 250 for number in range(30)])[-1].startswith("0016")
 
 
 @given(TEXTS)
 def test_headers_stay_small(texts: list[str]) -> None:
-    """Whatever webhooks and policies say."""
+    """The headers have a bounded size, whatever webhooks and policies return."""
     errors = told(texts)
     assert sum(map(len, errors)) <= 2 * (4096 + 256)
     assert len(errors) <= len(texts)

@@ -81,7 +81,7 @@ def test_expressions_must_have_the_declared_type(text: str, wanted: tuple[Type, 
     ],
 )
 def test_what_may_be_referred_to_depends_on_the_place(text: str, options: dict[str, bool], undeclared: str) -> None:
-    """Parameters, variables, the authorizer and what makes up mutations are only known where they make sense."""
+    """params, variables, authorizer and mutation types are declared only where they are available."""
     assert (
         f"undeclared reference to '{undeclared}'"
         in PolicyCompiler(params=False, composed=False).compile(text, (BOOL,), **options).fault
@@ -92,7 +92,7 @@ def test_what_may_be_referred_to_depends_on_the_place(text: str, options: dict[s
 
 
 def test_variables_are_known_by_their_types_to_those_after_them() -> None:
-    """Each sees only earlier ones; scalars, lists and maps keep their types, all else may be anything."""
+    """A variable sees only earlier ones; scalars, lists and maps keep their types, others are dynamic."""
     compiler = composed("1", "[variables.v0]", "authorizer.group('')")
     assert "undefined field 'v9'" in compiler.compile("variables.v9", (INT,)).fault
     assert compiler.compile("variables.v1[0] + variables.v0", (INT,)).fault == ""
@@ -104,7 +104,7 @@ def test_variables_are_known_by_their_types_to_those_after_them() -> None:
 
 # ------------------------------------------------------------------ evaluating
 async def test_a_variable_is_evaluated_once_and_only_where_it_is_needed() -> None:
-    """However many expressions ask for it; a question to the authorizer is put once."""
+    """A variable, and an authorizer check in it, is evaluated once, and only if it is used."""
     asks = "authorizer.group('').resource('pods').check('%s').allowed()"
     compiler = composed(asks % "get", asks % "list", "variables.v0 && variables.v0")
     authorizer = Counting()
@@ -115,7 +115,7 @@ async def test_a_variable_is_evaluated_once_and_only_where_it_is_needed() -> Non
 
 
 async def test_the_cost_of_a_variable_counts_once() -> None:
-    """The expression that first asks pays for it."""
+    """The expression that uses a variable first pays its cost."""
     costly = "[1, 2, 3, 4, 5].map(a, [a].map(b, a + b).sum()).sum()"
     compiler = composed(costly)
     compiled = compiler.compile("variables.v0 > 0", (BOOL,))
@@ -132,7 +132,7 @@ async def test_the_cost_of_a_variable_counts_once() -> None:
 
 
 async def test_a_variable_without_a_value_is_an_error_wherever_it_is_used() -> None:
-    """The error names the variable; logic may do without it."""
+    """An error of a variable names it, wherever it is used; logic can absorb the error."""
     compiler = composed("object.x.y", "int('a' + string(object.n))")
     compiler.variable("broken", "nope")
     one = activation(compiler, object={"n": 1})
@@ -158,7 +158,7 @@ FORMULAS = st.lists(st.tuples(NUMBERS, st.lists(st.integers(0, 9), max_size=3)),
 def test_variables_are_what_they_would_be_if_all_were_evaluated_in_order(
     formulas: list[tuple[int, list[int]]],
 ) -> None:
-    """Laziness shows nowhere but in the cost: the model evaluates everything first."""
+    """Lazy variables have the values of a model that evaluates them all in order."""
     compiler, model = PolicyCompiler(params=False, composed=True), list[int]()
     for index, (number, terms) in enumerate(formulas):
         earlier = [term % index for term in terms] if index else []
@@ -174,7 +174,7 @@ def test_variables_are_what_they_would_be_if_all_were_evaluated_in_order(
 
 
 async def test_conditions_that_cost_too_much_say_nothing_else() -> None:
-    """Each result is true, false or a message; after the budget is spent, only that error is left."""
+    """Each result is true, false or an error; after the budget is spent, only the budget error remains."""
     compiler = PolicyCompiler(params=False, composed=False)
     conditions = [compiler.compile(text, (BOOL,)) for text in ("true", "object.x", "object.y == 1", "false")]
     assert await judge(activation(compiler, object={}), conditions) == [
@@ -188,7 +188,7 @@ async def test_conditions_that_cost_too_much_say_nothing_else() -> None:
 
 
 async def test_a_variable_that_means_itself_does_not_hang() -> None:
-    """Two of one name: the later one refers to itself, and has no value."""
+    """A variable that refers to itself is an error."""
     compiler = composed("1")
     compiler.variable("v0", "variables.v0 + 1")
     with pytest.raises(CelEvaluationError):
@@ -196,5 +196,5 @@ async def test_a_variable_that_means_itself_does_not_hang() -> None:
 
 
 def test_an_expression_that_compiles_has_no_fault() -> None:
-    """The program or the text of what is wrong."""
+    """An expression has either a program or an error message."""
     assert CompiledExpression("x", "why").fault == "why"

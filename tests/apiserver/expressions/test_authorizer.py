@@ -1,4 +1,4 @@
-"""Laws of asking the authorizer from expressions."""
+"""Laws of the authorizer library in expressions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask(text: str) -> tuple[object, list[AuthorizerAttributes]]:
 
 
 def test_questions_are_put_together() -> None:
-    """Each step adds what it names; the check adds the verb and asks."""
+    """Authorizer calls are chained: each step adds an attribute, and check() adds the verb."""
     check = "authorizer.group('apps').resource('deployments').subresource('scale').namespace('n').name('d')"
     allowed, (questions,) = ask(f"{check}.check('get').allowed()")
     assert allowed is True
@@ -70,13 +70,13 @@ def test_the_request_itself() -> None:
 
 @pytest.mark.parametrize("text", ["authorizer.path('x').check('get')", "authorizer.serviceAccount('N', 'a')"])
 def test_senseless_questions_fail(text: str) -> None:
-    """Relative paths and impossible names are errors."""
+    """Relative paths and invalid names are errors of the authorizer library."""
     with pytest.raises(CelEvaluationError):
         ask(text)
 
 
 def test_asking_is_dear() -> None:
-    """An expression can ask twice, not three times, within its limit."""
+    """An expression can afford two authorizer checks, but not three."""
     check = "authorizer.path('/x').check('get').allowed()"
     two, three = (" && ".join([check] * times) for times in (2, 3))
     variables = {"authorizer": AuthorizerValue.of(lambda _: Decision(True), ALICE)}

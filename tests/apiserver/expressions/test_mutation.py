@@ -46,7 +46,7 @@ def objects(tree: Any, path: str) -> Any:
 
 @given(TREES)
 def test_objects_named_after_their_places_are_the_trees_that_they_spell(tree: Any) -> None:
-    """Making objects of a tree, and a tree of the objects, changes nothing, and no name is wrong."""
+    """A tree survives the conversion to typed Object values and back."""
     created = objects(tree, "Object")
     check_names(created)
     assert as_tree(created) == tree
@@ -98,7 +98,7 @@ def test_values_have_the_json_that_protobuf_gives_them(expression: str, tree: An
 
 
 def test_objects_can_be_read_and_compared() -> None:
-    """Fields that are set are there; two objects are equal if their types and fields are."""
+    """Set fields are present; two objects are equal if types and fields are."""
     assert value("Object{a: 1}.a == 1 && has(Object{a: 1}.a) && !has(Object{a: 1}.b)") is True
     assert value("Object{a: 1} == Object{a: 1.0} && Object{a: 1} != Object{b: 1}") is True
     assert value("dyn(Object.a{}) == dyn(Object.b{}) || dyn(Object{}) == dyn(1)") is False
@@ -106,7 +106,7 @@ def test_objects_can_be_read_and_compared() -> None:
 
 
 def test_what_has_no_json_is_refused() -> None:
-    """Keys that are not texts, types, and fields of patches that are not texts at run time."""
+    """Keys that are not strings, types, and patch fields that are not strings are errors at run time."""
     for expression in ("Object{a: {1: 2}}", "Object{a: type(1)}"):
         with pytest.raises(PatchError):
             as_tree(value(expression))
@@ -126,7 +126,7 @@ def test_what_has_no_json_is_refused() -> None:
     ],
 )
 def test_values_of_operations_are_json(expression: str, json: object) -> None:
-    """Whole numbers that a float does not hold are texts."""
+    """Integers that a float cannot hold become strings."""
     assert as_json(value(expression)) == json
 
 
@@ -140,7 +140,7 @@ def test_values_of_operations_are_json(expression: str, json: object) -> None:
     ],
 )
 def test_what_has_no_json_form_is_reported(made: object, why: str) -> None:
-    """In the words of the real server's libraries."""
+    """A value without a JSON form has the error message of upstream's libraries."""
     with pytest.raises(PatchError, match="could not marshal to JSON") as caught:
         as_json({"deep": [made]})
     assert str(caught.value).endswith(why)

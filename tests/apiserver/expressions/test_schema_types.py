@@ -70,7 +70,7 @@ def test_types_and_sizes(schema: JsonObject, type_: str, most: int) -> None:
     ],
 )
 def test_what_has_no_type_is_not_seen(schema: JsonObject) -> None:
-    """Expressions only see what a schema describes."""
+    """Expressions cannot use fields without a declared type."""
     assert declare(schema, "selfType") is None
     assert list(declared({"type": "object", "properties": {"a": schema, "b": INTEGER}}).fields) == ["b"]
 
@@ -89,7 +89,7 @@ def test_required_fields_make_objects_longer() -> None:
 
 
 def test_paths_lead_to_sizes() -> None:
-    """Estimates ask for sizes by the way to them."""
+    """The size of a value is found by its path."""
     element = {"type": "object", "properties": {"a": {**STRING, "maxLength": 3}}}
     result = declared({"type": "object", "properties": {"l": {"type": "array", "maxItems": 9, "items": element}}})
     assert result.size(("self", "l")) == Range(0, 9)
@@ -127,7 +127,7 @@ def test_property_names_are_escaped_for_cel(name: str, escaped: str | None) -> N
 
 
 def test_values_are_converted_where_they_are_looked_at() -> None:
-    """Nested formats become what they mean; undeclared fields are not there."""
+    """Nested values get the type of their format; undeclared fields are absent."""
     schema = {
         "type": "object",
         "properties": {
@@ -155,7 +155,7 @@ ELEMENTS = st.dictionaries(st.integers(0, 5), st.integers(0, 3), max_size=5).map
 
 @given(ELEMENTS, ELEMENTS)
 def test_lists_with_keys_add_like_maps(one: list[Any], other: list[Any]) -> None:
-    """Later elements win, order does not matter, nothing is there twice."""
+    """For map lists, + is a merge by key: later elements win, and order does not matter."""
     first, right = bound(KEYED, one), bound(KEYED, other)
     merged = {e["k"]: e["v"] for e in one} | {e["k"]: e["v"] for e in other}
     assert equal(first.plus(right), bound(KEYED, [{"k": k, "v": v} for k, v in reversed(merged.items())]))

@@ -186,7 +186,7 @@ def test_appliers_of_one_value_share_it() -> None:
 
 
 def test_another_value_is_a_conflict() -> None:
-    """Applying another value is a conflict that names the manager and the field."""
+    """Applying a different value is a conflict that names the manager and the field."""
     live = apply(None, "one", data={"x": "1"})
     with pytest.raises(ConflictError) as caught:
         apply(live, "two", data={"x": "2"})
@@ -209,7 +209,7 @@ def test_many_conflicts() -> None:
 
 
 def test_force_takes_ownership() -> None:
-    """A forced apply is the only owner of what it changed."""
+    """A forced apply becomes the only manager of the fields that it changed."""
     live = apply(None, "one", data={"x": "1", "y": "1"})
     live = apply(live, "two", force=True, now=T2, data={"x": "2"})
     assert live["data"] == {"x": "2", "y": "1"}
@@ -220,7 +220,7 @@ def test_force_takes_ownership() -> None:
 
 
 def test_what_is_no_longer_applied_goes() -> None:
-    """A field leaves with its last owner; what others own stays."""
+    """A field is removed with its last manager; fields of other managers stay."""
     live = apply(apply(None, "one", data={"x": "1", "y": "1"}), "two", data={"y": "1"})
     live = apply(live, "one", data={})
     assert live["data"] == {"y": "1"}
@@ -238,14 +238,14 @@ def test_what_an_updater_owns_stays() -> None:
 
 
 def test_conflicts_with_updaters_say_the_version() -> None:
-    """Updaters have an entry for each version, so that the version belongs to the name."""
+    """A conflict with an update names the version too, because updates have an entry for each version."""
     live = update(None, "editor", data={"x": "1"})
     with pytest.raises(ConflictError, match=r'conflict with "editor" using v1: \.data\.x'):
         apply(live, "one", data={"x": "2"})
 
 
 def test_conflicts_say_the_subresource() -> None:
-    """An owner through a subresource is another owner."""
+    """The manager of a subresource is a separate manager."""
     status = manager(subresource="status")
     live = status.apply(work(), config(status={"phase": "Up"}), manager="kubelet", force=False, now=T1)
     with pytest.raises(ConflictError, match=r'with subresource "status": \.status\.phase'):
@@ -253,7 +253,7 @@ def test_conflicts_say_the_subresource() -> None:
 
 
 def test_elements_of_a_keyed_list_have_their_own_owners() -> None:
-    """Two appliers share a list, and each takes only its elements away."""
+    """Two appliers can share a list, and each removes only its own elements."""
     live = apply(None, "one", spec={"containers": [{"name": "c", "image": "i"}]})
     live = apply(live, "two", spec={"containers": [{"name": "side", "image": "s"}]})
     assert [container["name"] for container in live["spec"]["containers"]] == ["c", "side"]
@@ -262,7 +262,7 @@ def test_elements_of_a_keyed_list_have_their_own_owners() -> None:
 
 
 def test_atomic_values_are_owned_as_a_whole() -> None:
-    """A part of an atomic map cannot be applied beside another owner."""
+    """A part of an atomic map cannot be applied if another manager owns the map."""
     live = apply(None, "one", spec={"nodeSelector": {"a": "1", "b": "2"}})
     with pytest.raises(ConflictError, match=r"\.spec\.nodeSelector"):
         apply(live, "two", spec={"nodeSelector": {"a": "1"}})
@@ -271,7 +271,7 @@ def test_atomic_values_are_owned_as_a_whole() -> None:
 
 
 def test_applying_the_same_again_changes_nothing() -> None:
-    """Apply is idempotent, times included."""
+    """Apply is idempotent, including times."""
     live = apply(None, "one", data={"x": "1"}, spec={"containers": [{"name": "c"}]})
     assert apply(live, "one", now=T2, data={"x": "1"}, spec={"containers": [{"name": "c"}]}) == live
 
@@ -281,7 +281,7 @@ DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), DATA, st.booleans()), max_size=6))
 def test_appliers_never_lose_track(steps: list[tuple[str, dict[str, str], bool]]) -> None:
-    """After any applies each field has an owner, each owner's last value of it stands, and nothing else is there."""
+    """After any applies, each field has a manager and the value of its last apply, and no other field exists."""
     live: JsonObject = work()
     expected: dict[str, dict[str, str]] = {}
     for by, data, force in steps:
@@ -305,7 +305,7 @@ def test_appliers_never_lose_track(steps: list[tuple[str, dict[str, str], bool]]
 
 # ------------------------------------------------------------------ refusals
 def test_managed_fields_cannot_be_applied() -> None:
-    """Ownership follows from what is applied."""
+    """An apply with managedFields is an error."""
     bad = {**config(), "metadata": {"name": "a", "managedFields": []}}
     with pytest.raises(BadRequestError, match=r"metadata\.managedFields must be nil"):
         manager().apply(None, bad, manager="m", force=False, now=T1)
@@ -318,7 +318,7 @@ def test_the_version_must_be_that_of_the_endpoint() -> None:
 
 
 def test_what_does_not_fit_the_type_is_reported() -> None:
-    """The error names the object, the field and the fault."""
+    """The error names the object, the field and the problem."""
     with pytest.raises(ApiError) as caught:
         apply(None, "m", data={"x": 1})
     assert (caught.value.code, caught.value.reason) == (500, "")
@@ -349,7 +349,7 @@ def versioned(version: str, *, known: bool = True) -> FieldManager:
 
 
 def test_owners_by_other_versions_conflict_too() -> None:
-    """Ownership holds across versions."""
+    """Managers of other versions conflict too."""
     live = versioned("g/v1").apply(None, widget("g/v1", size=1), manager="one", force=False, now=T1)
     live = {**live, "apiVersion": "g/v2"}
     with pytest.raises(ConflictError, match=r'conflict with "one": \.spec\.size'):
@@ -359,7 +359,7 @@ def test_owners_by_other_versions_conflict_too() -> None:
 
 
 def test_what_another_version_cannot_hold_is_an_error() -> None:
-    """An apply fails; an update drops the owners, because wrong ones would be worse."""
+    """If a field does not exist in another version, an apply fails, and an update drops its managers."""
     live = versioned("g/v1").apply(None, widget("g/v1", size=1), manager="one", force=False, now=T1)
     live = {**live, "apiVersion": "g/v2"}
     with pytest.raises(ApiError, match=r"failed to convert new object: \.spec\.color: field not declared in schema"):
@@ -400,7 +400,7 @@ LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def test_kubectl_has_no_conflicts_about_what_it_applied_before() -> None:
-    """Fields that its annotation accounts for are its own; the annotation is kept current."""
+    """Fields in the last-applied annotation belong to kubectl, and the annotation is kept current."""
     text = '{"apiVersion":"v1","kind":"Work","metadata":{"name":"a"},"data":{"x":"1"}}'
     new = work(data={"x": "1", "y": "1"})
     new["metadata"]["annotations"] = {LAST: text}

@@ -1,4 +1,4 @@
-"""Owners seen through scale."""
+"""Field managers as a Scale shows them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_scale_shows_the_owners_of_replicas() -> None:
 
 
 def test_scaling_takes_replicas() -> None:
-    """The new owner has an entry without a time; the old one keeps the rest."""
+    """The new manager of replicas has an entry without a time; the old one keeps its other fields."""
     scaler = {
         **entry("scaler", ONLY, time="2026-01-01T00:00:09Z"),
         "subresource": "scale",

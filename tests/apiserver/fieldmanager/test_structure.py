@@ -1,4 +1,4 @@
-"""Objects with one structure set the same fields."""
+"""Objects with equal structure set the same fields."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_remembered_fields_are_those_of_a_comparison(objects: list[JsonObject]) 
     ],
 )
 def test_a_structure_has_all_that_fields_depend_on(one: Any, other: Any, *, same: bool) -> None:
-    """Keys, emptiness and the elements of lists, but no other value."""
+    """A structure has keys, emptiness and list elements of an object, but no other value."""
     assert (structure_of(one) == structure_of(other)) == same
 
 

@@ -1,4 +1,4 @@
-"""JSON and YAML of bodies."""
+"""JSON and YAML bodies."""
 
 import json
 from contextlib import suppress
@@ -22,7 +22,7 @@ TREES = st.recursive(
 
 @given(TREES)
 def test_json_is_read_as_it_was_written(tree: object) -> None:
-    """Trees survive, with nothing to complain about."""
+    """JSON survives a round trip without warnings."""
     assert parse_json(json.dumps(tree).encode()) == ParsedDocument(tree)
 
 
@@ -48,7 +48,7 @@ def written(tree: object) -> str:
 
 @given(st.lists(st.tuples(KEYS, OBJECTS), max_size=4).map(Pairs))
 def test_compact_objects_are_read_as_spaced_ones(tree: Pairs) -> None:
-    """The short way for compact bodies has the values, the complaints and the errors of the long one."""
+    """The fast path for compact bodies has the same values, warnings and errors as the slow one."""
 
     def read(raw: bytes) -> object:
         try:
@@ -69,14 +69,14 @@ def test_yaml_is_read_as_it_was_written(tree: object) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    """No body makes a parser raise anything but its own error."""
+    """Any body parses or raises the parser's own error."""
     for parse in (parse_json, parse_yaml):
         with suppress(SyntaxProblemError):
             parse(raw)
 
 
 def test_repeated_keys_are_reported_with_their_paths() -> None:
-    """Each once, in the order of the document; the last value counts."""
+    """Each repeated key is reported once, in document order; its last value wins."""
     raw = b'{"m": {"n": 1, "n": 2}, "l": [{"k": 1, "k": 2, "k": 3}], "m": {"n": 4}}'
     parsed = parse_json(raw)
     assert parsed.tree == {"m": {"n": 4}, "l": [{"k": 3}]}
@@ -88,7 +88,7 @@ def test_repeated_keys_are_reported_with_their_paths() -> None:
 
 
 def test_repeated_keys_of_yaml_are_reported_with_their_lines() -> None:
-    """Warnings are a line each; strict reading tells of all in one."""
+    """Each repeated key of YAML is one warning; strict decoding reports all in one error."""
     parsed = parse_yaml(b"a: 1\nb:\n  c: 2\n  c: 3\na: 4\n")
     assert parsed.tree == {"a": 4, "b": {"c": 3}}
     assert set(parsed.complaints) == {'line 5: key "a" already set in map', 'line 4: key "c" already set in map'}
@@ -115,14 +115,14 @@ def test_lone_surrogates_and_huge_integers_are_replaced(raw: bytes, tree: object
 
 @pytest.mark.parametrize("raw", [b"NaN", b"-Infinity", b'{"a": Infinity}', b"1e999", b"\xef\xbb\xbf{}"])
 def test_what_is_no_json(raw: bytes) -> None:
-    """Python's own liberties are not taken."""
+    """Python's extensions of JSON are rejected."""
     with pytest.raises(SyntaxProblemError):
         parse_json(raw)
 
 
 @pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1)])
 def test_depth_is_bounded(deep: bytes) -> None:
-    """Deep documents are refused before they cost anything, be they good or not."""
+    """Documents that are nested too deeply are rejected early."""
     for parse in (parse_json, parse_yaml):
         with pytest.raises(SyntaxProblemError):
             parse(deep)
@@ -135,7 +135,7 @@ def test_brackets_in_strings_are_no_depth() -> None:
 
 
 def test_aliases_do_not_multiply() -> None:
-    """A few lines of YAML that stand for billions of values are refused."""
+    """YAML aliases that expand to too many values are rejected."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(SyntaxProblemError, match="excessive aliasing"):
@@ -143,7 +143,7 @@ def test_aliases_do_not_multiply() -> None:
 
 
 def test_merge_keys_do_not_multiply() -> None:
-    """A chain of merges can double the mapping with each link, and is refused before it does so often."""
+    """A chain of YAML merges that doubles the mapping with each link is rejected."""
     lines = ["a0: &a0 {x: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
     with pytest.raises(SyntaxProblemError, match="excessive aliasing"):
@@ -151,7 +151,7 @@ def test_merge_keys_do_not_multiply() -> None:
 
 
 def test_merge_keys_merge() -> None:
-    """The first of several values of a key wins, and a key of the mapping itself before all."""
+    """The first merged value of a key wins, and a key of the mapping itself wins over all."""
     parsed = parse_yaml(b"a: &a {x: 1, v: 1}\nb: &b {v: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n")
     assert parsed.tree["c"] == {"x": 3, "v": 1, "z": 2}
 
@@ -175,7 +175,7 @@ def test_large_yaml_numbers_resolve_as_in_go(text: str, value: float | str) -> N
 
 
 def test_the_first_document_counts() -> None:
-    """Empty documents are passed over; times stay text; keys become text, as JSON has them."""
+    """The first non-empty document is used; timestamps stay strings, and keys become strings."""
     parsed = parse_yaml(b"---\n---\n1: 2001-01-01\nyes: {1.5: x}\n---\nb: 2\n")
     assert parsed.tree == {"1": "2001-01-01", "true": {"1.5": "x"}}
     assert not parsed.complaints
@@ -183,7 +183,7 @@ def test_the_first_document_counts() -> None:
 
 @pytest.mark.parametrize("raw", [b"{[1]: x}", b"? {a: b}\n: x\n", b"~: x", b"&a [*a]"])
 def test_what_json_cannot_hold(raw: bytes) -> None:
-    """Keys that are not text, and documents that contain themselves."""
+    """YAML with keys that are not strings, or that contains itself, is an error."""
     with pytest.raises(SyntaxProblemError):
         parse_yaml(raw)
 
@@ -214,7 +214,7 @@ def test_what_json_cannot_hold(raw: bytes) -> None:
     ],
 )
 def test_plain_scalars(text: str, value: Any) -> None:
-    """Numbers and truth values are those of YAML 1.1 as the server's parser has it; times are text."""
+    """Plain scalars follow YAML 1.1 as go-yaml does; timestamps are strings."""
     parsed = parse_yaml(f"a: {text}\n".encode()).tree["a"]
     assert (type(parsed), parsed) == (type(value), value)
 
@@ -241,5 +241,5 @@ def test_what_has_no_json(text: str | bytes, why: str) -> None:
 
 
 def test_other_encodings() -> None:
-    """The first bytes of YAML may say that it is UTF-16."""
+    """A byte order mark selects UTF-16."""
     assert parse_yaml("a: é".encode("utf-16")).tree == {"a": "é"}

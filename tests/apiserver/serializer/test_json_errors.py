@@ -1,4 +1,4 @@
-"""What the scanner says of texts that are not JSON."""
+"""Syntax errors of JSON, with the messages of Go's scanner."""
 
 import json
 
@@ -70,10 +70,10 @@ def test_the_scanner_agrees_with_a_strict_parser(raw: bytes) -> None:
     ],
 )
 def test_the_words(raw: bytes, text: str | None) -> None:
-    """Each fault has the words of the real scanner; depth costs no stack."""
+    """Each syntax error has the message of Go's scanner; depth costs no stack."""
     assert first_fault(raw) == text
 
 
 def test_every_byte_can_be_shown() -> None:
-    """No byte is shown as two, and none is lost."""
+    """Every byte has exactly one escape in messages."""
     assert len({quote_byte(byte) for byte in range(256)}) == 256

@@ -67,14 +67,14 @@ def test_messages_have_the_fields_of_their_schemas() -> None:
 
 
 def test_maps_hold_messages() -> None:
-    """Amounts of resources by their names."""
+    """Maps of quantities by name are decoded."""
     entry = field(1, b"pods") + field(2, field(1, b"2"))
     tree = READER.read(field(1, entry), message_of("io.k8s.api.core.v1.ResourceQuotaSpec"))
     assert tree == {"hard": {"pods": "2"}}
 
 
 def test_embedded_parts_stand_beside_the_rest() -> None:
-    """The source of a volume has no place of its own in JSON."""
+    """An embedded message, such as a volume source, is inlined in JSON."""
     source = field(2, field(1, b"Memory"))
     tree = READER.read(field(1, b"v") + field(2, source), message_of("io.k8s.api.core.v1.Volume"))
     assert tree == {"name": "v", "emptyDir": {"medium": "Memory"}}

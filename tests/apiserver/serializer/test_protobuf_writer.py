@@ -1,4 +1,4 @@
-"""Protobuf answers: what is written can be read again, and clients that take nothing else get nothing else."""
+"""Protobuf responses: round trips, and clients that accept only protobuf."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_any_value_survives_a_round_trip(texts: dict[str, str], numbers: list[in
 
 
 def test_what_is_null_in_a_map_is_empty() -> None:
-    """A key without a value stays in its map, with the value that Go has for nothing."""
+    """A null in a map keeps its key, with Go's zero value."""
     secret = {"apiVersion": "v1", "kind": "Secret", "data": {"a": None, "b": "eA=="}}
     assert read(write_protobuf(secret))["data"] == {"a": "", "b": "eA=="}
     status = {"disruptedPods": {"a": None, "b": "2024-02-29T23:59:59Z"}}
@@ -134,7 +134,7 @@ def test_null_among_values_is_no_text() -> None:
 
 
 def test_json_inside_keeps_its_letters() -> None:
-    """JSON within a message is written as Go writes it: other letters are not spelt in numbers."""
+    """JSON within a message is written as Go writes it, without numeric escapes."""
     revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"a": "é世"}}
     body = write_protobuf(revision)
     assert '{"a":"é世"}'.encode() in body
@@ -143,7 +143,7 @@ def test_json_inside_keeps_its_letters() -> None:
 
 @pytest.mark.parametrize(("number", "shown"), [(2.0, "2"), (-0.5, "-0.5"), (1e20, "1" + "0" * 20), (1e21, "1e+21")])
 def test_whole_numbers_have_no_fraction(number: float, shown: str) -> None:
-    """A double is shown in JSON as Go shows it: whole numbers have no fraction until they need an exponent."""
+    """A whole double has no fraction in JSON, until it needs an exponent."""
     schema = {"openAPIV3Schema": {"minimum": number}}
     definition = {**DEFINITION, "spec": {"versions": [{"schema": schema}]}}
     back = read(write_protobuf(definition))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["minimum"]
@@ -151,7 +151,7 @@ def test_whole_numbers_have_no_fraction(number: float, shown: str) -> None:
 
 
 def test_what_does_not_fit_is_an_error() -> None:
-    """The message and its field are named."""
+    """A value that does not fit its message is an error that names the field."""
     with pytest.raises(EncodeError, match=r"ObjectMeta\.name cannot be 5"):
         write_protobuf({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}})
     with pytest.raises(EncodeError, match=r"unknown message k8s\.io\.api\.core\.v1\.Nothing"):
@@ -169,7 +169,7 @@ def test_every_built_in_kind_has_its_message() -> None:
 
 
 async def test_clients_that_take_nothing_else_get_it() -> None:
-    """Objects, lists, metadata and errors."""
+    """Clients that accept only protobuf get objects, lists, metadata and errors in it."""
     async with Environment() as env:
         call = Caller(env)
         plain = (await call("POST", PODS, POD)).json
@@ -188,7 +188,7 @@ async def test_clients_that_take_nothing_else_get_it() -> None:
 
 
 async def test_the_order_of_the_client_counts() -> None:
-    """Protobuf where it comes first, of custom resources only their metadata."""
+    """Protobuf is used if it comes first; for custom resources only for metadata."""
     async with Environment(crds=[WIDGETS]) as env:
         call = Caller(env)
         for path, accept, media in [
@@ -205,7 +205,7 @@ async def test_the_order_of_the_client_counts() -> None:
 
 
 async def test_streams_come_in_frames() -> None:
-    """Four bytes of length, then an event with its object."""
+    """Watch frames have a length of four bytes, then an event with its object."""
     async with Environment() as env:
         call = Caller(env)
         stored = (await call("POST", PODS, POD)).json

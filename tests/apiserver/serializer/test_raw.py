@@ -1,4 +1,4 @@
-"""Fields that are kept as text."""
+"""Raw fields, which keep their JSON text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def revision(number: int) -> JsonObject:
 
 
 async def test_a_patch_writes_data_anew_and_so_changes_it() -> None:
-    """Data that came with white space cannot be patched around; the same bytes can be put again."""
+    """A patch reformats raw data with white space, which counts as a change; a PUT of equal bytes does not."""
     async with Environment() as env:
         call = Caller(env)
         assert (await call("POST", REVISIONS, revision(1))).status == 201

@@ -1,4 +1,4 @@
-"""What is wrong with YAML, in go-yaml's words."""
+"""Syntax errors of YAML, with go-yaml's messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from opsdk.apiserver.serializer.yaml_documents import parse_yaml
     ],
 )
 def test_words_and_lines(text: str, words: str) -> None:
-    """The first line goes without saying; the parser counts from zero."""
+    """YAML errors have go-yaml's messages and line numbers."""
     with pytest.raises(SyntaxProblemError) as caught:
         parse_yaml(text.encode())
     assert str(caught.value) == f"yaml: {words}"
@@ -39,7 +39,7 @@ def test_words_and_lines(text: str, words: str) -> None:
 
 @given(st.text(alphabet="ab:- \n[]{},&*!|>'\"%@`#?\t0", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """In words of their own, not in Python's."""
+    """Invalid YAML has go-yaml's messages, not those of Python's parser."""
     try:
         parse_yaml(text.encode())
     except SyntaxProblemError as problem:

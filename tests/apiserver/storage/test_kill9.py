@@ -1,4 +1,4 @@
-"""What was acknowledged survives: writers that are killed at any moment."""
+"""Acknowledged writes survive a kill of the writer at any time."""
 
 from __future__ import annotations
 

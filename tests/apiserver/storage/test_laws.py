@@ -1,4 +1,4 @@
-"""One kit of laws for every storage: memory, SQLite, etcd."""
+"""The laws of every storage: memory, SQLite, etcd."""
 
 from __future__ import annotations
 

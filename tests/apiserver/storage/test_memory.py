@@ -1,4 +1,4 @@
-"""What storages in the process have beyond the laws of every storage (`test_laws`)."""
+"""Laws of in-process storages beyond those in `test_laws`."""
 
 from __future__ import annotations
 

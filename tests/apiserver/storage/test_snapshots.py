@@ -1,4 +1,4 @@
-"""Snapshots of a storage: shared until changed, whatever happens in between."""
+"""Snapshots of a storage, which share unchanged parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only the owner of a server reads its database, which holds Secrets."""
+"""Database files, which hold Secrets, are readable by their owner only."""
 
 from __future__ import annotations
 

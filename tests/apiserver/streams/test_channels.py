@@ -1,4 +1,4 @@
-"""What is written in a dialect reads the same in it; anything else is nothing."""
+"""Channel messages of each subprotocol: round trips, and invalid messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of SPDY/3.1: what is written is read, however it is cut; what is none is refused."""
+"""SPDY/3.1 frames: round trips for any fragmentation, and invalid frames."""
 
 from __future__ import annotations
 

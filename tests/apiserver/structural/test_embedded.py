@@ -1,4 +1,4 @@
-"""Objects inside of objects."""
+"""Embedded objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schemas of CRDs may say at each level, and in which order one is told of what they may not."""
+"""Allowed keywords of CRD schemas at each level, and the order of errors."""
 
 from __future__ import annotations
 

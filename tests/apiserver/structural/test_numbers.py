@@ -1,4 +1,4 @@
-"""How numbers are judged: ranges, steps, bounds, and floats that count as integers."""
+"""Validation of numbers: ranges, multiples, bounds, and floats that count as integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of rules in definitions: what is refused, where, and in which words."""
+"""Validation of rules in definitions: errors, paths and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of validation rules on objects: when they run, what they say, and what may stay wrong."""
+"""Validation rules on objects: when they run, their errors, and ratcheting."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ LIST_MAP = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]
 
 
 def test_sets_and_maps_compare_without_order() -> None:
-    """List types give lists the equality and the addition of what they stand for."""
+    """Sets and maps compare and add without regard to order."""
     sets = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
     maps = {"type": "array", "items": {**obj(k=STRING, v=INTEGER), "required": ["k"]}, **LIST_MAP}
     schema = with_rules(
@@ -271,7 +271,7 @@ def test_messages_never_see_optional_old_values() -> None:
 
 # ------------------------------------------------------------------ what may stay wrong
 def test_what_was_broken_may_stay_broken() -> None:
-    """A broken rule of a value that did not change is a warning; errors of other kinds stay."""
+    """A violated rule on an unchanged value is a warning; errors of other kinds stay."""
     schema = with_rules(obj(a=with_rules(INTEGER, "self < 5"), b=INTEGER), "self.b < 5")
     warnings: list[str] = []
     assert check(schema, {"a": 9, "b": 1}, {"a": 9, "b": 0}, warnings) == []
@@ -292,7 +292,7 @@ def test_elements_without_keys_are_judged_with_their_list() -> None:
 
 # ------------------------------------------------------------------ budgets
 def test_one_call_may_not_cost_too_much() -> None:
-    """A call over its limit ends the evaluation of the whole object."""
+    """A call over its limit ends the evaluation for the whole object."""
     schema = with_rules(
         obj(l={"type": "array", "items": INTEGER}),
         {"rule": "self.l.all(i, self.l.all(j, self.l.all(k, i + j + k >= 0)))", "message": "m"},
@@ -306,7 +306,7 @@ def test_one_call_may_not_cost_too_much() -> None:
 
 @pytest.mark.slow
 def test_all_calls_together_may_not_cost_too_much() -> None:
-    """Each call may be cheap; the object has a budget too."""
+    """Cheap calls of one object share a budget."""
     element = with_rules({"type": "array", "items": INTEGER}, "self.all(i, self.all(j, i + j >= 0))")
     schema = obj(l={"type": "array", "items": element})
     errors = check(schema, {"l": [list(range(250))] * 30})
@@ -405,7 +405,7 @@ REAL: list[tuple[JsonObject, str, JsonObject, JsonObject]] = [
 
 @pytest.mark.parametrize(("schema", "rule", "good", "bad"), REAL, ids=[rule[:40] for _, rule, _, _ in REAL])
 def test_rules_as_people_write_them(schema: JsonObject, rule: str, good: JsonObject, bad: JsonObject) -> None:
-    """Rules of the forms that well-known projects have: one object keeps them, one breaks them."""
+    """Rules as in well-known projects: one object satisfies them, another violates them."""
     assert check(with_rules(schema, {"rule": rule, "message": "m"}), good) == []
     assert check(with_rules(schema, {"rule": rule, "message": "m"}), bad) == ["spec: Invalid value: m"]
 

@@ -107,7 +107,7 @@ BASE = {"mode": "auto", "on": False, "deep": {"level": 1}, "maybe_default": "d"}
     ],
 )
 def test_absent_fields_get_their_defaults(value: JsonObject, filled: JsonObject) -> None:
-    """Null counts as absent where it is not allowed."""
+    """A null counts as absent if null is not allowed, and gets the default."""
     before = copy.deepcopy(value)
     assert DEFAULTS.default({"spec": value}) == {"spec": {**BASE, **filled}}
     assert value == before
@@ -120,7 +120,7 @@ def test_defaults_are_not_shared() -> None:
 
 
 def test_absent_objects_are_not_made() -> None:
-    """Defaults below an absent object wait until it is there."""
+    """Defaults below an absent object apply only once the object exists."""
     assert DEFAULTS.default({}) == {}
 
 
@@ -135,7 +135,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_pruning_and_defaulting_are_idempotent(value: Any) -> None:
-    """Doing either again changes nothing, whatever the value."""
+    """Pruning or defaulting twice changes nothing more."""
     for schema in (FREE, DEFAULTS):
         pruned, _ = schema.prune({"spec": value})
         assert schema.prune(pruned) == (pruned, [])
@@ -249,7 +249,7 @@ def test_each_keyword_gives_one_error(schema: JsonObject, value: Any, error: str
     ],
 )
 def test_numbers_out_of_range(schema: JsonObject, value: Any, errors: list[str]) -> None:
-    """The range of a number is checked apart from its type, and reported without a place."""
+    """The range of a number is checked separately from its type, and reported without a path."""
     assert texts(spec(x=schema), {"x": value}) == errors
 
 
@@ -295,7 +295,7 @@ def test_oneof_and_anyof_errors_include_the_closest_alternative(value: JsonObjec
 
 
 def test_required_fields_come_after_the_errors_of_present_ones() -> None:
-    """An object's fields first, then what it lacks."""
+    """Errors of present fields come before those of missing fields."""
     schema = of({"type": "object", "required": ["r", "s"], "properties": {"r": STRING, "s": STRING, "a": INTEGER}})
     assert texts(schema, {"a": "x"}) == [
         'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
@@ -331,7 +331,7 @@ SETS = spec(
     ],
 )
 def test_lists_without_duplicates(value: JsonObject, errors: list[str]) -> None:
-    """Each element that comes twice is reported once."""
+    """Each duplicate element is reported once."""
     assert texts(SETS, value) == errors
 
 
@@ -379,14 +379,14 @@ OLD: JsonObject = {
     ],
 )
 def test_what_did_not_change_is_not_held_against_the_writer(change: JsonObject, fields: list[str]) -> None:
-    """Errors in unchanged values are suppressed on update; elements without keys cannot be followed."""
+    """Errors of unchanged values are suppressed on update; elements without keys cannot be matched."""
     errors = STRICT.validate({"spec": {**OLD, **change}}, {"spec": OLD})
     assert [error.field for error in errors] == fields
 
 
 # ------------------------------------------------------------------ rules
 def test_rules_run_on_what_the_schema_promises() -> None:
-    """Rules see the new and the old object; blocking errors skip them, with an error that says so."""
+    """Rules see the new and the old object; blocking errors skip them, with an error that reports it."""
     rule = {"rule": "self.a != 1 && self.a != 11", "message": "no ones"}
     schema = of({"type": "object", "properties": {"a": {**INTEGER, "maximum": 10}}, "x-kubernetes-validations": [rule]})
     assert texts(schema, {"a": 2}) == []
@@ -397,7 +397,7 @@ def test_rules_run_on_what_the_schema_promises() -> None:
 
 
 def test_the_status_is_looked_at_for_itself() -> None:
-    """Messages begin below the subresource, and the unchanged rest has no errors."""
+    """Errors of a status are reported below the subresource; the unchanged rest has none."""
     number = {"type": "integer", "maximum": 3}
     one = {"oneOf": [{"required": ["a"]}]}
     schema = StructuralSchema(

@@ -1,4 +1,4 @@
-"""What a CRD's schema may contain."""
+"""Validation of the schemas of CRDs."""
 
 from __future__ import annotations
 

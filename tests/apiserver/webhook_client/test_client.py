@@ -1,4 +1,4 @@
-"""Calls to webhooks over real sockets and TLS, and what they say when they fail."""
+"""Calls to webhooks over real sockets and TLS, and the messages of failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bundle(pair: Pair) -> str:
 
 
 async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
-    """The request is a POST of JSON with the timeout in its query; the connection is used again."""
+    """A call is a POST of JSON with its timeout in the query, on a reused connection."""
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
     async with Server(always(OK), tls) as server, WebhookClient() as client:
@@ -61,7 +61,7 @@ async def test_a_ca_with_basic_constraints_only_is_trusted(tmp_path: Path) -> No
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_no_failure(tmp_path: Path) -> None:
-    """A kept connection that the server ends is replaced by a fresh one."""
+    """A pooled connection that the server closed is replaced by a new one."""
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
     async with Server(in_turn(OK, None, OK), tls) as server, WebhookClient() as client:
@@ -99,7 +99,7 @@ async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
 
 
 async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
-    """A server that answers the handshake with plain HTTP gets an error of its own."""
+    """A server that responds to the handshake with plain HTTP gives a specific error."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -114,7 +114,7 @@ async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
 
 
 async def test_an_answer_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A webhook cannot fill the server's memory."""
+    """The size of a webhook's response is limited."""
     monkeypatch.setattr(module, "MAX_ANSWER", 1000)
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
@@ -125,7 +125,7 @@ async def test_an_answer_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_a_service_is_called_where_it_resolves_to_by_its_own_name(tmp_path: Path) -> None:
-    """The address comes from the resolver; the certificate must be for ``name.namespace.svc``."""
+    """A Service is called at its resolved address, with a certificate for ``name.namespace.svc``."""
     ca = make_ca()
     tls = ca.issue("hook", "s.n.svc").server_context(tmp_path)
     places: list[int] = []
@@ -170,7 +170,7 @@ def test_error_responses_have_client_gos_text(status: int, kind: str, body: byte
 
 @given(st.text(alphabet="/ab", max_size=8))
 def test_a_path_has_one_slash_in_front_and_none_behind(path: str) -> None:
-    """However it is written, and empty parts are left out."""
+    """A webhook path is normalized: one leading slash, no empty segments."""
     created = target_of({"service": {"name": "s", "namespace": "n", "path": path}}).path
     assert created.startswith("/")
     assert "//" not in created

@@ -1,4 +1,4 @@
-"""Connections without sockets: what goes in at one end comes out of the other."""
+"""In-process connections: bytes arrive at the other end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are sent elsewhere or asked to come again; in virtual time."""
+"""Redirects and retries of calls, in virtual time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_redirect_repeats_method_and_body(status: int, location: str) ->
 
 @pytest.mark.parametrize("status", [301, 302, 303])
 async def test_older_redirects_forget_the_question(status: int) -> None:
-    """The second request is a GET without a body."""
+    """After a 301, 302 or 303, the second request is a GET without a body."""
     hooks = Hooks(start=(status, "location", "/end"))
     await hooks.call()
     assert hooks.asked[1] == ("GET", "hook.example/end", b"")
@@ -98,7 +98,7 @@ async def test_retry_after_repeats_the_call(status: int) -> None:
 
 
 async def test_coming_again_has_an_end() -> None:
-    """The call's own timeout, which is for everything."""
+    """The timeout of a call covers all its retries."""
     hooks = Hooks(start=(429, "retry-after", "4"))
     began = asyncio.get_running_loop().time()
     reason = r'^Post "https://hook.example/start\?timeout=10s": context deadline exceeded$'

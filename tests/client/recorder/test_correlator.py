@@ -66,7 +66,7 @@ def test_different_happenings_are_different_events() -> None:
 
 
 def test_events_live_with_their_object() -> None:
-    """In its namespace; those of cluster-scoped objects in default."""
+    """Events are in the namespace of their object; those of cluster-scoped objects in default."""
     assert record(made(), similar())[1].metadata.namespace == "ns"
     assert record(made(), similar(), namespace=None)[1].metadata.namespace == "default"
 

@@ -165,7 +165,7 @@ async def test_an_outage_is_waited_out() -> None:
 
 
 async def test_tries_come_to_an_end() -> None:
-    """After a dozen tries the event is dropped and counted, and the next one has its chance."""
+    """After a dozen tries an event is dropped and counted, and the next one is sent."""
     server = Server()
     server.down = ConnectError("down")
     recorder = server.recorder()
@@ -244,7 +244,7 @@ async def test_a_series_whose_event_has_expired_becomes_a_new_one() -> None:
 
 @pytest.mark.behaviour(135)
 async def test_the_queue_is_bounded() -> None:
-    """With the server away a thousand wait, the rest is dropped and counted; recording never waits."""
+    """While the server is away a thousand events wait, others are dropped and counted; recording never blocks."""
     server = Server(seconds=10**6)
     recorder = server.recorder()
     recorder.open()

@@ -1,4 +1,4 @@
-"""Limit ranges: defaults, bounds, and what a range may say."""
+"""Limit ranges: defaults, bounds, and their validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins run, and the small ones."""
+"""The set of admission plugins, and the small plugins."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_the_newest_default_storage_class_is_taken() -> None:
 
 
 async def test_only_bound_claims_of_growing_classes_grow() -> None:
-    """The class must allow it, the same as before."""
+    """A bound claim may grow only if its class allows expansion."""
     async with Environment() as env:
         call = Caller(env)
         for name, grows in (("fixed", False), ("elastic", True)):
@@ -93,7 +93,7 @@ async def test_only_bound_claims_of_growing_classes_grow() -> None:
 
 
 async def test_the_default_ingress_class() -> None:
-    """New ingresses get it unless they name another one, in the old way or the new one."""
+    """New ingresses get the default class unless the annotation or the field names another one."""
     async with Environment() as env:
         call = Caller(env)
         meta = {"name": "main", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}
@@ -107,7 +107,7 @@ async def test_the_default_ingress_class() -> None:
 
 
 async def test_runtime_classes_add_what_they_need() -> None:
-    """Overhead, places, tolerations; what contradicts them is refused."""
+    """A runtime class adds overhead, node selector and tolerations; a pod that contradicts them is rejected."""
     async with Environment() as env:
         call = Caller(env)
         scheduling = {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}

@@ -1,4 +1,4 @@
-"""Pods that get more than their node has, or what it does not know of."""
+"""Pod resizes that exceed the capacity or the features of the node."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WHOLE = {"resources": MORE}
     ],
 )  # fmt: skip
 async def test_nodes_that_cannot(made: JsonObject | None, spec: JsonObject, why: str, cause: str) -> None:
-    """The node is there, has enough, runs Linux and declares what is needed; else nothing changes."""
+    """A resize needs a node that exists, has capacity, runs Linux and declares the feature."""
     async with Environment() as env:
         call = Caller(env)
         if made is not None:

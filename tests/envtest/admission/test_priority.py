@@ -39,7 +39,7 @@ async def test_the_default_class_is_everybodys() -> None:
 
 
 async def test_what_a_pod_says_agrees_with_its_class() -> None:
-    """A policy of its own is refused; updates that leave the priority out keep it."""
+    """A preemption policy that contradicts the class is rejected; an update without priority and policy keeps both."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CLASSES, {"metadata": {"name": "calm"}, "value": 1, "preemptionPolicy": "Never"})

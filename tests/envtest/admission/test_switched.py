@@ -1,4 +1,4 @@
-"""Plugins that run where they are asked for, and labels of places."""
+"""Plugins that are off by default, and topology labels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_change_of_owners_needs_the_permission_to_delete() -> None:
 
 
 async def test_pods_tell_where_they_run() -> None:
-    """Zone and region of the node come with the binding; other labels do not."""
+    """A binding copies zone and region labels of the node to the pod, and no other labels."""
     async with Environment() as env:
         call = Caller(env)
         labels = {"topology.kubernetes.io/zone": "z", "other": "o"}

@@ -26,7 +26,7 @@ TOLERATIONS = st.lists(
 
 @given(TOLERATIONS, TOLERATIONS)
 def test_merging_loses_nothing_and_invents_nothing(first: list[Any], second: list[Any]) -> None:
-    """Each given toleration is covered by one that stays, and all that stay were given."""
+    """A merge covers each given toleration, and keeps only given ones."""
     result = merged(first, second)
     assert all(t in [*first, *second] for t in result)
     assert all(any(tolerates_all_of(expected, t) for expected in result) for t in [*first, *second])

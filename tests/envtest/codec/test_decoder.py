@@ -20,7 +20,7 @@ READ, _ = PLANS.of({"type": "string", "format": "byte"})
 
 @given(data=st.binary(max_size=40), cut=st.integers(0, 60))
 def test_bytes_are_kept_as_they_were_sent(data: bytes, cut: int) -> None:
-    """Line ends between the letters do not matter, and stay."""
+    """Line breaks inside base64 are allowed, and are kept."""
     text = base64.b64encode(data).decode()
     text = f"{text[:cut]}\n{text[cut:]}"
     assert READ(text, DecodeContext()) == text
@@ -146,7 +146,7 @@ def test_in_memory_numbers_are_truncated() -> None:
 )
 @pytest.mark.parametrize("memory", [False, True])
 def test_unknown_fields_are_reported_with_their_paths(body: Any, field: str, memory: bool) -> None:
-    """In both ways of reading."""
+    """Both decoders report unknown fields with their paths."""
     reading = DecodeContext(from_memory=memory)
     PLANS.read("io.k8s.api.core.v1.Pod", body, reading)
     assert reading.problems == [f'unknown field "{field}"']

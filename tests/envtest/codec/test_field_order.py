@@ -1,4 +1,4 @@
-"""The order in which fields are written, and how the bytes of an answer look."""
+"""The order of fields, and the format of response bodies."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_complete_objects_follow_the_field_order(name: str) -> None:
 
 
 async def test_built_in_objects_are_written_in_the_order_of_their_types() -> None:
-    """After a creation, an update and a patch; the version stands where it belongs."""
+    """After a create, an update and a patch, fields are in the order of the type, with apiVersion in its place."""
     spec = {"containers": [{"image": "i", "name": "c"}]}
     async with Environment() as env:
         call = Caller(env)
@@ -95,7 +95,7 @@ MERGE = "application/merge-patch+json"
 
 
 async def test_custom_objects_are_sorted() -> None:
-    """Untyped objects are nothing but maps; their metadata alone is typed."""
+    """Custom objects are written with sorted keys; only their metadata follows the type."""
     async with Environment(crds=[WIDGETS]) as env:
         call = Caller(env)
         await call(
@@ -115,7 +115,7 @@ async def test_custom_objects_are_sorted() -> None:
 
 
 async def test_a_body_for_machines_is_one_line() -> None:
-    """Objects, lists and errors end with the end of their line; people's do not."""
+    """Compact objects, lists and errors are one line with a newline; pretty output has no final newline."""
     async with Environment() as env:
         call = Caller(env)
         for path in (PODS, f"{PODS}/lost", "/api/v1"):

@@ -1,4 +1,4 @@
-"""What is written of each field: zeros behind pointers, parts that are always there, nothing else that is empty."""
+"""Encoded fields: zeros behind pointers, mandatory parts, and no other empty fields."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ KINDS = sorted({name for row in rows() if (name := types().name_of(row.info.grou
 
 @pytest.mark.parametrize("name", [name for name in types() if (types().schema(name) or {}).get("properties")])
 def test_every_field_has_its_mark(name: str) -> None:
-    """The table and the schemas speak of the same fields, and only what can be zero is a pointer in it."""
+    """The table and the schemas have the same fields, and only fields that can be zero are pointers."""
     schema = types().schema(name) or {}
     marks = forms(name)
     assert set(marks) == set(schema["properties"])

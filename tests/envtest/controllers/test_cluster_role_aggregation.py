@@ -36,7 +36,7 @@ others = st.lists(
 
 @given(others)
 def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
-    """The rules are those of the chosen roles, each once; gathering again, in any order, changes nothing."""
+    """An aggregated role has each rule of its parts once; a second aggregation, in any order, changes nothing."""
     whole = role("whole", gathers="part")
     result = aggregated_rules(whole, parts)
     spec: list[Any] = [rule for p in parts if p["metadata"]["labels"] for rule in p["rules"]]
@@ -68,7 +68,7 @@ def test_many_rules_are_not_compared_with_each_other() -> None:
 
 
 async def test_admin_edit_and_view_are_filled() -> None:
-    """The roles for people have what the parts have, through one another; new parts count."""
+    """The roles admin, edit and view aggregate their parts, also through each other; new parts are added."""
     async with Environment(controllers="clusterrole-aggregation") as env:
         api = Kubectl(env)
         await settle()

@@ -44,7 +44,7 @@ _CHANGES = [datetime(2024, *position, tzinfo=UTC) for position in ((3, 10, 5), (
 @settings(deadline=None, max_examples=40)
 @given(_SCHEDULES, _ZONES, st.sampled_from(_CHANGES), st.integers(0, 86_400))
 def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: datetime, seconds: int) -> None:
-    """The next time is the first minute whose reading on the zone's clock fits, also where the clock is set."""
+    """The next time is the first minute that matches on the zone's clock, even if the clock is changed."""
     schedule, where = parse(text), ZoneInfo(zone)
     when = day + timedelta(seconds=seconds)
     result = ZonedSchedule(schedule, where).after(when)
@@ -64,7 +64,7 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
 
 @given(_SCHEDULES, st.integers(0, 10**6), st.integers(0, 3 * 10**5))
 def test_latest_is_the_last_that_has_come(text: str, start: int, passed: int) -> None:
-    """No time lies between the latest that has come and now."""
+    """No scheduled time lies between the latest one and now."""
     times = ZonedSchedule(parse(text), ZoneInfo("UTC"))
     since = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
     now = since + timedelta(seconds=passed)
@@ -143,7 +143,7 @@ class Run:
     ),
 )
 def test_whatever_happens(policy: str, operations: list[tuple[str, int]]) -> None:
-    """Active are exactly the unfinished jobs, policies and history limits hold, no time has two jobs."""
+    """Active lists exactly the unfinished jobs, policies and history limits apply, and no time has two jobs."""
     run = Run(concurrencyPolicy=policy)
     names: list[str] = []
     for name, number in operations:

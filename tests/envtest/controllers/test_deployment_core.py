@@ -114,7 +114,7 @@ _OPERATIONS = st.lists(
     _OPERATIONS,
 )
 def test_ends_with_the_last_template(replicas: int, rolling: JsonObject, operations: list[tuple[str, int]]) -> None:
-    """After anything, all pods are of the last template, the size is right, the history short and numbered."""
+    """After any operations, all pods have the last template, the size is right, and revisions are numbered."""
     run = Run(replicas, **rolling)
     for name, number in operations:
         pods = run.pods

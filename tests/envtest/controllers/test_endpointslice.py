@@ -117,7 +117,7 @@ async def test_many_pods_take_several_slices() -> None:
 
 
 async def test_names_of_other_places() -> None:
-    """A service that stands for another name has no endpoints; a headless one is marked."""
+    """A Service of type ExternalName has no endpoints; those of a headless Service carry its label."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         for name, spec in (("far", {"type": "ExternalName", "externalName": "x.org"}), ("head", {"clusterIP": "None"})):

@@ -122,7 +122,7 @@ async def test_jobs_record_how_they_end() -> None:
 
 
 async def test_quota_keeps_pods_away() -> None:
-    """Why pods cannot be made stands in an event, on the replica set and on its deployment, until they can."""
+    """An event and conditions of replica set and Deployment show why pods cannot be created, until they can."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         hard = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}

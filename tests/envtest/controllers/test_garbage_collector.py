@@ -117,7 +117,7 @@ async def test_orphaned_dependents_lose_their_owner_reference() -> None:
 
 
 async def test_a_living_owner_keeps() -> None:
-    """While one owner lives the object stays, without its references to the dead."""
+    """While one owner exists, the object stays, and loses only references to deleted owners."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         first = await api.create(f"{CORE}/configmaps", config_map("first"))

@@ -193,7 +193,7 @@ async def test_restarts_count_against_the_backoff_limit() -> None:
 
 
 async def test_pods_outlive_their_job_without_finalizers() -> None:
-    """A job that is deleted alone leaves its pods, which nothing holds any more."""
+    """With orphan deletion, a job's pods stay and lose the tracking finalizer."""
     async with Environment(controllers="cluster", stages=WORK) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", parallelism=2))

@@ -68,7 +68,7 @@ class Run:
         return bool(writes)
 
     def calm(self) -> None:
-        """Steps until one writes nothing: it must not go on for ever."""
+        """Steps until one writes nothing: it must not go on forever."""
         for _ in range(40):
             if not self.step():
                 return
@@ -264,7 +264,7 @@ def test_failure_policy(rule: JsonObject, pod: JsonObject, wanted: str) -> None:
 
 
 def test_failure_policy_says_why() -> None:
-    """A job that fails by policy says which container, pod, code and rule."""
+    """If a job fails by policy, the message names container, pod, exit code and rule."""
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     text = "Container c for pod default/p failed with exit code 42 matching FailJob rule at index 1"
     other = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}}
@@ -297,7 +297,7 @@ def test_ignored_failures_do_not_count() -> None:
     ],
 )
 def test_success_policy(rule: JsonObject, succeeded: set[int], met: bool) -> None:
-    """A rule asks for indexes, for a number of them, or for any number."""
+    """A success policy rule requires certain indexes, a number of them, or any number."""
     result = job_pods.success_by({"rules": [rule]}, succeeded, 5)
     assert result == ("Matched rules at index 0" if met else None)
 
@@ -340,7 +340,7 @@ def test_a_job_managed_by_another_controller_is_ignored() -> None:
 
 
 def test_takes_in_and_lets_go() -> None:
-    """A pod that fits is taken in with the finalizer; one whose labels changed is let go without."""
+    """A matching pod is adopted with the finalizer; after its labels change, it has neither finalizer nor owner."""
     run = Run(parallelism=1)
     labels = dict(run.job["spec"]["selector"]["matchLabels"])
     tree = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "labels": labels}, "spec": {}}
@@ -358,7 +358,7 @@ def test_takes_in_and_lets_go() -> None:
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 45))
 def test_intervals_read_back(numbers: set[int], below: int) -> None:
-    """Indexes survive being written; those that are not wanted any more are left out."""
+    """Formatted index intervals parse to the same indexes; unwanted indexes are left out."""
     assert parse_intervals(format_intervals(numbers), below) == {n for n in numbers if n < below}
 
 
@@ -391,7 +391,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2), st.sampled_from([None, 0, 1]), st.booleans(), _OPERATIONS)
 def test_indexes_fail_alone(limit: int, most: int | None, ignores: bool, operations: list[tuple[str, int]]) -> None:
-    """With a limit for each index: every index ends well or badly, never both, and no pod of one follows its end."""
+    """With a limit per index, each index succeeds or fails, never both, and then gets no more pods."""
     more: JsonObject = {} if most is None else {"maxFailedIndexes": most}
     if ignores:
         rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]

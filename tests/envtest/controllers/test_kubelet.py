@@ -79,7 +79,7 @@ async def test_graceful_deletion() -> None:
 
 
 async def test_finalizers_hold_pods() -> None:
-    """A pod that is held by a finalizer is seen finished, and goes when it is let go."""
+    """A finished pod with a finalizer is visible until the finalizer is removed."""
     async with Environment(controllers=["kubelet"]) as env:
         api = Kubectl(env)
         held = pod("p")
@@ -126,7 +126,7 @@ async def test_a_readiness_gate_delays_ready() -> None:
 
 
 async def test_crash_loop() -> None:
-    """Containers that crash are started again, at once and then after growing pauses, until the rule is used up."""
+    """Crashing containers are restarted at once, then with a growing back-off, until the stage is used up."""
     stages = (
         Stage(at=State.READY, to=State.CRASHED, delay=1, exit_code=2, times=3),
         *DEFAULT_STAGES,

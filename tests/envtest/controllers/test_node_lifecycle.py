@@ -127,7 +127,7 @@ async def test_node_goes_away_and_comes_back() -> None:
 
 
 async def test_taint_evicts() -> None:
-    """A taint drives out the pods that do not stand it; they say why they went."""
+    """A NoExecute taint evicts pods that do not tolerate it, with a condition that gives the reason."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         inner = template("p")

@@ -1,4 +1,4 @@
-"""Whatever is done to a simulated cluster, it ends in order."""
+"""After any operations, a simulated cluster converges."""
 
 from __future__ import annotations
 

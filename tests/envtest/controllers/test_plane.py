@@ -1,4 +1,4 @@
-"""The whole simulated cluster under seeded random operations, in virtual time: what holds meanwhile, and in the end."""
+"""The simulated cluster under seeded random operations: invariants during the run, and the final state."""
 
 from __future__ import annotations
 

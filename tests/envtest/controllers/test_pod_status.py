@@ -103,7 +103,7 @@ def test_the_restart_policy_decides_about_restarts() -> None:
 
 
 def test_init_containers() -> None:
-    """The first one runs while sidecars already stand beside it; later all are done and sidecars ready."""
+    """The first init container runs next to its sidecars; then all are done and the sidecars are ready."""
     obj = moved(pod(init=True, sidecar=True), State.PENDING)
     assert condition_in(conditions_of(obj), "Initialized") == {
         "type": "Initialized",
@@ -173,7 +173,7 @@ def test_the_restart_policy_decides_how_a_deleted_pod_ends() -> None:
 
 
 def test_rules_are_used_up() -> None:
-    """The first rule that matches and is not used up counts."""
+    """The first matching rule that is not used up applies."""
     rules = (Stage(at=State.PENDING, to=State.FAILED, times=2, selector={"app": "x"}), *DEFAULT_STAGES)
     obj = pod()
     assert stage_for(obj, State.PENDING, rules) == 2

@@ -80,7 +80,7 @@ def test_progress_is_always_possible(case: tuple[JsonObject, JsonObject, list[Js
 
 @given(rollouts())
 def test_rescaling_shares_everything(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
-    """A new size is given out completely, no more and no less, whenever several replica sets share it."""
+    """A new size is distributed completely among replica sets."""
     expected, new, old = case
     sizes = {s["metadata"]["name"]: replicas_of(s) for s in (new, *old)}
     active = sum(size > 0 for size in sizes.values())

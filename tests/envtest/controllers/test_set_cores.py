@@ -65,7 +65,7 @@ class Run:
         """What holds after each write."""
 
     def calm(self) -> None:
-        """Steps until one writes nothing: it must not go on for ever."""
+        """Steps until one writes nothing: it must not go on forever."""
         for _ in range(60):
             if not self.step():
                 return
@@ -133,7 +133,7 @@ class ReplicaRun(Run):
 @settings(deadline=None, max_examples=80)
 @given(st.integers(0, 4), st.sampled_from([0, 5]), _OPERATIONS)
 def test_replica_sets_have_their_pods(replicas: int, patience: int, operations: list[tuple[str, int]]) -> None:
-    """After anything, as many pods as wanted are ready, the status counts them, and nothing more is written."""
+    """After any operations, the wanted number of pods is ready, the status counts them, and writes stop."""
     run = ReplicaRun(replicas=replicas, minReadySeconds=patience)
     for name, number in operations:
         run.disturb(name, number)
@@ -157,7 +157,7 @@ def test_adopts_no_more_than_it_wants() -> None:
 
 
 def test_failure_is_shown_until_it_is_over() -> None:
-    """Why pods cannot be made stands in the status, and goes when they are there."""
+    """The status shows why pods cannot be created, until they are."""
     run = ReplicaRun(replicas=1)
     planned = replicaset.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
     assert not [w for w in planned.writes if isinstance(w, CreateWrite)]
@@ -226,7 +226,7 @@ class StatefulRun(Run):
 def test_stateful_sets_are_contiguous(
     replicas: int, policy: str, start: int, operations: list[tuple[str, int]]
 ) -> None:
-    """After anything, the pods are those of the wanted ordinals, all of the present revision and ready."""
+    """After any operations, exactly the wanted ordinals have pods, ready and of the current revision."""
     run = StatefulRun(replicas=replicas, podManagementPolicy=policy, ordinals={"start": start}, serviceName="s")
     for name, number in operations:
         run.disturb(name, number)
@@ -332,7 +332,7 @@ _ROLLING = st.sampled_from([{"maxUnavailable": 1}, {"maxUnavailable": "60%"}, {"
 @settings(deadline=None, max_examples=60)
 @given(_ROLLING, _OPERATIONS)
 def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[str, int]]) -> None:
-    """After anything, each node runs one pod of the present template, ready, and the status says so."""
+    """After any operations, each node runs one ready pod of the current template, and the status shows it."""
     run = DaemonRun(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     for name, number in operations:
         run.disturb(name, number)
@@ -356,7 +356,7 @@ def test_updates_respect_max_unavailable_and_max_surge(rolling: JsonObject, away
 
 
 def test_daemons_tolerate_what_befalls_nodes() -> None:
-    """Pods stand nodes that are cordoned, under pressure or away; other taints keep them off, or only new ones."""
+    """Daemon pods tolerate cordoned, unhealthy and unreachable nodes; other taints keep pods off."""
     run = DaemonRun()
     node: JsonObject = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
     assert daemonset.node_should_run(run.owner, node) == (True, True)
@@ -368,7 +368,7 @@ def test_daemons_tolerate_what_befalls_nodes() -> None:
 
 # ------------------------------------------------------------------ revisions
 def test_revisions_come_back() -> None:
-    """A template that was there before is the latest revision again, under its old name; idle ones go."""
+    """A template that returns gets its old revision name and the highest number; unused revisions are deleted."""
     run = StatefulRun(replicas=1, revisionHistoryLimit=1)
     run.settle()
     first = run.owner["status"]["updateRevision"]

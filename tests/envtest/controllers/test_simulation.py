@@ -23,7 +23,7 @@ def test_controllers_are_selected_by_name() -> None:
 
 
 async def test_none_by_default() -> None:
-    """Without controllers nothing happens by itself."""
+    """Without controllers, no object changes unless a client writes it."""
     async with Environment() as env:
         api = Kubectl(env)
         created = await api.create(f"{APPS}/deployments", deployment("web"))
@@ -93,7 +93,7 @@ def test_nothing_is_loaded_that_is_not_wanted() -> None:
 
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
 async def test_each_alone(name: str) -> None:
-    """Every controller can be had without the others."""
+    """Every controller can run without the others."""
     async with Environment(controllers=name) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web"))

@@ -1,4 +1,4 @@
-"""Custom resources in several versions: by name, by webhook, with what is lost and what is owned."""
+"""Custom resources in several versions: conversion by name and by webhook, losses, field ownership."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ async def test_a_new_storage_version_takes_over_with_the_next_write() -> None:
 
 
 async def test_a_deprecated_version_warns_and_names_a_better_one() -> None:
-    """The best of those that are served and not deprecated; its own words come first."""
+    """The warning recommends the best served version that is not deprecated; a custom warning replaces it."""
     old = version("v1beta1", "size", deprecated=True)
     own = version("v1alpha1", "size", deprecated=True, deprecationWarning="use v1")
     async with Environment() as env:
@@ -344,7 +344,7 @@ def test_conversion_errors_name_the_field(conversion: JsonObject, fields: list[s
 
 
 def test_the_webhook_of_these_tests_is_its_own_inverse() -> None:
-    """Else they would prove nothing."""
+    """The conversion webhook of these tests is its own inverse; otherwise they would prove nothing."""
     obj = thing("a", "v1", size=1)
     there = convert("", {"objects": [obj], "desiredAPIVersion": f"{GROUP}/v2"})["convertedObjects"]
     back = convert("", {"objects": there, "desiredAPIVersion": f"{GROUP}/v1"})["convertedObjects"]

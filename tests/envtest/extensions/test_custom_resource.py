@@ -1,4 +1,4 @@
-"""What is said to bodies and patches of custom resources."""
+"""Bodies and patches of custom resources: errors and warnings."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_a_body_of_another_version_is_decoded_before_it_is_refused(api_ver
 
 
 async def test_numbers_without_fractions_are_integers() -> None:
-    """However they are written; in JSON, YAML and patches."""
+    """A number without a fraction is an integer in any notation, in JSON, YAML and patches."""
     async with serving() as call:
         for body, expected in (
             (b"2.0", "2"),
@@ -163,7 +163,7 @@ async def test_nulls_that_are_applied_are_refused() -> None:
 
 @pytest.mark.parametrize(("port", "kind"), [([1], "array"), ({"a": 1}, "object"), (True, "boolean"), (1.5, "number")])
 async def test_what_is_neither_number_nor_text_is_no_fault_of_the_server(port: object, kind: str) -> None:
-    """An apply takes it, and the validation says what it is."""
+    """An apply accepts a value of a wrong type, and validation reports it."""
     async with serving() as call:
         response = await call("PATCH", f"{WIDGETS}/p?fieldManager=m", widget("p", port=port), content_type=APPLY)
         reason = f'spec.port: Invalid value: "{kind}": spec.port in body must be of type integer,string: "{kind}"'
@@ -211,13 +211,13 @@ async def test_operations_that_are_no_objects(operation: bytes, kind: str) -> No
 
 
 async def test_patches_are_read_when_there_is_an_object() -> None:
-    """A bad patch of nothing is not found."""
+    """An invalid patch of a missing object is a 404."""
     async with serving() as call:
         assert (await call("PATCH", f"{WIDGETS}/none", b"{", content_type=JSON_PATCH)).status == 404
 
 
 async def test_finalizers_without_a_domain_are_warned_of() -> None:
-    """Core kinds refuse them; the complaint about one that is malformed is made once."""
+    """A finalizer without a domain is a warning for custom objects; a malformed one is a single error."""
     async with serving() as call:
         answer = await call("PATCH", f"{WIDGETS}/w", {"metadata": {"finalizers": ["x"]}}, content_type=MERGE)
         assert answer.status == 200

@@ -1,4 +1,4 @@
-"""What definitions may say besides their schemas, and in which order one is told of what they may not."""
+"""Validation of definitions apart from their schemas, and the order of errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ WRONG: JsonObject = {
 
 
 async def test_the_order_with_one_version() -> None:
-    """Version, names, what all versions share, conversion, what is stored."""
+    """Errors come in this order: version, names, common fields of the versions, conversion, stored versions."""
     names = {
         "plural": "Foos",
         "kind": "X Y",
@@ -190,7 +190,7 @@ async def test_what_was_stored_is_never_forgotten_by_accident() -> None:
 
 
 async def test_empty_is_not_absent_in_messages() -> None:
-    """A list without versions is shown as one, a client configuration without anything is one; schemas come first."""
+    """Messages distinguish empty and null versions; an empty client config counts as present; schemas come first."""
     async with Environment() as env:
         call = Caller(env)
         names = {"plural": "things", "kind": "Thing"}
@@ -249,7 +249,7 @@ async def test_defaults_of_embedded_objects_are_validated_as_objects(default: Js
 
 
 async def test_selectable_fields_that_all_versions_share_need_schemas_that_they_share() -> None:
-    """The server puts what all versions have alike in one place, and looks for the other there."""
+    """Selectable fields that all versions share need a schema that all versions share."""
     async with Environment() as env:
         call = Caller(env)
         schema = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}}}}

@@ -1,4 +1,4 @@
-"""Formats in schemas that nobody checks."""
+"""Warnings about unknown formats in schemas."""
 
 from __future__ import annotations
 

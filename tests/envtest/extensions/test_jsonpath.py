@@ -72,13 +72,13 @@ def test_every_json_path_form_of_a_column_works(path: str, found: list[Any]) -> 
 
 @pytest.mark.parametrize("path", ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a[ 0 ]", '.a["b"]'])
 def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
-    """Columns with such paths hide themselves and those behind them."""
+    """An invalid JSONPath is not valid for a column."""
     assert not valid(path)
 
 
 @given(st.text(alphabet=".[]*'\"?(@)=<>!ab0:,-\\ $", max_size=30))
 def test_any_path_gives_a_list(path: str) -> None:
-    """Every path ends with a list of values and no error."""
+    """Every valid path returns a list of values, without an error."""
     assert isinstance(find(TREE, path), list)
 
 
@@ -88,7 +88,7 @@ def test_any_path_gives_a_list(path: str) -> None:
      "..*[?(@..*)]"],
 )  # fmt: skip
 def test_an_evaluation_visits_a_bounded_number_of_values(path: str) -> None:
-    """However often the path multiplies, and however deep the object is; an honest path still has its values."""
+    """An evaluation is bounded, however often a path multiplies; ordinary paths keep their values."""
     deep: JsonValue = []
     for _ in range(2000):
         deep = {"a": [deep, 1]}

@@ -15,7 +15,7 @@ META = {"metadata": {"name": "a"}}
 
 
 def test_a_scale_shows_what_the_paths_lead_to() -> None:
-    """Replicas, those of the status, and the selector; what is not there yet is zero, but for the replicas."""
+    """A Scale has replicas of spec and status, and the selector; missing spec replicas are an error."""
     obj = {**META, "spec": {"n": 3}, "status": {"n": 2, "selector": "a=b"}}
     scale = PATHS.show(obj)
     assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
@@ -60,7 +60,7 @@ def test_numbers_have_limits(count: int) -> None:
 
 
 def test_replicas_are_put_where_the_path_leads() -> None:
-    """Parents are made; one that is not an object is not overwritten."""
+    """Missing parents are created; a parent that is not an object is an error."""
     obj: JsonObject = {}
     PATHS.put(obj, 4)
     assert obj == {"spec": {"n": 4}}

@@ -49,7 +49,7 @@ def widget(name: str = "w", **spec: Any) -> JsonObject:
 
 
 async def test_a_definition_is_served_at_once() -> None:
-    """After the answer to the POST it is Established, in discovery, in OpenAPI, and objects can be made."""
+    """When the POST returns, the definition is Established and in discovery and OpenAPI, and objects can be created."""
     async with Environment() as env:
         call = Caller(env)
         assert (await call("GET", URL)).raw == b"404 page not found\n"
@@ -67,7 +67,7 @@ async def test_a_definition_is_served_at_once() -> None:
 
 
 async def test_bodies_follow_the_schema() -> None:
-    """Unknown fields go, defaults come, what is not valid is refused by path."""
+    """Unknown fields are pruned, defaults are added, and invalid fields are rejected with their paths."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
@@ -78,7 +78,7 @@ async def test_bodies_follow_the_schema() -> None:
 
 
 async def test_status_and_scale() -> None:
-    """Status has its own door; scale reads and writes the paths of the definition."""
+    """The status has its own subresource; scale reads and writes the paths of the definition."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
@@ -118,7 +118,7 @@ async def test_a_changed_definition_takes_effect() -> None:
 
 
 async def test_deleting_a_definition_deletes_its_objects() -> None:
-    """Objects with finalizers hold the definition; when the last has gone, so has it."""
+    """A deleted definition stays until the last of its objects with finalizers is gone."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
@@ -136,7 +136,7 @@ async def test_deleting_a_definition_deletes_its_objects() -> None:
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
 async def test_the_first_deletion_of_a_definition_ignores_the_policy(policy: str) -> None:
-    """No finalizer of the garbage collector holds it."""
+    """A deletion adds only the cleanup finalizer to a definition, whatever the propagation policy."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
@@ -166,7 +166,7 @@ def test_cells_of_objects_are_json_with_sorted_keys() -> None:
 
 
 async def test_columns_of_a_table() -> None:
-    """Name, then the columns of the definition; what is missing is null."""
+    """A table has the name and the columns of the definition; missing values are null."""
     async with Environment() as env:
         call = Caller(env)
         columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
@@ -190,13 +190,13 @@ async def test_columns_of_a_table() -> None:
     ],
 )
 def test_json_paths(path: str, found: list[Any]) -> None:
-    """A path gives every value that it leads to."""
+    """A path returns every value that it matches."""
     tree = {"a": {"b": 1}, "list": [{"name": "x"}, {"name": "y", "on": True}]}
     assert (valid(path), find(tree, path)) == (True, found)
 
 
 async def test_what_a_scale_shows_is_checked_whatever_the_schema_says() -> None:
-    """An object, its status, and a scale that no scale could show are refused in the object's name."""
+    """Invalid replicas are rejected in an object, its status and its scale, even without a schema for them."""
     loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     async with Environment() as env:
         call = Caller(env)
@@ -212,7 +212,7 @@ async def test_what_a_scale_shows_is_checked_whatever_the_schema_says() -> None:
 
 
 async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
-    """An update makes them good, and leaves no owners; an apply says what does not fit."""
+    """A patch repairs an object that no longer fits its schema, without managedFields; an apply is an error."""
     loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     async with Environment() as env:
         call = Caller(env)
@@ -237,7 +237,7 @@ async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
 
 
 async def test_a_definition_that_something_holds_serves_when_its_objects_are_gone() -> None:
-    """While the objects go nothing is created; then the condition says so, and what still holds it does not matter."""
+    """A held definition accepts no creates during the cleanup of its objects, and serves again afterwards."""
     async with Environment() as env:
         call = Caller(env)
         held = definition()
@@ -263,7 +263,7 @@ async def test_a_definition_that_something_holds_serves_when_its_objects_are_gon
 
 
 async def test_scales_have_columns_of_their_own_and_must_be_given_replicas() -> None:
-    """Tables of scales say what is desired; an object without replicas gets them by a write, or none."""
+    """Tables of scales show desired replicas; a scale patch of an object without replicas must set them."""
     async with Environment() as env:
         call = Caller(env)
         loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -77,7 +77,7 @@ async def test_new_rules_leave_old_objects_alone() -> None:
 
 
 async def test_rules_that_do_not_compile_are_no_definition() -> None:
-    """A definition is refused with the place of the mistake, and nothing is served."""
+    """A definition with a rule that does not compile is rejected with the position, and nothing is served."""
     async with Environment() as env:
         call = Caller(env)
         answer = await call("POST", CRDS, definition(with_rules("self.nope"), with_rules()))
@@ -89,7 +89,7 @@ async def test_rules_that_do_not_compile_are_no_definition() -> None:
 
 
 async def test_what_the_schema_no_longer_knows_does_not_count_as_a_change() -> None:
-    """Objects from before are compared as they are read now: pruned, so what is wrong with them stays allowed."""
+    """Stored objects are pruned before the comparison, so their invalid parts stay allowed."""
     loose: JsonObject = {"type": "object", "properties": {"p": {"x-kubernetes-preserve-unknown-fields": True}}}
     strict = with_rules(p={"type": "object", "required": ["c"], "properties": {"c": {"type": "string"}}}, q=INTEGER)
     async with Environment() as env:
@@ -109,7 +109,7 @@ async def test_what_the_schema_no_longer_knows_does_not_count_as_a_change() -> N
 
 
 async def test_whole_floats_are_kept_as_integers() -> None:
-    """However a number was written, it is shown as the server writes it."""
+    """A whole float is shown as an integer, however it was written."""
     spec = {"type": "object", "properties": {"n": {"type": "number"}}, "x-kubernetes-preserve-unknown-fields": True}
     async with Environment() as env:
         call = Caller(env)

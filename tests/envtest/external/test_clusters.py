@@ -1,4 +1,4 @@
-"""Real binaries and clusters that exist: supervision is tested with executables that only pretend."""
+"""Real binaries and existing clusters; supervision is tested with stand-in executables."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def etcd(tmp_path: Path, *, options: ProcessOptions = QUICK, before: str = "", s
 
 # ------------------------------------------------------------------ processes
 async def test_a_process_starts_and_stops(tmp_path: Path) -> None:
-    """Healthy when `start` returns, gone when `stop` does."""
+    """A process is healthy when `start` returns, and gone when `stop` returns."""
     process = etcd(tmp_path)
     assert process.pid == 0
     await process.start()
@@ -122,7 +122,7 @@ async def test_an_early_exit_is_an_error_with_its_output(tmp_path: Path) -> None
 
 
 async def test_one_that_never_becomes_healthy_is_stopped(tmp_path: Path) -> None:
-    """After the time to start."""
+    """A process that is not healthy within the start timeout is stopped."""
     process = etcd(tmp_path, status=500, options=ProcessOptions(start_timeout=1, stop_timeout=1))
     with pytest.raises(ConfigError, match="etcd was not healthy within 1 s: serving"):
         await process.start()
@@ -130,7 +130,7 @@ async def test_one_that_never_becomes_healthy_is_stopped(tmp_path: Path) -> None
 
 
 async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    """When the time to stop is over; so are its children."""
+    """A process that ignores SIGTERM is killed with its children after the stop timeout."""
     child = (
         "child = subprocess.Popen(['sleep', '600']); open(options['data-dir'] + '/child', 'w').write(str(child.pid))"
     )
@@ -199,7 +199,7 @@ asyncio.run(main())
 
 
 async def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
-    """No such file, no permission."""
+    """A missing or non-executable file is an error that names it."""
     (tmp_path / "etcd").write_text("")
 
     async def healthy() -> bool:
@@ -208,13 +208,13 @@ async def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
     process = Process([str(tmp_path / "etcd")], directory=tmp_path, healthy=healthy, options=QUICK)
     with pytest.raises(ConfigError, match="cannot be run"):
         await process.start()
-    with pytest.raises(ConfigError, match="is not there: set KUBEBUILDER_ASSETS"):
+    with pytest.raises(ConfigError, match="does not exist: set KUBEBUILDER_ASSETS"):
         await RealBinaries(etcd=tmp_path / "none", apiserver=tmp_path / "none").start()
 
 
 # ------------------------------------------------------------------ a control plane of two
 async def test_a_control_plane_of_real_processes(tmp_path: Path) -> None:
-    """Admin by certificate, users, definitions, kubectl; nothing is left."""
+    """Real processes serve admin certificates, users, definitions and kubectl, and leave nothing behind."""
     plane = RealBinaries(
         etcd=executable(tmp_path / "etcd", HEALTHY),
         apiserver=executable(tmp_path / "kube-apiserver", SERVER),
@@ -240,7 +240,7 @@ async def test_a_control_plane_of_real_processes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_ports_that_clash_are_tried_again(tmp_path: Path) -> None:
-    """Five times at most; what was started for a try is stopped."""
+    """A clash of ports is retried at most five times; processes of a failed attempt are stopped."""
     flag = str(tmp_path / "once")
     once = f"import os; flag = {flag!r}\nif not os.path.exists(flag): open(flag, 'w'); sys.exit('in use')"
     plane = RealBinaries(
@@ -265,7 +265,7 @@ async def test_ports_that_clash_are_tried_again(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ what is wanted
 async def test_the_environment_says_what_is_wanted() -> None:
-    """The variables of Go's envtest."""
+    """The environment variables of Go's envtest select the target."""
     assert clusters.target_kind({}) is TargetKind.EMBEDDED
     assert clusters.target_kind({"USE_EXISTING_CLUSTER": "true", "KUBEBUILDER_ASSETS": "/x"}) is TargetKind.EXISTING
     assert clusters.target_kind({"USE_EXISTING_CLUSTER": "false"}) is TargetKind.EMBEDDED
@@ -308,7 +308,7 @@ async def test_the_api_server_gets_envtests_flags(tmp_path: Path) -> None:
 
 
 async def test_an_existing_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one of the kubeconfig; users are impersonated; what was installed stays."""
+    """The kubeconfig's cluster is used; users are impersonated, and installed objects stay."""
     from envtest.environment import Environment
 
     async with Environment() as env:

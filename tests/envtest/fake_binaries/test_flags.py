@@ -1,4 +1,4 @@
-"""Command lines of Go programs: every way to write them means the same; what they cannot mean is refused."""
+"""Command lines of Go programs: all notations are equivalent, and invalid ones are errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ values = st.text(max_size=20).filter(lambda text: not text.startswith("--"))
 
 @given(st.lists(st.tuples(names, values, st.booleans()), max_size=8))
 def test_both_forms_say_the_same(given_flags: list[tuple[str, str, bool]]) -> None:
-    """``--a=b`` and ``--a b``; each value is kept, in order."""
+    """``--a=b`` and ``--a b`` are equal; each value is kept, in order."""
     words, expected = [], dict[str, list[str]]()
     for name, value, joined in given_flags:
         words += [f"--{name}={value}"] if joined else [f"--{name}", value]
@@ -47,7 +47,7 @@ def test_positional_arguments_are_refused(word: str) -> None:
 
 
 def test_values_are_read_as_their_kind() -> None:
-    """Lists, numbers, switches; the last of several single values holds."""
+    """Flags have lists, numbers and switches as values; the last of several single values wins."""
     flags = Flags({"a": ["x,y", "z"], "n": ["5"], "on": ["t"], "off": ["FALSE"], "bad": ["maybe"]})
     assert flags.listed("a") == ("x", "y", "z")
     assert flags.listed("b", ["d"]) == ("d",)

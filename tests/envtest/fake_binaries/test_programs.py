@@ -1,4 +1,4 @@
-"""The programs for Go's envtest, as real processes: started as it starts them, they are what it expects."""
+"""The programs for Go's envtest as real processes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 async def test_they_are_what_envtest_expects(assets: Path) -> None:
-    """The target for real binaries starts them, as it would start the real ones."""
+    """The target for real binaries starts the stand-ins as it starts the real programs."""
     binaries = RealBinaries(etcd=assets / "etcd", apiserver=assets / "kube-apiserver", options=QUICK)
     async with binaries as env:
         status, response = await send(env.config, "GET", "/api/v1/namespaces/default")
@@ -150,7 +150,7 @@ async def test_objects_outlive_the_api_server(assets: Path, tmp_path: Path) -> N
 
 
 async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path) -> None:
-    """Signed with the elliptic key of Go's envtest, by its issuer, for its audiences."""
+    """Tokens are signed with the elliptic key of Go's envtest, for its issuer and audiences."""
     world = World(assets, tmp_path)
     async with running(world.etcd(), world.apiserver("--api-audiences=me,you")):
         await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "bot"}})
@@ -168,7 +168,7 @@ async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path)
 
 
 async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -> None:
-    """Front proxies have certificates of the given CA and a given name; extension servers read both in a ConfigMap."""
+    """Front proxies need the given CA and name; extension servers read both from a ConfigMap."""
     world = World(assets, tmp_path)
     ca = f"--requestheader-client-ca-file={tmp_path / 'proxy-ca.crt'}"
     flags = [ca, "--requestheader-allowed-names=front"]
@@ -231,7 +231,7 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
     ],
 )
 def test_errors_are_reported(program: str, words: list[str], wanted: str, assets: Path, tmp_path: Path) -> None:
-    """In one line, with status 1."""
+    """An error is one line, with exit status 1."""
     command = [str(assets / program), *words]
     completed = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert completed.returncode == 1
@@ -253,13 +253,13 @@ async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 async def test_a_real_etcd_is_refused() -> None:
-    """Objects would be sought there in vain."""
+    """A real etcd is rejected, because the stand-in's objects would not be found in it."""
 
     async def elsewhere(request: WebRequest) -> HttpResponse:
         return HttpResponse(404, [], request.path.encode())
 
     async with WebServer(asgi(elsewhere)) as web:
-        with pytest.raises(ConfigError, match="goes with the etcd that was written beside it"):
+        with pytest.raises(ConfigError, match="use the etcd in the folder of this program"):
             await apiserver._data_directory(parse([f"--etcd-servers={web.url}"], switches=()))
 
 
@@ -274,7 +274,7 @@ def test_version_flags_print_the_version(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_the_help_names_the_flags_at_the_start_of_a_line(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Go's envtest runs ``--help`` before it starts the programs, and looks for flags in it."""
+    """``--help`` lists flags at the start of lines, where Go's envtest looks for them."""
     flags = {
         apiserver.PROGRAM: ["etcd-servers", "secure-port", "cert-dir", "allow-privileged", "authorization-mode"],
         etcd.PROGRAM: ["unsafe-no-fsync", "data-dir", "listen-peer-urls", "listen-client-urls"],
@@ -288,7 +288,7 @@ def test_the_help_names_the_flags_at_the_start_of_a_line(word: str, capsys: pyte
 
 
 def test_assets_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Over older ones; the line that is printed can be evaluated by a shell."""
+    """Assets overwrite older ones, and the printed line can be evaluated by a shell."""
     from envtest.__main__ import main
 
     directory = tmp_path / "it's here"

@@ -1,4 +1,4 @@
-"""What stays once it is set: each such field refuses every change, and all else of the object may be put again."""
+"""Immutable fields: each rejects any change, and an unchanged object is accepted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ IMMUTABLE = [
 
 @pytest.mark.parametrize(("kind", "old", "new", "field"), IMMUTABLE)
 def test_what_stays(kind: str, old: JsonObject, new: JsonObject, field: str) -> None:
-    """The change is refused where it is made; the object as it was is fine."""
+    """A change of an immutable field is rejected at its path; the unchanged object is accepted."""
     meta = {"metadata": {"name": "a.example.com" if kind.endswith("csidrivers") else "a", "resourceVersion": "1"}}
     old, new = {**old, **meta}, {**new, **meta}
     assert wrong(kind, old, old) == []

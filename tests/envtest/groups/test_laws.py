@@ -1,4 +1,4 @@
-"""Laws that hold for every built-in kind, whatever an object says."""
+"""Laws that hold for every object of every built-in kind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_object_is_no_change_of_itself(row: ServedResourceRow, seed: int) -> 
 @FEW
 @given(seed=SEEDS)
 def test_defaults_are_filled_in_once(row: ServedResourceRow, seed: int) -> None:
-    """A second time changes nothing, nor does reading what was written."""
+    """Defaulting twice changes nothing, nor does decoding the encoded object."""
     obj = make(row, seed)
     model = model_of(row)
     assert model.default(copy_tree(obj)) == obj
@@ -112,7 +112,7 @@ def _there(obj: Any, path: str) -> bool:
 @FEW
 @given(seed=SEEDS)
 def test_what_is_wrong_is_there_or_missing_there(row: ServedResourceRow, seed: int) -> None:
-    """Each error names a place in the object, or one where something should be."""
+    """Each error names a path that exists in the object, or one where a value is missing."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj = make(row, seed)
     try:

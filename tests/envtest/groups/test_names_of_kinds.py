@@ -1,4 +1,4 @@
-"""Names: most kinds want subdomains, some take whatever can stand in a path."""
+"""Names: most kinds need DNS subdomains, some accept any path segment."""
 
 from __future__ import annotations
 

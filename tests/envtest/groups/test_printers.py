@@ -39,7 +39,7 @@ def test_every_kind_has_columns() -> None:
 
 @pytest.mark.parametrize("key", PRINTERS)
 def test_rows_are_as_wide_as_the_head(key: str) -> None:
-    """An object of which nothing is known has a row too, with a cell for each column."""
+    """An empty object has a row with a cell for each column."""
     printer = PRINTERS[key]
     for obj in ({"metadata": META}, {"metadata": META, "spec": {}, "status": {}, "subsets": None, "series": None}):
         extra = 1 if key == "networking.k8s.io/ipaddresses" else 0  # their age has no head
@@ -149,19 +149,19 @@ def test_deleted_pods_are_terminating_until_they_end() -> None:
 
 
 def test_rows_of_pods_that_have_ended_say_so() -> None:
-    """Clients may grey those rows out."""
+    """Rows of finished pods carry a condition that clients can show."""
     (message,) = PRINTERS["/pods"].conditions({"status": {"phase": "Succeeded"}})
     assert (message["type"], message["message"]) == ("Completed", "The pod has completed successfully.")
     assert DefaultPrinter().conditions({}) == ()
 
 
 def test_what_was_never_created_has_a_time_too() -> None:
-    """Answers to reviews, for one."""
+    """Objects without a creationTimestamp, such as reviews, show the zero time."""
     assert DefaultPrinter().cells({}, NOW) == ["", "0001-01-01T00:00:00Z"]
 
 
 def test_gates_of_pods_are_counted() -> None:
-    """How many of the readiness gates hold."""
+    """The readiness gates column counts the true gates."""
     spec = {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}]}
     assert rows_of("/pods", spec=spec, status={"conditions": [{"type": "b", "status": "True"}]})[-1] == "1/2"
 
@@ -386,7 +386,7 @@ METRICS: list[tuple[JsonObject, JsonObject | None, str]] = [
 
 @pytest.mark.parametrize(("metric", "reported", "shown"), METRICS, ids=[row[2] for row in METRICS])
 def test_metrics_are_shown_beside_their_targets(metric: Any, reported: Any, shown: str) -> None:
-    """Every type of metric has its own way of saying what is and what should be."""
+    """Each type of metric has its own form of current value and target."""
     result = rows_of(
         "autoscaling/horizontalpodautoscalers",
         apiVersion="autoscaling/v2",
@@ -397,7 +397,7 @@ def test_metrics_are_shown_beside_their_targets(metric: Any, reported: Any, show
 
 
 def test_columns_are_described_by_their_fields() -> None:
-    """A column's description is that of its API field."""
+    """The description of a column is that of its API field."""
     columns = {column.name: column for column in PRINTERS["/pods"].columns}
     assert columns["IP"].description.startswith("podIP address allocated to the pod.")
     assert [c.priority for c in columns.values()] == [0, 0, 0, 0, 0, 1, 1, 1, 1]
@@ -423,7 +423,7 @@ def test_scales_have_columns_of_their_own() -> None:
 
 
 def test_events_tell_of_their_series() -> None:
-    """The last time and the count are those of the series, where there is one."""
+    """Last seen and count come from the series of an event, if it has one."""
     event = {
         "metadata": META,
         "involvedObject": {"kind": "Pod", "name": "p"},

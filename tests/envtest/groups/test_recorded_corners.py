@@ -23,7 +23,7 @@ async def test_replication_controllers_orphan_their_pods() -> None:
 
 
 async def test_unready_pods_may_be_evicted() -> None:
-    """A pod that is not ready may go while enough others are healthy, or if its budget always allows it."""
+    """An unready pod can be evicted if enough others are healthy, or if its budget always allows it."""
     async with Environment() as env:
         call = Caller(env)
         budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -41,7 +41,7 @@ async def test_unready_pods_may_be_evicted() -> None:
 
 
 async def test_services_that_change_their_type() -> None:
-    """A service that is not a load balancer any more loses its ingress; a cluster IP may not become None."""
+    """A Service that is no longer a load balancer loses its ingress; a cluster IP cannot become None."""
     async with Environment() as env:
         call = Caller(env)
         spec = {"type": "LoadBalancer", "ports": [{"port": 1}]}

@@ -1,4 +1,4 @@
-"""Nodes, namespaces, configuration, jobs by the clock: what each must be."""
+"""Validation of nodes, namespaces, ConfigMaps, Secrets, CronJobs and jobs."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_events_with_event_time_need_a_reporter() -> None:
 
 # ------------------------------------------------------------------ nodes once more
 def test_one_block_stands_for_the_many() -> None:
-    """The first of the many is the one, and the one is right where they differ."""
+    """The field podCIDR is the first of podCIDRs, and wins if they differ."""
     spec = read("/nodes", {"spec": {"podCIDRs": ["10.0.0.0/24"]}})["spec"]
     assert spec == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
     spec = read("/nodes", {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.0.0/24"]}})["spec"]

@@ -1,4 +1,4 @@
-"""Faults on demand, and operators that live with them."""
+"""Injected faults, and operators that survive them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def raw(env: Environment, method: str, path: str, body: object = None) -> 
 
 # ------------------------------------------------------------------ rules
 async def test_no_rule_no_filter() -> None:
-    """A server without rules has the filters that it had."""
+    """A server without fault rules has no additional filter."""
     async with Environment() as env:
         before = env.server.filters.names
         assert env.faults.rules == []
@@ -109,7 +109,7 @@ async def test_a_rule_matches_requests() -> None:
 
 
 async def test_a_rule_strikes_so_often() -> None:
-    """The n-th, at most so many, or by chance with a seed."""
+    """A fault rule applies to the n-th request, at most a number of times, or with a probability from a seed."""
     async with Environment() as env:
         call = Caller(env)
 
@@ -149,7 +149,7 @@ async def test_simulated_controllers_are_spared_unless_named() -> None:
 
 # ------------------------------------------------------------------ effects on requests
 async def test_errors_are_what_a_server_sends() -> None:
-    """Status, reason, message, and when to come again."""
+    """An injected error has status, reason, message and Retry-After."""
     async with Environment() as env, Cluster(env.config) as cluster:
         client = cluster.uncached
         created = await client.create(config_map("a"))
@@ -247,7 +247,7 @@ async def test_watches_can_drop_expire_or_slow_down() -> None:
 
 
 async def test_bookmarks_come_twice_or_late() -> None:
-    """Twice the same; or after the next event, older than it."""
+    """Bookmarks can be repeated, or sent after the next event with an older version."""
     async with Environment() as env:
         query = "&allowWatchBookmarks=true"
         double = await lines(env, DoubleBookmarks(), query=query, writes=2, wait=70)
@@ -278,7 +278,7 @@ async def test_stale_lists_need_a_permissive_resource_version() -> None:
 
 # ------------------------------------------------------------------ at once
 async def test_compaction_now() -> None:
-    """Older revisions cannot be had; open watches go on."""
+    """After a compaction, older revisions are unavailable; open watches continue."""
     async with Environment() as env:
         call = Caller(env)
         old = (await call("GET", CM)).json["metadata"]["resourceVersion"]
@@ -324,7 +324,7 @@ async def test_simulated_controllers_survive_a_restart() -> None:
 
 @pytest.mark.realtime
 async def test_a_restart_cuts_sockets() -> None:
-    """Streams and idle connections; the next request finds the server again."""
+    """A restart ends streams and idle connections; the next request reaches the server again."""
     async with Environment() as env:
         web = await env.serve(tls=False)
         user = env.add_user("bob", groups=["system:masters"]).served(web)

@@ -27,7 +27,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def test_a_reconciler_that_causes_its_own_events_fails() -> None:
-    """The error names the program, the object, the request and how often it was sent."""
+    """The error names the program, the object, the request and the number of requests."""
     operator = Operator("spinner")
 
     @operator.reconciler(ConfigMap)
@@ -62,7 +62,7 @@ def test_many_objects_are_no_hot_loop() -> None:
 
 
 def test_time_that_passes_starts_the_count_anew() -> None:
-    """A loop with pauses is legal; a limit of 0 allows any loop."""
+    """A loop with pauses is legal, because time resets the count; a limit of 0 allows any loop."""
 
     async def main(limit: int, pause: float) -> None:
         async with Environment(hot_loop_limit=limit) as env:

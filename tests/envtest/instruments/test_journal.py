@@ -1,4 +1,4 @@
-"""Who wrote what, and what tests say about it."""
+"""The journal of writes, and its assertions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def named(name: str, **more: Any) -> JsonObject:
 
 
 async def test_every_write_has_its_writer() -> None:
-    """User, field manager, verb, object and difference; reads and refusals are not there."""
+    """The journal has user, field manager, verb, object and difference of each write, and no reads or rejections."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         journal = env.journal
@@ -48,7 +48,7 @@ async def test_every_write_has_its_writer() -> None:
 
 
 async def test_the_journal_records_from_its_first_use_on() -> None:
-    """No filter, no listener: tests without a journal pay nothing."""
+    """Tests without a journal have no filter and no listener for it."""
     async with Environment() as env:
         before = env.server.filters.names
         await Caller(env)("POST", CM, named("a"))
@@ -84,7 +84,7 @@ async def test_a_write_budget_counts_one_users_writes() -> None:
 
 
 async def test_a_restore_is_no_write() -> None:
-    """A restore is recorded in the journal and counts in no budget."""
+    """A restore is in the journal, but does not count in a budget."""
     async with Environment() as env:
         snapshot = env.snapshot()
         await Caller(env)("POST", CM, named("a"))
@@ -111,7 +111,7 @@ async def test_a_hot_loop_is_found() -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 async def test_the_environments_start_is_calm(early: bool) -> None:
-    """Writes of the start, and simulated controllers that complete its objects, are not reported; other loops are."""
+    """Writes of the start and of simulated controllers are not reported as loops; other loops are."""
     env = Environment(controllers="cluster")
     if early:
         assert len(env.journal) == 0
@@ -130,7 +130,7 @@ async def test_the_environments_start_is_calm(early: bool) -> None:
 
 
 async def test_reacting_to_others_is_no_loop() -> None:
-    """Inputs that change in between are a reason to write."""
+    """Writes after changes of other writers are not a loop."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         journal = env.journal
@@ -172,7 +172,7 @@ async def test_a_fight_over_a_field_is_found() -> None:
 
 
 async def test_the_journal_is_bounded() -> None:
-    """The oldest entries go; the count stays."""
+    """The oldest entries are dropped; the count stays."""
     from envtest.instruments.journal import Journal
 
     async with Environment() as env:
@@ -188,11 +188,11 @@ async def test_the_journal_is_bounded() -> None:
 
 
 async def test_waiting_for_a_revision() -> None:
-    """Returns at once where it has been reached; says where the storage is where it is not."""
+    """`wait_for` returns at once for a past revision; its error shows the storage's revision."""
     async with Environment() as env:
         stored = (await Caller(env)("POST", CM, named("a"))).json
         await env.wait_for(stored["metadata"]["resourceVersion"])
-        with pytest.raises(AssertionError, match=r"not within 1 s .*the storage is at"):
+        with pytest.raises(AssertionError, match=r"not true within 1 s .*the storage is at"):
             await env.wait_for(int(stored["metadata"]["resourceVersion"]) + 1, within=1)
 
 
@@ -221,7 +221,7 @@ def test_differences_leave_out_bookkeeping() -> None:
 
 
 async def test_the_counts_of_idle_writes_are_bounded() -> None:
-    """`Journal.idle` has the newest objects up to its limit; the first one is dropped for a new one."""
+    """`Journal.idle` keeps the newest objects up to its limit."""
     async with Environment() as env, Cluster(env.config) as cluster:
         journal = Journal(env.server, env.plane.storage, limit=2)
         journal.start()
@@ -234,7 +234,7 @@ async def test_the_counts_of_idle_writes_are_bounded() -> None:
 
 
 async def test_a_second_start_records_nothing_twice() -> None:
-    """A journal that records goes on; after a stop, a start records again."""
+    """A second start does not record twice; after a stop, a start records again."""
     async with Environment() as env, Cluster(env.config) as cluster:
         journal = env.journal
         for number in range(2):

@@ -1,4 +1,4 @@
-"""Environments that go back, and environments that part ways."""
+"""Snapshots, restores and forks of environments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(name: str, **more: Any) -> JsonObject:
 
 
 async def test_objects_come_back_and_go_again() -> None:
-    """Created ones are gone, deleted ones are there, changed ones are as they were."""
+    """A restore removes created objects, brings back deleted ones, and reverts changes."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CM, named("kept", data={"a": "1"}))
@@ -57,7 +57,7 @@ async def test_a_thousand_writes_are_undone() -> None:
 
 
 async def test_open_watches_fail() -> None:
-    """A 410 in the stream, then its end; old resource versions are refused the same way."""
+    """Open watches get a 410 and end; old resource versions get a 410 too."""
     async with Environment() as env:
         call = Caller(env)
         snapshot = env.snapshot()
@@ -78,7 +78,7 @@ async def test_open_watches_fail() -> None:
 
 
 async def test_informers_heal() -> None:
-    """A cache has the restored objects after a while, by itself."""
+    """After a restore, a cache converges to the restored objects."""
     from opsdk.api.core.v1 import ConfigMap
     from opsdk.apimachinery.meta import ObjectMeta
 
@@ -101,7 +101,7 @@ async def test_informers_heal() -> None:
 
 
 async def test_custom_resources_follow() -> None:
-    """Definitions that are gone are not served; those that are back are, with their schema of then."""
+    """After a restore, exactly the restored definitions are served, with their former schemas."""
     async with Environment(crds=[definition("things")]) as env:
         call = Caller(env)
         await call("POST", THINGS, named("a", apiVersion="x.example.com/v1", kind="Thing"))
@@ -177,7 +177,7 @@ def policy(refused: str) -> JsonObject:
 
 
 async def test_compiled_policies_follow() -> None:
-    """Two pasts may have given the same generation to different rules."""
+    """After a restore, policies are compiled again, even if two histories share a generation."""
     root = "/apis/admissionregistration.k8s.io/v1"
     async with Environment() as env:
         call = Caller(env)
@@ -257,7 +257,7 @@ class _Plain:
 
 
 async def test_storages_without_snapshots_say_so() -> None:
-    """Rather than failing somewhere inside."""
+    """A storage without snapshots raises an error that says so."""
     async with Environment(storage=_Plain()) as env:
         with pytest.raises(ConfigError, match="takes no snapshots"):
             env.snapshot()
@@ -271,7 +271,7 @@ def descriptors() -> int:
 @pytest.mark.realtime
 @pytest.mark.slow
 async def test_a_hundred_environments_leave_nothing() -> None:
-    """No task (the plugin sees to that), no thread, no descriptor."""
+    """A hundred environments leave no task, no thread and no file descriptor."""
     async with Environment():
         pass
     threads, files = threading.active_count(), descriptors()

@@ -1,4 +1,4 @@
-"""Requests for another protocol, passed on to an aggregated server: in this process, and over sockets."""
+"""Protocol upgrades that are proxied to an aggregated server, in process and over sockets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_messages_pass_in_both_directions(far: str, tmp_path: Path) -> Non
 
 
 async def test_refusals_come_back_as_they_are(far: str, tmp_path: Path) -> None:
-    """Status and body are those of the other server."""
+    """A rejected upgrade returns status and body of the backend."""
     async with world(far, tmp_path) as created:
         with pytest.raises(InvalidStatus) as refused:
             await created.open("?refused=1").__aenter__()
@@ -120,7 +120,7 @@ async def test_refusals_come_back_as_they_are(far: str, tmp_path: Path) -> None:
 
 
 async def test_the_end_of_one_side_is_the_end_of_the_other(far: str, tmp_path: Path) -> None:
-    """When one side closes the connection, the other side sees it after the last messages."""
+    """When one side closes the connection, the other side sees the close after the last messages."""
     async with world(far, tmp_path) as created:
         async with created.open() as socket:
             await _ended(socket)
@@ -139,7 +139,7 @@ async def _ended(socket: ClientConnection) -> None:
 
 
 async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Path) -> None:
-    """The server stops with sessions open, and they end."""
+    """The server stops although sessions are open, and ends them."""
     async with world(far, tmp_path) as created:
         socket = await created.open().__aenter__()
         await socket.send("a")
@@ -148,7 +148,7 @@ async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Pat
 
 
 async def test_a_missing_server_is_reported(far: str, tmp_path: Path) -> None:
-    """503, as for any other request."""
+    """An upgrade for a missing backend is a 503, as for any other request."""
     async with world(far, tmp_path) as created:
         if far == "inside":
             created.env.plane.webhook_client.apps.clear()

@@ -1,4 +1,4 @@
-"""Other servers behind this one: proxying, conditions, documents; in this process."""
+"""Aggregated servers in this process: proxying, conditions, documents."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_methods_and_bodies_are_forwarded() -> None:
 
 
 async def test_a_server_that_fails_is_stale_and_comes_back() -> None:
-    """Without discovery it is unavailable: 503 in plain text, its last document marked; until it answers again."""
+    """A group whose backend fails is unavailable (503), with a stale document, until the backend responds."""
     async with joined() as (env, call, far):
         far.up = False
         message = await until(env, call, "FailedDiscoveryCheck")
@@ -99,7 +99,7 @@ async def versions(call: Caller) -> list[JsonObject]:
 
 
 async def test_discovery_knows_the_other_server() -> None:
-    """The group stands in all documents, with its resources where those are listed."""
+    """The group of the backend is in all discovery documents, with its resources."""
     async with joined() as (_, call, _):
         group = (await call("GET", f"/apis/{GROUP}")).json
         assert group["preferredVersion"] == {"groupVersion": f"{GROUP}/v1", "version": "v1"}
@@ -112,7 +112,7 @@ async def test_discovery_knows_the_other_server() -> None:
 
 
 async def test_openapi_knows_the_other_server() -> None:
-    """v3 is indexed here and answered there; of v2 only what is below its root is taken over."""
+    """OpenAPI v3 of the backend is indexed and proxied; v2 includes only its API paths."""
     async with joined() as (_, call, _):
         index = (await call("GET", "/openapi/v3")).json["paths"]
         assert index[ROOT[1:]] == {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=ABC"}
@@ -135,7 +135,7 @@ async def test_a_deleted_api_service_removes_its_group() -> None:
 
 
 async def test_nothing_runs_without_other_servers() -> None:
-    """A task is there for each remote entry, and for none else; it ends with the entry."""
+    """Only remote APIServices have a task, which ends with them."""
     async with joined() as (env, call, _):
         assert "v1.far.example.com" in repr(env.plane.aggregator)
         await call("DELETE", f"{APISERVICES}/v1.{GROUP}")
@@ -179,7 +179,7 @@ async def test_availability_reasons_follow_the_checks() -> None:
 
 @pytest.mark.parametrize("spec", [{"caBundle": "AAAA", "insecureSkipTLSVerify": None}])
 async def test_a_bad_bundle_is_reported(spec: JsonObject) -> None:
-    """Certificates that cannot be read are a failed check."""
+    """Unreadable certificates of an APIService are a failed check."""
     async with Environment() as env:
         call = Caller(env)
         await env.expose("far/server", port=1)
@@ -199,7 +199,7 @@ async def test_a_fork_forwards_to_the_same_server() -> None:
 
 @pytest.mark.realtime
 async def test_a_missing_server_is_reported_in_plain_text(tmp_path: Path) -> None:
-    """The first request tells why it failed; the condition follows at once, and the next one is not even tried."""
+    """The first request reports the failure; the condition follows at once, and later requests are not tried."""
     far = FarServer()
     async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
         call = Caller(env)

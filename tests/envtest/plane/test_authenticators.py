@@ -1,4 +1,4 @@
-"""Who gets in and what they may do, as clients see it."""
+"""Authentication and authorization, as clients see them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rule(*verbs: str, names: tuple[str, ...] = (), **more: Any) -> JsonObject:
 
 # ------------------------------------------------------------------ who gets in
 async def test_without_credentials_one_sees_health_and_version_only() -> None:
-    """Anonymous requests get in where the bootstrap roles say so, by GET; the rest is a 403 with its header."""
+    """Anonymous users can GET only what bootstrap roles allow; other requests are a 403."""
     async with server() as env:
         nobody = Caller(env, "")
         assert [(await nobody("GET", p)).status for p in ("/healthz", "/livez", "/readyz", "/version")] == [200] * 4
@@ -97,7 +97,7 @@ async def test_everybody_may_be_let_in() -> None:
 
 # ------------------------------------------------------------------ roles
 async def test_writes_to_roles_count_at_once() -> None:
-    """A grant, a change and a removal hold for the very next request."""
+    """A grant, a change and a removal apply to the very next request."""
     async with server() as env:
         world = World(env)
         assert (await world.alice("GET", CM)).status == 403
@@ -130,7 +130,7 @@ async def test_one_name_may_be_listed_and_watched() -> None:
 
 
 async def test_an_update_that_creates_needs_both_permissions() -> None:
-    """Apply to a missing object asks for create too; to one that is there it does not."""
+    """An apply needs ``create`` only if the object is missing."""
     async with server() as env:
         world = World(env)
         await world.grant("r", rule("patch"))
@@ -145,7 +145,7 @@ async def test_an_update_that_creates_needs_both_permissions() -> None:
 
 
 async def test_granting_needs_the_granted_permissions() -> None:
-    """Roles are checked rule by rule when they are made or changed; labels may change freely; escalate lifts it."""
+    """Creating or changing a role needs each of its permissions, or ``escalate``; labels can change freely."""
     async with server() as env:
         world, roles = World(env), f"{RBAC}/namespaces/default/roles"
         own = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create", "patch"]}
@@ -163,7 +163,7 @@ async def test_granting_needs_the_granted_permissions() -> None:
 
 
 async def test_aggregating_needs_everything() -> None:
-    """A role that gathers others could gather anything."""
+    """A role with an aggregation rule needs all permissions."""
     async with server() as env:
         world = World(env)
         own = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["create"]}
@@ -272,7 +272,7 @@ async def token_of(call: Caller, **spec: Any) -> str:
 
 
 async def test_a_service_account_gets_in_with_its_token() -> None:
-    """The token is the account, as long as the account is there; for other audiences it is not valid here."""
+    """A token is valid for its audience while its account exists."""
     async with server() as env:
         admin = Caller(env)
         response = await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
@@ -292,7 +292,7 @@ async def test_a_service_account_gets_in_with_its_token() -> None:
 
 
 async def test_a_token_runs_out() -> None:
-    """After its time and a minute, on the server's clock."""
+    """A token expires a minute after its lifetime, on the server's clock."""
     async with server() as env:
         admin = Caller(env)
         await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
@@ -333,7 +333,7 @@ async def test_invalid_token_requests_are_rejected(spec: JsonObject, status: int
 
 
 async def test_a_bound_token_ends_with_its_secret() -> None:
-    """Deleting what a token is bound to takes the token back."""
+    """A token becomes invalid when its bound object is deleted."""
     async with server() as env:
         admin, secrets = Caller(env), "/api/v1/namespaces/default/secrets"
         await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
@@ -345,7 +345,7 @@ async def test_a_bound_token_ends_with_its_secret() -> None:
 
 
 async def test_reviews_tell_whose_token_it_is() -> None:
-    """The user and the audiences; or why not, in both words."""
+    """A TokenReview returns user and audiences, or the reason for the failure."""
     async with server() as env:
         admin, path = Caller(env), "/apis/authentication.k8s.io/v1/tokenreviews"
         await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
@@ -366,7 +366,7 @@ async def test_reviews_tell_whose_token_it_is() -> None:
 
 # ------------------------------------------------------------------ reviews of access
 async def test_reviews_decide_as_requests_do() -> None:
-    """SelfSubjectAccessReview says of each request what happens when one makes it, and why."""
+    """A SelfSubjectAccessReview has the outcome of the request itself, and the reason."""
     async with server() as env:
         world, path = World(env), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         await world.grant("r", rule("get", "list", names=("a",)))
@@ -379,7 +379,7 @@ async def test_reviews_decide_as_requests_do() -> None:
 
 
 async def test_the_rules_review_lists_what_one_may() -> None:
-    """Everybody's rules and one's own in that namespace; a namespace must be named."""
+    """A SelfSubjectRulesReview needs a namespace, and lists the user's rules in it and those of every user."""
     async with server() as env:
         world, path = World(env), "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
         await world.grant("r", rule("get", names=("a",)))
@@ -417,7 +417,7 @@ async def test_bad_reviews_name_the_field(spec: JsonObject, field: str) -> None:
 
 
 async def test_a_namespace_on_what_lives_in_none_is_forgotten() -> None:
-    """Objects without namespaces lose one that the client has sent; any other metadata on a review is refused."""
+    """The namespace of a cluster-scoped object is dropped; other metadata on a review is rejected."""
     path, spec = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"resourceAttributes": {"verb": "get"}}
     async with server() as env:
         for meta, status in (({"namespace": "x"}, 201), ({"name": "x"}, 422)):
@@ -454,7 +454,7 @@ async def test_bootstrap_roles_exist_and_changes_persist() -> None:
 
 
 async def test_every_bound_bootstrap_role_exists() -> None:
-    """No bootstrap binding refers to nothing."""
+    """Every bootstrap binding refers to an existing role."""
     async with server() as env:
         admin = Caller(env)
         names = {i["metadata"]["name"] for i in (await admin("GET", f"{RBAC}/clusterroles")).json["items"]}

@@ -1,4 +1,4 @@
-"""Who owns what a server makes for itself."""
+"""Field ownership of bootstrap objects."""
 
 from __future__ import annotations
 

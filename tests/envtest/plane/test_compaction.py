@@ -22,7 +22,7 @@ async def _fill(call: Caller, count: int) -> str:
 
 
 async def test_continue_tokens_expire() -> None:
-    """A token lives for one to two intervals; then it is a 410 with a token to go on with."""
+    """A continue token lives for one to two intervals; then the 410 has a token to continue with."""
     async with Environment() as env:
         call = Caller(env)
         await _fill(call, 3)
@@ -38,7 +38,7 @@ async def test_continue_tokens_expire() -> None:
 
 
 async def test_lists_at_old_revisions_expire_and_watches_go_on() -> None:
-    """A list at an exact old revision is a 410; a watch from there still gets every change."""
+    """A list at an exact old revision is a 410; a watch from that revision still gets every change."""
     async with Environment(compaction_interval=10) as env:
         call = Caller(env)
         revision = await _fill(call, 1)
@@ -52,7 +52,7 @@ async def test_lists_at_old_revisions_expire_and_watches_go_on() -> None:
 
 
 async def test_compaction_can_be_off() -> None:
-    """With an interval of 0 old revisions stay."""
+    """With an interval of 0, old revisions stay."""
     async with Environment(compaction_interval=0) as env:
         call = Caller(env)
         revision = await _fill(call, 1)
@@ -63,7 +63,7 @@ async def test_compaction_can_be_off() -> None:
 
 
 def test_compaction_hides_no_deadlock() -> None:
-    """The timer ends when nothing is left to compact."""
+    """The timer ends when nothing is left to compact, so deadlocks are still found."""
 
     async def main() -> None:
         async with Environment() as env:
@@ -76,6 +76,6 @@ def test_compaction_hides_no_deadlock() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("5m0s", 300.0), ("90s", 90.0), ("0", 0.0), ("0s", 0.0)])
 def test_the_option_is_a_duration(text: str, seconds: float) -> None:
-    """``serve --etcd-compaction-interval`` takes what kube-apiserver takes."""
+    """``serve --etcd-compaction-interval`` accepts kube-apiserver's durations."""
     assert parser().parse_args(["serve", "--etcd-compaction-interval", text]).etcd_compaction_interval == seconds
     assert parser().parse_args(["serve"]).etcd_compaction_interval == 300

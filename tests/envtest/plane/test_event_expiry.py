@@ -1,4 +1,4 @@
-"""Events live an hour from their last write, whichever API wrote them; nothing else dies, and nothing keeps ticking."""
+"""Events expire an hour after their last write through either API; other objects stay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def mark(number: int, current: JsonObject | None) -> JsonObject | Remove:
 
 @given(STEPS)
 def test_what_is_there_was_written_within_the_hour(steps: list[tuple[str, int, int]]) -> None:
-    """The stored events are those whose last write is younger than their time to live."""
+    """Stored Events are those whose last write is younger than their time to live."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(assert_expires_like_the_model(steps))
 
@@ -99,7 +99,7 @@ async def test_watchers_see_expired_events() -> None:
 
 
 async def test_restored_events_have_their_hour() -> None:
-    """From the moment they are there again."""
+    """A restored Event lives for an hour after the restore."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", PATH, event("a"))

@@ -1,4 +1,4 @@
-"""Every request belongs to one flow; answers say to which, and schemas whether their level is there."""
+"""Flow schemas: each request matches one, and responses name it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_default_flow_schemas_classify_requests(
     st.sampled_from([["system:unauthenticated"], [AUTHENTICATED], [AUTHENTICATED, MASTERS]]),
 )
 def test_nothing_is_without_a_flow(method: str, path: str, groups: list[str]) -> None:
-    """The last schemas take everything of everybody."""
+    """The catch-all schemas match every request."""
     assert flow("x", groups, method, path)
 
 
@@ -107,7 +107,7 @@ async def uids(call: Caller, resource: str) -> dict[str, str]:
 
 @pytest.mark.realtime
 async def test_answers_name_their_flow() -> None:
-    """Refusals too; requests with wrong credentials have none."""
+    """Every response names its flow, even rejections, but not a 401."""
     async with Environment(tokens={"t": User(name="alice")}) as env:
         call = Caller(env)
         schemas, levels = await uids(call, "flowschemas"), await uids(call, "prioritylevelconfigurations")

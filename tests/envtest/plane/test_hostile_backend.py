@@ -1,4 +1,4 @@
-"""An aggregated server that attacks: each response costs bounded memory, ends with an error, and disturbs no other."""
+"""A hostile aggregated server: each response is bounded, ends with an error, and affects no other request."""
 
 from __future__ import annotations
 

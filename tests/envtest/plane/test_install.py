@@ -1,4 +1,4 @@
-"""Definitions and webhooks that are there when an environment is ready."""
+"""Definitions and webhooks that are installed before an environment is ready."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_definitions_from_files_and_directories_are_served(tmp_path: Path)
 
 
 async def test_a_definition_that_is_there_is_replaced(tmp_path: Path) -> None:
-    """The next start may bring a newer one."""
+    """A newer definition replaces the existing one at the next start."""
     newer = definition("as", "A")
     newer["spec"]["names"]["shortNames"] = ["short"]
     for expected in (definition("as", "A"), newer):
@@ -86,14 +86,14 @@ async def test_a_definition_that_is_there_is_replaced(tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_be_installed_ends_the_start(options: JsonObject, why: str) -> None:
-    """The error says what is wrong, and nothing is left running."""
+    """An object that cannot be installed ends the start with its error, and nothing keeps running."""
     with pytest.raises(ConfigError, match=why):
         async with Environment(**options):
             raise AssertionError("it must not start")
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    """With what the parser says."""
+    """The error for a broken file names it and has the parser's message."""
     broken = tmp_path / "x.yaml"
     broken.write_text("{not: [yaml")
     with pytest.raises(ConfigError, match=r"x\.yaml: cannot be read"):
@@ -101,7 +101,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
 
 async def test_webhook_services_lead_to_the_tests_application(tmp_path: Path) -> None:
-    """Service references of webhooks and conversions become calls of the test's application, with equal paths."""
+    """Service references of webhooks and conversions call the test's application at the same paths."""
     file = tmp_path / "hooks.yaml"
     file.write_text(yaml.safe_dump(configuration("Mutating")))
     hooks = Hooks(lambda _, __: {"allowed": True})

@@ -1,4 +1,4 @@
-"""Startable: entered it runs, and a start that fails leaves nothing open."""
+"""`Startable`: it runs inside its block, and a failed start leaves nothing open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_start_and_close() -> None:
 
 
 async def test_failed_start_closes() -> None:
-    """The error of the start is raised after the close."""
+    """A failed start closes everything, then raises its error."""
     target = _Recorded(OSError("no port"))
     with pytest.raises(OSError, match="no port"):
         await target.__aenter__()

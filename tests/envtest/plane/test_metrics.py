@@ -1,4 +1,4 @@
-"""What the server tells of itself: health checks, metrics, where it listens."""
+"""Health checks, metrics, and the server's address."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_answers_and_objects_are_counted() -> None:
 
 
 async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients cannot make the server remember more and more."""
+    """Unknown paths share one metric, so clients cannot make the server's memory grow."""
     monkeypatch.setattr("envtest.plane.metrics._MOST", 3)
     async with envtest.Environment() as env:
         call = Caller(env)

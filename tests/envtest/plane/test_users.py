@@ -1,4 +1,4 @@
-"""Users of an environment, what is remembered of them, and trusted proxies."""
+"""Users of an environment, their recorded requests, and trusted proxies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 async def test_a_user_may_what_roles_say() -> None:
-    """A new user may nothing but look around; in the group of masters, everything."""
+    """A new user has only basic permissions; in the group ``system:masters``, all of them."""
     async with Environment() as env:
         async with Cluster(env.add_user("bob").config) as bob:
             with pytest.raises(ForbiddenError, match='User "bob" cannot list resource "namespaces"'):
@@ -33,7 +33,7 @@ async def test_a_user_may_what_roles_say() -> None:
 
 
 async def test_the_report_names_what_was_done() -> None:
-    """The manifests of the report, applied, let another run do the same; without one rule the verb is named."""
+    """The reported manifests suffice for the same run; if one rule is missing, the error names its verb."""
     async with Environment() as env:
         boss = env.add_user("worker", groups=["system:masters"])
         async with Cluster(boss.config) as cluster:
@@ -58,7 +58,7 @@ async def test_the_report_names_what_was_done() -> None:
 
 
 async def test_the_audit_log_names_users_and_requests() -> None:
-    """Each request once, with its outcome and on whose behalf, in the shape of audit events; the oldest go first."""
+    """The audit log has each request once, with outcome and impersonated user; the oldest are dropped first."""
     async with Environment() as env:
         admin = Caller(env)
         await admin("POST", WHOAMI, {}, impersonate_user="bob")
@@ -79,7 +79,7 @@ async def test_the_audit_log_names_users_and_requests() -> None:
 
 
 async def test_others_can_check_the_tokens_of_service_accounts() -> None:
-    """The discovery document leads to the key that tokens are signed with; only service accounts may read it."""
+    """The discovery document leads to the signing keys, which service accounts can read but anonymous users cannot."""
     async with Environment() as env:
         admin = Caller(env)
         response = await admin("GET", "/.well-known/openid-configuration", host="h:1")
@@ -105,7 +105,7 @@ def context_for(env: Environment, directory: Path, name: str, *, proxy: bool) ->
 
 @pytest.mark.realtime
 async def test_proxies_are_believed_by_their_certificates(tmp_path: Path) -> None:
-    """X-Remote-User counts with a certificate of the proxies' authority and name, and only there."""
+    """X-Remote-User is trusted only with a certificate of the proxies' CA and an allowed name."""
     headers = [("X-Remote-User", "bob"), ("X-Remote-Group", "a"), ("X-Remote-Group", "b"), ("X-Remote-Extra-K", "v")]
     outcomes = {}
     async with Environment() as env:

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster does."""
+"""Waiting for states of a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_write_is_noticed_at_once() -> None:
 
 
 async def test_komega_reads_and_changes() -> None:
-    """Objects, lists, specs and statuses; a conflict is tried again."""
+    """Komega reads objects and lists, and changes specs and statuses; a conflict is retried."""
     template = PodTemplateSpec(
         metadata=ObjectMeta(labels={"a": "b"}), spec=PodSpec(containers=[Container(name="c", image="i")])
     )

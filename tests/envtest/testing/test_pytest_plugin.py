@@ -1,4 +1,4 @@
-"""The fixtures, in runs of pytest of their own."""
+"""The fixtures, in separate pytest runs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ VIRTUAL = ("-p", "opsdk.testing.plugin")
 
 @pytest.mark.slow
 def test_every_fixture_and_mark(tmp_path: Path) -> None:
-    """Isolation, namespaces, users, controllers, faults, definitions; strict about marks."""
+    """Fixtures and marks set isolation, namespaces, users, controllers, faults and definitions; unknown ones fail."""
     out = run(tmp_path, SUITE, *VIRTUAL, "--strict-markers", "-W", "error")
     assert "8 passed" in out, out
 
@@ -123,7 +123,7 @@ def test_plain_functions_get_a_hint(tmp_path: Path) -> None:
 
 
 def test_on_other_clusters_the_rest_is_skipped(tmp_path: Path) -> None:
-    """With the reason: which option needs the embedded server."""
+    """On other clusters, tests of embedded features are skipped with the name of the option."""
     out = run(tmp_path, SUITE, *VIRTUAL, "-rs", "-k", "profile or faults", env={"USE_EXISTING_CLUSTER": "true"})
     assert "2 skipped" in out, out
     assert "k8s(controllers=...) needs the embedded server; this run is on an existing cluster" in out
@@ -176,7 +176,7 @@ def test_the_plugin_is_light() -> None:
 
 @pytest.mark.slow
 def test_unittest_has_a_base_class(tmp_path: Path) -> None:
-    """Each test begins anew, with what the class asks for."""
+    """Each test of an `EnvironmentCase` starts with a new environment with the options of the class."""
     suite = """
 import unittest
 from envtest.testing.unittest import EnvironmentCase

@@ -25,7 +25,7 @@ class SchemaStatus(Model):
 
 
 class MySQLSchema(Object[SchemaSpec, SchemaStatus]):
-    """A schema of a MySQL server, which is outside of the cluster."""
+    """A schema of a MySQL server, which is outside the cluster."""
 
     gvk = GroupVersionKind("examples.opsdk.dev", "v1", "MySQLSchema")
 

@@ -14,7 +14,7 @@ from opsdk.api.core.v1 import Pod
 
 
 class Service(Protocol):
-    """Something outside of the cluster."""
+    """Something outside the cluster."""
 
     async def connect(self) -> None: ...
     async def close(self) -> None: ...

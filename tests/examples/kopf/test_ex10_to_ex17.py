@@ -40,7 +40,7 @@ def pod(name: str, namespace: str = "default") -> Pod:
 
 
 async def test_10_builtins(k8s_env: Environment, k8s_client: Client, lines: Lines) -> None:
-    """A Pod lives for 30 s, those of the system for ever; the deletion of a Pod cancels what waits for it."""
+    """A Pod lives for 30 s, those of the system forever; the deletion of a Pod cancels what waits for it."""
     async with running(ex10_builtins.make_operator(), k8s_env):
         await k8s_client.create(pod("killed"))
         await k8s_client.create(pod("system", "kube-system"))

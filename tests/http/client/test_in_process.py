@@ -82,7 +82,7 @@ async def test_a_watch_streams() -> None:
 
 
 class _Watcher:
-    """Waits for ``http.disconnect``, or for ever."""
+    """Waits for ``http.disconnect``, or forever."""
 
     def __init__(self, *, listens: bool) -> None:
         self.ended: list[str] = []
@@ -181,7 +181,7 @@ async def test_a_failure_before_the_head_is_a_500(caplog: pytest.LogCaptureFixtu
 
 
 async def test_a_failure_in_the_middle_is_a_cut() -> None:
-    """After the head, a failing application looks like a lost connection, with its error as the cause."""
+    """An application that fails after the head closes the connection, and its error is the cause."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(_start())

@@ -135,7 +135,7 @@ async def test_slow_dials_run_one_at_a_time() -> None:
 
 
 async def test_a_dial_that_hangs_delays_no_other() -> None:
-    """After a slow dial they run one at a time, but not behind one whose packets are lost."""
+    """After a slow dial, dials run one at a time, but do not wait for one whose packets are lost."""
     server = FakeServer(dial_time=0.01, answer_time=1000.0)
     pool = ConnectionPool(server.dial)
     await request(pool)

@@ -48,6 +48,6 @@ def test_other_responses_are_parsed_as_usual(cuts: list[int]) -> None:
 
 
 def test_an_interim_response_comes_before_the_101_response() -> None:
-    """A 100 response is skipped."""
+    """A 100 response before the 101 response is skipped."""
     reader = fed(b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"x", [])
     assert (reader.status, reader.take()) == (101, b"x")

@@ -66,7 +66,7 @@ async def test_a_long_body_is_forwarded_as_it_arrives(method: str, headers: dict
     ("method", "headers"), [("POST", {"content-length": "4"}), ("GET", {}), ("DELETE", {"content-length": "4"})]
 )
 async def test_a_short_body_is_forwarded_whole(method: str, headers: dict[str, str]) -> None:
-    """So it can be sent on a connection that is reused, and sent again."""
+    """A short body is forwarded in one piece, so that it can be sent again on another connection."""
     forwarded = await dataclasses.replace(request(b"ab", b"cd", headers=headers), method=method).body_to_forward()
     assert forwarded == b"abcd"
 

@@ -156,7 +156,7 @@ def bare(answer: bytes) -> tuple[bytes, bytes]:
     ],
 )  # fmt: skip
 async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
-    """With Go's response, and the connection closes."""
+    """A malformed head gets the response of Go's server, and the connection closes."""
     async with serving() as server:
         assert await talk(server, said) == answer
 
@@ -478,7 +478,7 @@ async def test_plain_http_on_a_tls_port_gets_an_error_response(secure: ServeOpti
     "said", [b"", b"\x00" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16", b"BREW / HTTP/1.1\r\n\r\n"]
 )
 async def test_invalid_tls_closes_the_connection(secure: ServeOptions, said: bytes) -> None:
-    """The next client is served."""
+    """Invalid TLS closes its connection, and the next client is served."""
     async with serving(secure) as server:
         assert b"200" not in await talk(server, said, half_close=True)
         assert await _over_tls(server, ["http/1.1"]) == ("http/1.1", b"HTTP/1.1 200 OK")

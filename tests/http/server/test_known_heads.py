@@ -143,7 +143,7 @@ def test_a_block_without_use_is_forgotten() -> None:
 
 
 def test_the_number_of_blocks_is_bounded() -> None:
-    """After 20,000 different blocks, 512 are known at most; the newest ones are."""
+    """Of 20,000 different blocks, the newest 512 are kept."""
     heads = KnownHeads()
     for number in range(20_000):
         heads.learn(*numbered(number))

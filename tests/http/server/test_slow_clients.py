@@ -82,7 +82,7 @@ _BODY = b"POST /body HTTP/1.1\r\nHost: a\r\n"
     "begin", [b"Content-Length: 10\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n", b"Content-Length: 10\r\n\r\n"]
 )
 async def test_a_body_without_progress_gets_408(begin: bytes) -> None:
-    """After 30 seconds without a byte, and the connection closes."""
+    """A body without progress for 30 seconds gets a 408 response, and the connection closes."""
     async with WebServer(asgi(_handler)) as server:
         loop = asyncio.get_running_loop()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

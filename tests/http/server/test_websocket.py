@@ -104,7 +104,7 @@ async def test_messages_are_received_whole() -> None:
 
 
 async def test_a_message_may_be_too_long() -> None:
-    """In one frame or in many: the client gets the reason, and the connection closes."""
+    """A message that is too long, in one or many frames, closes the connection with a reason."""
     async with serving() as (world, _, url):
         for message in (b"x" * (MAX_MESSAGE_BYTES + 1), [b"x" * (MAX_MESSAGE_BYTES // 2 + 1)] * 2):
             async with connect(f"{url}/echo", max_size=None) as socket:
@@ -154,7 +154,7 @@ async def test_a_disconnected_client_ends_the_handler() -> None:
 
 
 async def test_the_server_can_close_the_socket() -> None:
-    """With a code and a reason, or by returning from the handler."""
+    """The server closes a socket with a code and a reason, or by returning from the handler."""
     async with serving() as (world, server, url), connect(f"{url}/wait") as first, connect(f"{url}/echo") as second:
         world.gate.set()
         assert await closed(first) == 4000
@@ -224,7 +224,7 @@ def test_messages_do_not_depend_on_chunk_boundaries(messages: list[bytes | str],
 
 @given(st.binary(max_size=200))
 def test_invalid_frames_end_the_connection(raw: bytes) -> None:
-    """For any bytes, `receive` returns None at the end and raises nothing."""
+    """After any invalid bytes, `receive` returns None at the end and raises nothing."""
 
     async def hear() -> None:
         tunnel = UpgradedStream(Silent(), lambda: None)

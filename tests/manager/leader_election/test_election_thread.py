@@ -139,7 +139,7 @@ async def test_a_life() -> None:
 
 
 async def test_a_lost_lease_is_raised() -> None:
-    """As by the elector itself; threads see it by the clock."""
+    """A lost lease raises the elector's error, and threads detect the loss by the clock."""
     election = Election()
     running = asyncio.create_task(election.thread.run())
     await election.thread.wait_elected()
@@ -207,7 +207,7 @@ async def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_an_error_of_the_maker_is_raised() -> None:
-    """Nothing was started, so there is nothing to close."""
+    """An error while an elector is made is raised, and nothing is left to close."""
     election = Election(error=ValueError("no certificate"))
     with pytest.raises(ValueError, match="no certificate"):
         await election.thread.run()
@@ -235,7 +235,7 @@ async def test_before_the_start() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_cancellation_at_any_time(turns: int) -> None:
-    """Also while the thread starts: it ends, and closes what it opened."""
+    """A cancelled thread elector ends its thread and closes its client, also during the start."""
     election = Election()
     running = asyncio.create_task(election.thread.run())
     for _ in range(turns):

@@ -226,7 +226,7 @@ async def test_giving_back_never_hangs() -> None:
 
 @pytest.mark.behaviour(117)
 async def test_a_cut_off_leader_gives_up_before_others_may_begin() -> None:
-    """Without an answer for the renew deadline the leader says so itself, even while a request hangs."""
+    """A leader without an answer for the renew deadline gives up, also while a request hangs."""
     server = LeaseServer()
     elector = LeaderElector(server.client("a"), options("a"))
     task = asyncio.create_task(elector.run())
@@ -275,7 +275,7 @@ async def test_an_outage_shorter_than_the_deadline_does_not_lose_the_lease(phase
 
 
 async def test_a_blocked_event_loop_ends_the_leadership_before_others_lead() -> None:
-    """If no renewal begins at all, leadership ends before the lease does."""
+    """Without renewals, leadership ends before the lease does."""
     server = LeaseServer()
     elector = LeaderElector(server.client("a"), options("a"))
     task = asyncio.create_task(elector.run())
@@ -319,7 +319,7 @@ async def test_leadership_is_judged_by_a_time_that_passes_while_the_loop_is_bloc
     tries=st.lists(st.floats(0, 5), max_size=5),
 )
 def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, retry: float, tries: list[float]) -> None:
-    """For all options and times of tries, leadership has ended when an observer of the renewals may take the lease."""
+    """With any options, leadership has ended before an observer of renewals may take the lease."""
     renew_deadline = lease * deadline
     try:
         options = LeaderElectionOptions(
@@ -347,7 +347,7 @@ def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, re
 
 
 async def test_the_error_of_a_lost_lease_explains_it() -> None:
-    """What blocked the event loop, for example."""
+    """The error of a lost lease has its reason, such as a blocked event loop."""
     server = LeaseServer()
     elector = LeaderElector(server.client("a"), options("a"), explain=lambda: "the event loop was blocked for 20 s")
     task = asyncio.create_task(elector.run())
@@ -448,7 +448,7 @@ def test_bad_options_are_refused_at_once(changes: JsonObject, words: str) -> Non
 
 
 def test_the_loop_is_virtual() -> None:
-    """These tests take no real time: an hour of election is instant."""
+    """An hour of election takes no real time in these tests."""
 
     async def hour() -> float:
         server = LeaseServer()
@@ -557,7 +557,7 @@ async def test_deletions_never_lead_to_two_leaders(seed: int) -> None:
 
 
 async def test_a_deleted_lease_of_a_leader_that_is_gone_expires() -> None:
-    """The standby waits for the lease that it saw, and for its own one as long, not for ever."""
+    """The standby waits for the lease that it saw, and for its own one as long, not forever."""
     server = LeaseServer()
     first, second = (LeaderElector(server.client(name), options(name)) for name in ("first", "second"))
     tasks = [asyncio.create_task(first.run())]

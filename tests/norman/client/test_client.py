@@ -1,4 +1,4 @@
-"""The client against a served API, over real sockets."""
+"""The client against a real server, over sockets."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_every_verb() -> None:
 
 
 async def test_the_actions_of_a_generated_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have the methods of the schema, of objects and of the collection; a missing result is an error."""
+    """Actions of objects and collections are methods; a missing result is an error."""
     async with connected() as client:
         code = typed_client(client.schemas.values(), class_name="Library", source="the library")
     (tmp_path / "generated_library.py").write_text(code)
@@ -124,7 +124,7 @@ async def test_the_actions_of_a_generated_client(tmp_path: Path, monkeypatch: py
 
 
 async def test_lists_go_over_all_pages() -> None:
-    """Filters and sort are parameters; each object comes once."""
+    """A list has filters and sort as parameters, and yields each object of all pages once."""
     async with connected() as client:
         books = client.collection("book")
         for number in range(25):
@@ -136,7 +136,7 @@ async def test_lists_go_over_all_pages() -> None:
 
 
 async def test_errors_say_what_is_wrong() -> None:
-    """A refused body has code and field; an unknown type names those that exist; a wrong token is 401."""
+    """A rejected body has code and field; an unknown type names the existing ones; a wrong token is a 401."""
     async with WebServer(make_server().app) as web:
         async with NormanClient(Config(host=web.url, token="good"), "/v3") as client:
             with pytest.raises(NormanError) as raised:
@@ -166,7 +166,7 @@ async def test_links_never_leave_the_host() -> None:
 
 
 async def test_a_subscription_survives_a_server_that_restarts() -> None:
-    """Changes go on after the connection broke; where events were lost the client hears resync."""
+    """A subscription continues after a broken connection; if events were lost, the client gets resync."""
     first = WebServer(make_server().app)
     await first.start()
     config = Config(host=first.url, token="good")

@@ -53,7 +53,7 @@ def test_every_set_of_schemas_makes_a_module_that_compiles(
     schemas: dict[str, tuple[dict[str, dict[str, str]], dict[str, dict[str, str]], dict[str, dict[str, str]]]],
     source: str,
 ) -> None:
-    """Names that are not identifiers, keywords, quotes and unknown types do no harm."""
+    """Invalid identifiers, keywords, quotes and unknown types still give a module that compiles."""
     infos = [
         SchemaInfo(
             id=name,
@@ -75,7 +75,7 @@ def test_every_set_of_schemas_makes_a_module_that_compiles(
 
 @pytest.mark.slow
 def test_the_module_is_typed(tmp_path: Path) -> None:
-    """Mypy accepts right uses of it, and refuses wrong ones."""
+    """Mypy accepts correct uses of the generated module, and rejects wrong ones."""
     (tmp_path / "library.py").write_text(
         typed_client([BOOK, CHAPTER, LOAN, RECEIPT], class_name="Library", source="the library")
     )

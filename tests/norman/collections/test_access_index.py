@@ -1,4 +1,4 @@
-"""Incremental access sets against sets that are computed anew."""
+"""Incremental access sets against recomputed ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def apply(index: AccessIndex, event: tuple[str, str, str, object]) -> frozenset[
 
 @given(st.lists(st.one_of(role_events, binding_events), max_size=25))
 def test_any_history_gives_the_sets_that_its_end_gives(history: list[tuple[str, str, str, object]]) -> None:
-    """After each event every set is what a new index computes; sets of users that are not touched stay the same."""
+    """After each event, every access set equals that of a new index; sets of other users stay the same objects."""
     index = AccessIndex()
     last: dict[tuple[str, str, str], tuple[str, str, str, object]] = {}
     for event in history:
@@ -94,7 +94,7 @@ def test_a_change_keeps_the_sets_of_users_that_it_does_not_name() -> None:
 
 
 def test_the_least_recently_used_set_is_dropped_first() -> None:
-    """The number of kept sets is bounded."""
+    """The number of cached sets is bounded, and the least recently used one is dropped first."""
     index = AccessIndex(max_users=2)
     for user in (USERS[0], USERS[1], USERS[0], USERS[2]):
         index.access_for(user)

@@ -1,4 +1,4 @@
-"""Access sets against the RBAC authorizer, and what they show of a resource."""
+"""Access sets against the RBAC authorizer, and the objects that they show."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def test_a_role_of_a_namespace_shows_the_namespace_itself_and_no_other_cluster_o
 
 @given(grants, st.randoms(use_true_random=False))
 def test_the_id_depends_on_the_permissions_only(granted: list[tuple[str, PolicyRule]], random: object) -> None:
-    """The order and the repetition of grants change nothing."""
+    """The order and repetition of grants do not change the id of an access set."""
     shuffled = [*granted, *granted]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert AccessSet.of(shuffled).id == AccessSet.of(granted).id
 
 
 def test_other_permissions_have_another_id() -> None:
-    """One more name is another id."""
+    """One more name gives another id."""
     rule = PolicyRule(verbs=("get",), groups=("",), resources=("pods",), names=("a",))
     assert AccessSet.of([("n", rule)]).id != AccessSet.of([("", rule)]).id
     assert "AccessSet" in repr(AccessSet.of([("n", rule)]))

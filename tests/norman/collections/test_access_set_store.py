@@ -98,7 +98,7 @@ async def assert_agreement(env: envtest.Environment, store: AccessSetStore) -> N
 
 
 async def test_only_users_whose_permissions_change_hear_of_it() -> None:
-    """A listener is called once for a change, and not for a binding that changes no permission."""
+    """A listener is called once per change, and not for a binding that changes no permission."""
     async with envtest.Environment() as env, store_of(env) as (store, client):
         heard: list[tuple[str, AccessSet]] = []
         removals = [store.listen(user, lambda access, n=user.name: heard.append((n, access))) for user in USERS]

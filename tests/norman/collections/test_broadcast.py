@@ -25,7 +25,7 @@ async def read(events: Subscription[int], count: int) -> list[int]:
 
 
 async def test_each_subscriber_gets_every_event_in_order() -> None:
-    """Two subscribers get the same events, from their subscription on."""
+    """Two subscribers get the same events from their subscription on."""
     sender = broadcaster()
     first = sender.subscribe()
     sender.publish(1)
@@ -37,7 +37,7 @@ async def test_each_subscriber_gets_every_event_in_order() -> None:
 
 
 async def test_a_slow_subscriber_is_dropped_alone() -> None:
-    """Memory stays bounded; the others get everything; the slow one gets nothing old after the gap."""
+    """A slow subscriber is dropped, gets nothing after the gap, and others get everything."""
     sender = broadcaster()
     slow, fast = sender.subscribe(), sender.subscribe()
     events = []
@@ -50,7 +50,7 @@ async def test_a_slow_subscriber_is_dropped_alone() -> None:
 
 
 async def test_closing_a_subscription_frees_it() -> None:
-    """Nothing waits for a subscriber that has left."""
+    """A closed subscription has no pending events."""
     sender = broadcaster()
     events = sender.subscribe()
     reading = asyncio.create_task(read(events, 1))
@@ -64,7 +64,7 @@ async def test_closing_a_subscription_frees_it() -> None:
 @settings(deadline=None)
 @given(total=st.integers(0, LOG_SIZE + 20), taken=st.integers(0, LOG_SIZE + 20))
 def test_resuming_loses_nothing_or_says_so(total: int, taken: int) -> None:
-    """Events after a revision come exactly once; if some have left the log, the revision is gone."""
+    """Events after a revision come exactly once; if some are no longer in the log, the revision is gone."""
 
     async def run() -> None:
         sender = broadcaster()
@@ -95,7 +95,7 @@ def test_a_revision_of_another_log_is_gone(revision: str) -> None:
 
 
 def test_revisions_of_the_caller_are_kept() -> None:
-    """A log without name begins after a revision; several events may have one revision, and none goes back."""
+    """A log without a name starts after a revision; revisions may repeat, but never decrease."""
     sender = broadcaster("")
     sender.start(7)
     for number, revision in ((1, 9), (2, 9), (3, 12)):

@@ -1,4 +1,4 @@
-"""Columns read objects once, and the ones that changed."""
+"""Columns read each object once, and then only changed ones."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def decorate(tree: Any) -> Any:
     ],
 )
 def test_a_reader_reads_its_field(path: tuple[str, ...], cell: Cell) -> None:
-    """From the entry's own attributes, from one part of the object, or from the decorated object."""
+    """A reader uses the entry's attributes, one part of the object, or the decorated object."""
     item = entry("a", "n", labels={"l": "x"}, spec={"size": 3}, **{"od'd\\": {"x": 1}})
     assert raw_fields(decorate)(path)(item) == cell
 
 
 def test_a_column_reads_only_what_changed() -> None:
-    """The second refresh reads the touched slots."""
+    """The second refresh of a column reads only changed slots."""
     calls: list[str] = []
 
     def read(item: StoreEntry) -> Cell:
@@ -59,7 +59,7 @@ def test_a_column_reads_only_what_changed() -> None:
 @pytest.mark.parametrize("text", ["f=5", "f in (5,x)", "f~5", "f!=5", "f>4", "f"])
 @pytest.mark.parametrize("cells", [["5", "x", None, "15"], [5, "x", None, (5, "a")]])
 def test_the_short_ways_decide_as_the_condition(text: str, cells: list[Cell]) -> None:
-    """Columns of texts are compared without a call for each cell."""
+    """The fast paths of a column select the same cells as the condition."""
     entries: list[StoreEntry | None] = [entry(str(number)) for number in range(len(cells))]
     column = Column(entries, lambda item: cells[int(item.key.name)])
     list(column.refresh())

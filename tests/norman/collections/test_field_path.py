@@ -1,4 +1,4 @@
-"""Paths of fields, and the values of objects there."""
+"""Field paths, and the values of objects at them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ paths = st.one_of(
 
 @given(paths)
 def test_a_path_is_what_its_text_is_read_as(path: FieldPath) -> None:
-    """Parsing is the inverse of formatting."""
+    """Parsing a path is the inverse of formatting."""
     assert parse_path(format_path(path)) == path
 
 
@@ -47,12 +47,12 @@ def test_a_path_through_a_list_has_the_values_of_all_items_or_of_one() -> None:
 
 @given(st.lists(st.one_of(st.integers(-(10**9), 10**9), st.floats(-1e9, 1e9).map(lambda f: round(f, 3)))))
 def test_numbers_sort_by_value(numbers: list[float]) -> None:
-    """The texts of numbers sort as the numbers do."""
+    """The order keys of numbers sort by value."""
     assert sorted(numbers, key=order_text) == sorted(numbers)
 
 
 def test_what_an_object_holds_cannot_break_a_list() -> None:
-    """Any owner of an object decides its values: an index of 5,000 digits, deep lists and huge numbers have cells."""
+    """Hostile values, such as a huge index, deep lists and huge numbers, still have cells."""
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]

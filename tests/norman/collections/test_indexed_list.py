@@ -1,4 +1,4 @@
-"""Indexed lists against filtering and sorting all objects anew."""
+"""Indexed lists against filtering and sorting all objects again."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
 
 # ------------------------------------------------------------------ pages
 def test_pages_of_one_snapshot_are_one_list_whatever_happens_meanwhile() -> None:
-    """Every object stands on exactly one page, as it was when the first page was read."""
+    """Every object is on exactly one page of a snapshot, in the state of its start."""
     objects = filled()
     query = query_of("sort=-spec.size&pagesize=4")
     first = objects.page(query)
@@ -156,7 +156,7 @@ def test_pages_of_one_snapshot_are_one_list_whatever_happens_meanwhile() -> None
 
 
 def test_a_revision_that_is_not_kept_is_the_least_one() -> None:
-    """The newest list is served; a snapshot that is not kept is a 410, and a future revision is refused."""
+    """An old revision gets the newest list; an old snapshot is a 410, and a future revision is an error."""
     objects = filled(options=IndexedListOptions(snapshots=1))
     first = objects.page(ObjectQuery(limit=4))
     objects.put(entry("new", "n", 99))
@@ -181,7 +181,7 @@ def test_another_user_does_not_get_the_pages_of_the_first() -> None:
 
 @pytest.mark.parametrize("sort", [(SortKey(ID),), (SortKey(("spec", "size")), SortKey(ID)), (SortKey(ID, True),)])
 def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> None:
-    """A page names the first objects of the pages around it."""
+    """Each page has the markers of the adjacent pages."""
     objects = filled()
     everything = names(objects.page(ObjectQuery(sort=sort)))
     marker, walked, previous = "", list[str](), list[str | None]()
@@ -198,7 +198,7 @@ def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> N
 
 
 def test_letter_case_does_not_matter_and_absent_labels_come_last() -> None:
-    """As Rancher's UI sorts; in descending order they come first."""
+    """Sorting ignores case, and absent labels come last, or first in descending order."""
     objects = IndexedList(raw_fields(plain))
     for name, label in (("a", "Beta"), ("b", "alpha"), ("c", None), ("d", "Alpha")):
         objects.put(entry(name, "", 1, labels={} if label is None else {"l": label}))
@@ -208,7 +208,7 @@ def test_letter_case_does_not_matter_and_absent_labels_come_last() -> None:
 
 
 def test_a_marker_of_a_deleted_object_is_the_object_after_it() -> None:
-    """In the order of the ids; in another order, the list begins again."""
+    """In id order, a deleted marker means the next object; in another order, the list starts again."""
     objects = filled()
     objects.remove(entry("o2", "n", 50))
     assert names(objects.page(ObjectQuery(sort=(SortKey(ID),), limit=2, marker="n/o2"))) == ["n/o4", "n/o6"]
@@ -218,7 +218,7 @@ def test_a_marker_of_a_deleted_object_is_the_object_after_it() -> None:
 
 # ------------------------------------------------------------------ selections
 def test_namespaces_select_objects() -> None:
-    """Only the objects of the namespaces are listed: those of no namespace neither."""
+    """Only objects of the given namespaces are listed, no cluster-scoped ones."""
     objects = filled(4)
     objects.put(entry("cluster", "", 9))
     for namespaces, listed in ((("m",), ["m/o1", "m/o3"]), ((), [])):
@@ -246,7 +246,7 @@ def test_counts_follow_permissions_and_states() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Columns, orders and rows of snapshots have limits; a request that needs more fields than these is refused."""
+    """Columns, orders and snapshots are limited; a request that needs more fields is an error."""
     objects = filled(options=IndexedListOptions(columns=3, orders=1, snapshots=9, snapshot_rows=15))
     for size in range(9):
         objects.page(query_of(f"filter=spec.a{size}!=1&sort=spec.b{size}"))
@@ -257,7 +257,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_fields_are_read_in_slices() -> None:
-    """The first use of a field lets other tasks run; what changes meanwhile is in the list."""
+    """The first use of a field lets other tasks run, and includes changes made during it."""
     objects = filled(2000)
     steps = objects.prepare(query_of("filter=spec.size=0"))
     next(steps)
@@ -269,7 +269,7 @@ def test_fields_are_read_in_slices() -> None:
 
 @pytest.mark.parametrize("text", ["filter=spec.size!=2&sort=-spec.size", "sort=spec.size", "", "filter=spec.size=0"])
 def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
-    """Two requests take turns while objects come, change and go, and a third one is given up."""
+    """Concurrent requests see all changes, even if one of them is cancelled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_order, "_SLICE", 50)
         objects, model = IndexedList(raw_fields(plain)), {}

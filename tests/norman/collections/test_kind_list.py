@@ -1,4 +1,4 @@
-"""Lists and watches of a live server for users who may see a part of it."""
+"""Lists and watches of a live server for users with partial permissions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def listed(objects: KindList, visible: VisibleObjects, text: str = "") -> 
 
 
 async def test_a_user_of_two_names_lists_counts_and_pages_just_these() -> None:
-    """A role that names objects shows these, in each form of a list."""
+    """A role for two names shows only these, in every form of a list."""
     async with config_maps() as (objects, client, visible):
         assert await listed(objects, visible("list")) == []
         await grant(client, "ann", rule("get", names=["a", "c"]), namespace="n")
@@ -66,7 +66,7 @@ async def test_a_user_of_two_names_lists_counts_and_pages_just_these() -> None:
 
 
 async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken_away() -> None:
-    """The next list after the event is empty."""
+    """After the role is revoked, the next list is empty."""
     async with config_maps() as (objects, client, visible):
         await grant(client, "ann", rule("list"), namespace="m")
         await asyncio.sleep(1)
@@ -78,7 +78,7 @@ async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken
 
 
 async def test_a_watch_shows_what_the_user_may_watch() -> None:
-    """Events of other names and namespaces are not shown; a resumed watch shows what came since."""
+    """A watch omits events of other names and namespaces; a resumed watch sends the missed ones."""
     async with config_maps() as (objects, client, visible):
         await grant(client, "ann", rule("watch", names=["a"]), namespace="n")
         await asyncio.sleep(1)
@@ -99,7 +99,7 @@ async def test_a_watch_shows_what_the_user_may_watch() -> None:
 
 
 async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
-    """A list after an own write holds the write; one of the far future is refused after the timeout."""
+    """A list at the revision of an own write contains the write; a far future revision times out."""
     async with config_maps() as (objects, client, _):
         created = await config_map(client, "n", "new")
         page = await objects.page(query_of(f"revision={created.metadata.resource_version}", ALL))
@@ -109,7 +109,7 @@ async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
 
 
 async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
-    """A client that gets the 410 lists again."""
+    """A watch from before the first list is a 410."""
     async with config_maps() as (objects, _, _visible):
         with pytest.raises(NormanError, match="list again") as caught:
             await anext(objects.watch(WatchScope(visible=ALL), revision=1))
@@ -117,7 +117,7 @@ async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
 
 
 async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for a slow client is bounded. Events were lost, so the error is that of an old revision."""
+    """The events for a slow client are bounded; beyond that, its watch ends with a 410."""
     async with config_maps() as (objects, client, _):
         monkeypatch.setattr(objects.changes, "_queue_size", 2)
         events = objects.watch(WatchScope(visible=ALL, name="slow"))
@@ -136,7 +136,7 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
 
 
 def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None:
-    """And one that enters it is created."""
+    """An object that leaves the selection is a removal, one that enters it a creation."""
     scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
     inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
     events = [scope.event(1, Change(old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
@@ -146,7 +146,7 @@ def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None
 
 
 async def test_a_missed_deletion_reaches_watches_that_resume() -> None:
-    """The revision grows with it, so that a watch from the revision before has the event."""
+    """A missed deletion increments the revision, so that resumed watches get it."""
     async with config_maps() as (objects, _, _visible):
         before = objects.objects.revision
         missed = objects.objects.get(ObjectKey("n", "a"))
@@ -156,7 +156,7 @@ async def test_a_missed_deletion_reaches_watches_that_resume() -> None:
 
 
 async def test_a_closed_list_ends_its_watches() -> None:
-    """Such as that of a type whose definition is deleted."""
+    """A closed list, such as that of a deleted definition, ends its watches."""
     async with config_maps() as (objects, _, _visible):
         waiting = asyncio.ensure_future(anext(objects.watch(WatchScope(visible=ALL)), None))
         await asyncio.sleep(1)

@@ -22,7 +22,7 @@ FORM = ListForm("columns", lambda path: lambda item: cell_at({}, path), lambda t
 
 
 async def test_a_list_is_opened_once_and_anew_for_another_form() -> None:
-    """A list of another source is closed; its informer goes on, because other parts of the program may use it."""
+    """A list of another form replaces the old one; its informer keeps running for other users."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
         await config_map(cluster.uncached, "default", "a")
         opened = await lists.open("configmap", CONFIG_MAPS.gvk, FORM)
@@ -49,7 +49,7 @@ async def test_the_informer_of_a_kind_that_is_not_served_stops_with_its_list() -
 
 
 async def test_a_kind_that_is_not_served_any_more_takes_no_memory() -> None:
-    """After a churn of keys, no container of the lists holds one of them, whether its list was opened or not."""
+    """After a churn of kinds, no container of the lists holds one of them."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
         for number in range(20):
             await lists.open(f"kind-{number}", CONFIG_MAPS.gvk, FORM)
@@ -62,7 +62,7 @@ async def test_a_kind_that_is_not_served_any_more_takes_no_memory() -> None:
 
 
 async def test_requests_of_one_key_open_one_list() -> None:
-    """They wait for the first of them, and a request after them finds the list too."""
+    """Concurrent requests for one key open one list."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
         requests = [lists.open("configmap", CONFIG_MAPS.gvk, FORM) for _ in range(5)]
         opened = await asyncio.gather(*requests)

@@ -1,4 +1,4 @@
-"""Orders: few changes put into place give what sorting all gives."""
+"""Orders: inserting changes gives the same result as sorting everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = SortKey(("spec", "size"), descending=True)
 def test_putting_changes_into_place_is_sorting(
     changes: list[tuple[int, int | None]], many: int, few: int, size_of_slice: int
 ) -> None:
-    """The order is the same with any limit between both ways."""
+    """Inserting changes gives the same order as sorting everything."""
     entries: list[StoreEntry | None] = [None] * 8
     sizes: dict[str, int] = {}
     keys = [f"k{number}" for number in range(8)]

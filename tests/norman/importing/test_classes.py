@@ -327,7 +327,7 @@ class Extra:
 
 
 def test_overrides_change_only_the_external_schema() -> None:
-    """Their fields are added, or replace others."""
+    """Override fields are added to the external schema, or replace its fields."""
     classes, _ = importer()
     schema = classes.import_class(V3, ClusterSpec, overrides=[Extra])
     assert types(schema) == {"size": "string", "nodeName": "reference[node]", "ready": "boolean", "note": "string"}
@@ -336,7 +336,7 @@ def test_overrides_change_only_the_external_schema() -> None:
 
 
 def test_two_classes_cannot_have_one_id() -> None:
-    """The error names both and says what to do; `type_name` sets another id."""
+    """The error names both classes and the remedy; `type_name` sets another id."""
 
     class Port(msgspec.Struct):
         other: int
@@ -356,7 +356,7 @@ class Unknown(msgspec.Struct):
 
 
 def test_a_class_without_schema_is_an_error_with_its_path() -> None:
-    """The error names class and attribute; nothing remains half built."""
+    """The error names class and attribute, and leaves no partial schema."""
     classes, registry = importer()
     for _ in range(2):
         with pytest.raises(UsageError, match=r"Unknown\.ports: Opaque has no type in a schema: .*FieldOptions"):
@@ -377,7 +377,7 @@ class B(msgspec.Struct):
 
 
 def test_a_nested_class_that_a_mapper_changed_has_one_user() -> None:
-    """Objects of the second class are not changed by the mapper of the first, so that is an error."""
+    """A second use of a nested class that a mapper has changed is an error."""
     classes, registry = importer()
     registry.add_mapper(V3, "a", Move(source="port/phase", to="phase"))
     classes.import_class(V3, A)
@@ -386,7 +386,7 @@ def test_a_nested_class_that_a_mapper_changed_has_one_user() -> None:
 
 
 def test_customize_gets_the_finished_schema() -> None:
-    """It runs after mappers and filters, also for a class that is imported already."""
+    """`customize` runs after mappers and filters, even for a class that is already imported."""
     calls: list[set[str]] = []
 
     def customize(schema: Schema) -> None:
@@ -406,7 +406,7 @@ class Settings(TypedDict, total=False):
 
 
 def test_typed_dicts_and_enums_of_one_name_in_two_versions() -> None:
-    """A class may be imported into several versions."""
+    """A class can be imported into several versions."""
     classes, registry = importer()
     other = ApiVersion(version="v4", path="/v4")
     assert classes.import_class(V3, Settings) is not classes.import_class(other, Settings)

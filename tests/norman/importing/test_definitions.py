@@ -119,7 +119,7 @@ TAKEN = ("name", "namespace", "labels", "uuid", "created", "kind", "apiVersion",
     value=st.text(max_size=5) | st.none(),
 )
 def test_no_name_of_a_field_of_the_spec_is_lost(names: set[str], value: str | None) -> None:
-    """The spec stays nested if one of its fields has a name that is taken; each object comes back whole."""
+    """The spec stays nested if a field name is taken, so that each object survives a round trip."""
     tree = definition()
     spec_of(tree).clear()
     spec_of(tree).update({name: {"type": "string", "nullable": True} for name in names})
@@ -172,7 +172,7 @@ def test_a_changed_definition_replaces_its_schemas() -> None:
 
 
 def test_an_import_that_fails_changes_nothing() -> None:
-    """The schemas before stay, with their objects."""
+    """A failed import keeps the previous schemas."""
     registry = SchemaRegistry()
     registry.add_mapper(V3, "site", Embed(field="spec"))
     first = import_definition(registry, V3, definition())
@@ -189,7 +189,7 @@ def test_an_import_that_fails_changes_nothing() -> None:
 
 
 def test_the_version_of_the_api_is_preferred() -> None:
-    """Then the stored version counts, then the first that is served; without one it is an error."""
+    """The API's version is imported, else the stored, else the first served one; without any it is an error."""
     tree = definition()
     tree["spec"]["versions"] = [
         {**tree["spec"]["versions"][0], "name": name, "storage": storage, "served": served}
@@ -223,7 +223,7 @@ def test_two_definitions_of_one_kind_need_two_ids() -> None:
 
 
 def test_an_unusual_plural_is_kept() -> None:
-    """The plural in URLs is that of the definition if it is not the usual one."""
+    """An unusual plural of the definition is the plural in URLs."""
     tree = definition()
     tree["spec"]["names"]["plural"] = "sitez"
     assert import_definition(SchemaRegistry(), V3, tree).plural_name == "sitez"

@@ -38,12 +38,12 @@ FIELD = Field(type="string", required=True, code_name="name")
     ],
 )
 def test_each_option(options: FieldOptions, expected: Field) -> None:
-    """An option changes its part of the field only."""
+    """Each option changes only its part of the field."""
     assert options.applied_to(FIELD) == expected
 
 
 def test_not_nullable() -> None:
-    """It removes null from the values, and excludes nullable."""
+    """The option not_nullable removes null from the values, and excludes nullable."""
     assert not FieldOptions(not_nullable=True).applied_to(Field(type="int", nullable=True)).nullable
     with pytest.raises(UsageError, match="mutually exclusive"):
         FieldOptions(not_nullable=True, nullable=True).applied_to(FIELD)

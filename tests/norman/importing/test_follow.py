@@ -112,7 +112,7 @@ def test_only_kinds_that_are_served_have_schemas() -> None:
 
 
 def test_a_definition_may_change_its_version() -> None:
-    """Its schemas move with it."""
+    """If `select` returns another version, the schemas of a definition move to it."""
     registry, other = SchemaRegistry(), ApiVersion(version="v4", path="/v4")
     versions = [V3, other]
     moving = DefinitionFollower(registry=registry, select=lambda definition: versions.pop(0))
@@ -122,7 +122,7 @@ def test_a_definition_may_change_its_version() -> None:
 
 
 def test_an_error_does_not_stop_the_others() -> None:
-    """It is kept with the name of the definition, and goes when the import works or the definition is deleted."""
+    """An error is kept by definition, until its import works or the definition is deleted."""
     registry = SchemaRegistry()
     each = follower(registry)
     each.apply(definition())
@@ -135,7 +135,7 @@ def test_an_error_does_not_stop_the_others() -> None:
 
 
 def test_ids_may_be_chosen() -> None:
-    """With a function for the ids, kinds of several groups stand side by side."""
+    """With `schema_id`, kinds of the same name in several groups can coexist."""
     registry = SchemaRegistry()
     each = DefinitionFollower(
         registry=registry,

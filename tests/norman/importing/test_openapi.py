@@ -87,7 +87,7 @@ def test_constraints_of_properties() -> None:
 
 
 def test_a_required_property_without_default_is_required() -> None:
-    """A default makes it optional for clients."""
+    """A required property with a default is optional for clients."""
     assert field(TEXT, required=True).required
     assert not field({**TEXT, "default": "a"}, required=True).required
 
@@ -111,7 +111,7 @@ def test_limits_refuse_no_valid_number(kind: str, minimum: float, value: float, 
 
 
 def test_nested_objects_are_schemas_with_stable_ids() -> None:
-    """The id is the path; names that differ in other characters only are numbered in alphabetical order."""
+    """The id is the path; ids that would collide are numbered in alphabetical order."""
     node = {"properties": {"a-b": OBJECT, "aB": OBJECT, "spec": {"type": "object", "properties": {"port": OBJECT}}}}
     root, registry = read(node)
     assert types(root) == {"a-b": "siteAB", "aB": "siteAB2", "spec": "siteSpec"}

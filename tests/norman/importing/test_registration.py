@@ -1,4 +1,4 @@
-"""The end of an import."""
+"""The registration of imported schemas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_order_of_the_mappers() -> None:
 
 
 def test_one_mapper_serves_several_schemas() -> None:
-    """Each schema has a copy of it, so that what it learned stays apart."""
+    """Each schema gets its own copy of a mapper."""
     registry = SchemaRegistry()
     registry.add(schema("spec", image="string"))
     registry.add(schema("other", color="string"))
@@ -45,7 +45,7 @@ def test_one_mapper_serves_several_schemas() -> None:
 
 
 def test_a_taken_id_is_an_error() -> None:
-    """The schema that is there stays."""
+    """If an id is taken, the existing schema stays."""
     registry = SchemaRegistry()
     first = finish(registry, schema(a="int"))
     with pytest.raises(UsageError, match="/v3/schemas/site already exists"):
@@ -62,7 +62,7 @@ def test_filters_that_are_set_stay() -> None:
 
 
 def test_customize_can_add_references() -> None:
-    """It runs before the schema is registered, so that the registry knows the references."""
+    """`customize` runs before the registration, so the registry knows the references that it adds."""
     registry = SchemaRegistry()
     cluster = registry.add(schema("cluster"))
 

@@ -1,4 +1,4 @@
-"""Imported schemas behind a server: what a client sends and gets."""
+"""Imported schemas behind a server: requests and responses."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_compile_error_has_a_position(expression: str) -> None:
 
 
 def test_the_field_must_be_new_and_a_type_may_be_given() -> None:
-    """A field of that name is an error; `type` replaces the type of the expression."""
+    """An existing field of that name is an error; `type` replaces the type of the expression."""
     with pytest.raises(UsageError, match="value already exists"):
         mapper("1", value="int")
     site = schema()

@@ -11,7 +11,7 @@ from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, registry, roun
 
 
 def test_an_embed_inlines_the_fields() -> None:
-    """The nested fields stand at the top, in data and schema; inward they are collected again."""
+    """Nested fields move to the top, in data and schema; inward they are collected again."""
     site = schema(name="string", spec="spec")
     embed = Embed(field="spec", ignore=("internal",), read_only=True)
     embed.modify_schema(site, registry(schema("spec", image="string", internal="string")))
@@ -77,7 +77,7 @@ def test_a_union_takes_the_first_mapping_that_fits() -> None:
 
 
 def test_a_union_needs_its_check_fields() -> None:
-    """A missing check field, and a field outside of the union with the same name, are errors."""
+    """A missing check field, and a field outside the union with the same name, are errors."""
     schemas = registry(schema("s3", bucket="string"))
     mapper = UnionEmbed(fields=[UnionMapping(field_name="s3", check_fields=("zone",))])
     with pytest.raises(UsageError, match="field zone missing"):
@@ -101,7 +101,7 @@ def test_a_list_becomes_a_map_by_key() -> None:
 
 
 def test_what_a_map_by_key_loses() -> None:
-    """Of two elements with one key the last stays; elements that are not objects go; a client may not send such."""
+    """Of two elements with one key the last stays; elements that are not objects are lost, or rejected inward."""
     mapper = SliceToMap(field="ports", key="name")
     assert outward(mapper, {"ports": [{"name": "a", "n": 1}, {"name": "a", "n": 2}, 3]}) == {"ports": {"a": {"n": 2}}}
     with pytest.raises(NormanError) as raised:

@@ -1,4 +1,4 @@
-"""The laws of all mappers: nothing is lost on the way outward and inward, and the schema declares what is shown."""
+"""The laws of all mappers: nothing is lost in a round trip, and the schema declares all fields."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_copy_restores_the_source() -> None:
 
 
 def test_a_dropped_field_is_lost() -> None:
-    """Outward and in the schema it is gone; inward nothing comes back."""
+    """A dropped field is removed outward and from the schema, and is not restored inward."""
     site = schema(a="int", b="int")
     mapper = Drop(field="a")
     mapper.modify_schema(site, NO_SCHEMAS)
@@ -125,7 +125,7 @@ def test_references_are_renamed() -> None:
 
 
 def test_merged_lists_stay_one_list() -> None:
-    """Outward the lists are joined in the order of the sources; inward they stay joined: that is lost."""
+    """Outward the lists are joined in the order of the sources; inward they are not split again."""
     site = schema(a="array[string]", b="array[string]", all="array[string]")
     mapper = SliceMerge(source=("a", "b"), to="all")
     mapper.modify_schema(site, NO_SCHEMAS)

@@ -1,4 +1,4 @@
-"""The state of objects, as Rancher's clients wait for it."""
+"""The state of objects, for which Rancher's clients wait."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_clients_filter_by_the_state_and_do_not_write_it() -> None:
 
 
 def test_a_kind_with_a_field_of_that_name_keeps_it() -> None:
-    """Neither a kind without status nor one with own fields changes."""
+    """A kind without a status, or with its own state fields, does not change."""
     own = schema(status="json", state="int")
     for each in (own, NormanSchemas.for_kubernetes(V3).import_class(V3, ConfigMap).schema(V3, "configMap")):
         assert each is not None

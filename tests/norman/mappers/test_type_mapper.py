@@ -32,7 +32,7 @@ def test_type_and_id_are_added_outward_and_removed_inward() -> None:
 
 
 def test_objects_without_a_name_have_no_id() -> None:
-    """A nested object never has one."""
+    """A nested object has no id."""
     assert outward(mapped(schema(a="int"), NO_SCHEMAS, root=True), {"a": 1}) == {"a": 1, "type": "/v3/schemas/site"}
     nested = mapped(schema(), NO_SCHEMAS)
     assert outward(nested, {"metadata": {"name": "a"}}) == {"metadata": {"name": "a"}, "type": "/v3/schemas/site"}

@@ -40,7 +40,7 @@ def test_base64_is_decoded_outward() -> None:
 
 
 def test_json_is_a_text_inside() -> None:
-    """Objects and lists are decoded; other texts stay; spaces are lost; the schema says json."""
+    """Strings of JSON objects and lists are decoded; other strings stay; white space is lost."""
     site = schema(config="string")
     mapper = JsonEncode(field="config")
     mapper.modify_schema(site, NO_SCHEMAS)
@@ -56,7 +56,7 @@ def test_json_is_a_text_inside() -> None:
 
 
 def test_a_constant_is_set_outward_and_undone_inward() -> None:
-    """Always, or where a field has a value; the schema must declare both fields."""
+    """A constant is set always, or if a field has a value; the schema must declare both fields."""
     always = SetValue(field="state", value="active")
     assert outward(always, {}) == {"state": "active"}
     assert inward(always, {"state": "active"}) == {}
@@ -78,7 +78,7 @@ def test_what_a_conditional_constant_loses() -> None:
 
 
 def test_an_object_without_conditions_is_pending() -> None:
-    """Only active becomes pending, and stays it inward: that is lost."""
+    """Only active becomes pending, and pending stays inward."""
     mapper = PendingStatus()
     assert round_trip(mapper, {"state": "active"}) == {"state": "pending"}
     with_conditions = {"state": "active", "status": {"conditions": [{"type": "Ready"}]}}

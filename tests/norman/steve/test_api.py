@@ -112,7 +112,7 @@ async def test_own_fields_with_names_of_the_api_get_an_underscore() -> None:
 
 
 async def test_an_own_type_is_filtered_and_sorted_by() -> None:
-    """By the name that the API shows."""
+    """A field named type is filtered and sorted by its name in the API."""
     async with steve() as (admin, _, _client):
         for name, kind in (("s1", "example.org/x"), ("s2", "example.org/y")):
             await admin("POST", "/v1/secrets", {"_type": kind, "metadata": {"name": name, "namespace": "n"}})
@@ -122,7 +122,7 @@ async def test_an_own_type_is_filtered_and_sorted_by() -> None:
 
 
 async def test_fields_are_left_out_as_the_request_says() -> None:
-    """In lists and single objects: ``exclude``, ``excludeValues`` and ``include``."""
+    """``exclude``, ``excludeValues`` and ``include`` apply to lists and single objects."""
     async with steve() as (admin, _, _client):
         _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&exclude=data&exclude=metadata.managedFields")
         assert [item["id"] for item in page["data"]] == ["n/a", "n/b"]
@@ -136,7 +136,7 @@ async def test_fields_are_left_out_as_the_request_says() -> None:
 
 
 async def test_the_fields_of_columns_are_paths_of_queries() -> None:
-    """Clients get them with ``$.``, and may send them so."""
+    """Column fields have the prefix ``$.``, which queries accept."""
     async with steve() as (admin, _, _client):
         _, schema = await admin("GET", "/v1/schemas/configmap")
         name = schema["attributes"]["columns"][0]
@@ -146,7 +146,7 @@ async def test_the_fields_of_columns_are_paths_of_queries() -> None:
 
 
 async def test_an_object_without_name_gets_one_from_its_kind() -> None:
-    """As in Norman: the capitals of the kind."""
+    """An object without a name gets a prefix from the capitals of its kind, as in norman."""
     async with steve() as (admin, _, _client):
         _, created = await admin("POST", "/v1/configmaps/n", {"metadata": {}})
         assert created["metadata"]["name"].startswith("cm-")
@@ -214,7 +214,7 @@ async def test_lists_are_filtered_sorted_and_paged() -> None:
 
 
 async def test_a_walk_by_next_keeps_its_parameters_and_one_token() -> None:
-    """However many parts it has; the link to the first part has no token."""
+    """Each next link has the parameters and one token; the link to the first part has none."""
     async with steve() as (admin, _, _client):
         start = f"/v1/configmaps?{OWN}&limit=1"
         url, walked = start, []
@@ -229,7 +229,7 @@ async def test_a_walk_by_next_keeps_its_parameters_and_one_token() -> None:
 
 
 async def test_projects_select_namespaces_and_their_objects() -> None:
-    """Namespaces are in a project by their label."""
+    """A label of its Namespace puts a namespace into a project."""
     async with steve() as (admin, _, _client):
         assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces=p-m") == ["m/a", "m/b"]
         assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces!=p-m") == ["n/a", "n/b"]
@@ -264,7 +264,7 @@ async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_tak
 
 
 async def test_types_that_cannot_be_watched_are_listed_with_the_permissions_of_the_user() -> None:
-    """Such as reviews and component statuses: they have no cache."""
+    """Types without watch, such as component statuses, are listed as the user, without a cache."""
     async with steve() as (admin, _, _client):
         schema = admin.api.schema_for(ADMIN, "configmap")
         page, _ = await admin.api._uncached_page(
@@ -302,7 +302,7 @@ async def test_a_new_definition_is_served_within_its_event_and_is_gone_with_it()
 
 
 async def test_schemas_have_ids_methods_and_attributes_of_steve() -> None:
-    """Core kinds have their name alone, others their group in front."""
+    """Ids of core kinds are their names; others have their group as prefix."""
     async with steve() as (admin, _, client):
         _, schema = await admin("GET", "/v1/schemas/apps.deployment")
         assert (schema["pluralName"], schema["attributes"]["version"]) == ("apps.deployments", "v1")
@@ -318,7 +318,7 @@ async def test_schemas_have_ids_methods_and_attributes_of_steve() -> None:
 
 
 async def test_templates_change_schemas_resources_actions_and_stores() -> None:
-    """By id, by kind and for all types; the most special store counts."""
+    """Templates apply by id, by kind or to all types; the most specific store wins."""
 
     class Answers:
         async def get(self, target: Target) -> Any:
@@ -353,7 +353,7 @@ async def test_templates_change_schemas_resources_actions_and_stores() -> None:
 
 
 async def test_a_name_that_cannot_stand_in_a_path_does_not_exist() -> None:
-    """Neither in the URL nor in the body is it an error of the server, or of the connection to the cluster."""
+    """An invalid name in URL or body is a client error, and does not break the connection to the cluster."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
         admin = Caller(api, ADMIN)
         for path in ("default/..", "../a", "./.", "default/%2e", "default/a%2fb"):

@@ -231,7 +231,7 @@ async def test_a_user_has_a_limit_of_open_watches() -> None:
 
 
 async def test_an_unexpected_error_tells_the_client_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The log has it, the response does not."""
+    """An unexpected error is in the log, but not in the response."""
 
     async def authenticate(request: HttpRequest) -> None:
         raise KeyError("secret")
@@ -244,7 +244,7 @@ async def test_an_unexpected_error_tells_the_client_nothing(caplog: pytest.LogCa
 
 
 async def test_subscriptions_work_behind_any_asgi_server() -> None:
-    """One that passes the messages of a WebSocket, such as uvicorn."""
+    """Subscriptions work behind servers that pass WebSocket messages, such as uvicorn."""
     incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""Schemas from discovery, and what users see of them."""
+"""Schemas from discovery, and the part that users see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESOURCES = (
 
 
 def access(namespace: str, *verbs: str, resource: str = "*", names: tuple[str, ...] = ()) -> AccessSet:
-    """Rights on all groups."""
+    """Return permissions for all groups."""
     return AccessSet.of([(namespace, PolicyRule(verbs=verbs, groups=("*",), resources=(resource,), names=names))])
 
 
@@ -38,7 +38,7 @@ def test_each_kind_has_one_schema_of_its_preferred_version() -> None:
 
 
 def test_a_user_sees_the_types_with_a_permission_and_the_methods_of_the_permissions() -> None:
-    """A permission in a namespace shows no cluster-scoped types but that Namespace itself."""
+    """A permission in a namespace shows no cluster-scoped type except Namespace."""
     schemas = cluster_schemas(RESOURCES)
     assert visible_schemas(schemas, AccessSet.of([])) == {}
     received = visible_schemas(schemas, access("n", "*"))

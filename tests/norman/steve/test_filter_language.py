@@ -1,4 +1,4 @@
-"""Filters: what is written is what is read, and what is read decides as a plain reading does."""
+"""Filters: round trips, and conditions against a naive evaluation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ cells = st.one_of(st.none(), scalars, st.lists(scalars, min_size=2, max_size=3).
 
 @given(filters)
 def test_a_filter_is_what_its_text_is_read_as(item: OrFilter) -> None:
-    """Parsing is the inverse of formatting, whatever names and values hold."""
+    """Parsing a filter is the inverse of formatting."""
     assert parse_filter(str(item)) == item
 
 
@@ -79,7 +79,7 @@ def plainly(condition: FilterCondition, cell: Cell) -> bool:
 
 @given(conditions, cells)
 def test_a_condition_decides_as_its_words_say(condition: FilterCondition, cell: Cell) -> None:
-    """One value of a list is enough for a positive condition; no value fulfils every negative one."""
+    """One value of a list satisfies a positive condition; a negative one needs all values."""
     assert condition.test()(cell) == plainly(condition, cell)
 
 
@@ -105,7 +105,7 @@ def test_a_condition_decides_as_its_words_say(condition: FilterCondition, cell: 
     ],
 )
 def test_every_spelling_of_steve_is_read(text: str, condition: FilterCondition) -> None:
-    """Operators, aliases, quotes, brackets and white space."""
+    """The parser accepts steve's operators, aliases, quotes, brackets and white space."""
     assert parse_filter(text) == (condition,)
 
 
@@ -125,7 +125,7 @@ def test_every_spelling_of_steve_is_read(text: str, condition: FilterCondition) 
     ],
 )
 def test_a_malformed_filter_is_refused_with_the_parameter_and_the_position(text: str, position: int) -> None:
-    """The error is a 400 that says where."""
+    """A malformed filter is a 400 with parameter and position."""
     with pytest.raises(NormanError, match=f"'filter', position {position}:") as caught:
         parse_filter(text)
     assert (caught.value.status, caught.value.field_name) == (400, "filter")
@@ -133,7 +133,7 @@ def test_a_malformed_filter_is_refused_with_the_parameter_and_the_position(text:
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_filter_or_a_typed_error(text: str) -> None:
-    """No text makes the parser fail otherwise."""
+    """Any string is a filter or a `NormanError`."""
     with contextlib.suppress(NormanError):
         item = parse_filter(text)
         assert parse_filter(str(item)) == item

@@ -51,7 +51,7 @@ def test_a_continue_token_resumes_the_same_list() -> None:
 
 
 def test_pages_are_counted() -> None:
-    """Without page size there is no number of pages."""
+    """Without a page size, the number of pages is absent."""
     for text, pages in (("pagesize=4", 3), ("pagesize=4&page=9", 3), ("limit=4", 0)):
         page, parameters = page_of(filled(), text)
         assert parameters.pages(page) == pages
@@ -69,7 +69,7 @@ def test_a_foreign_continue_token_is_refused(token: str) -> None:
 
 
 def test_defaults_are_those_of_steve() -> None:
-    """100,000 objects, the first page, no pages; a negative limit is no limit."""
+    """The default is 100,000 objects without pages; a negative limit means no limit."""
     query = parse_parameters("unknown=1")
     assert (query.limit, query.page, query.page_size, query.selection.revision) == (100_000, 1, 0, None)
     assert parse_parameters("limit=-1").limit == 0

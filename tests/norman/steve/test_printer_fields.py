@@ -32,12 +32,12 @@ TREE: dict[str, Any] = {
     ],
 )
 def test_a_column_has_the_value_of_its_path(path: str, value: object) -> None:
-    """A path that is not understood has no value."""
+    """A path that cannot be parsed has no value."""
     assert value_at(TREE, path) == value
 
 
 def test_an_object_is_decorated_and_what_was_added_is_removed_again() -> None:
-    """State and fields go to users, not to the cluster; the argument stays as it is."""
+    """State and fields are added for users and removed for the cluster; the argument is unchanged."""
     schema = SteveSchema(
         id="x",
         plural_name="x",

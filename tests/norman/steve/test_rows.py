@@ -1,4 +1,4 @@
-"""Rows of a page: what is encoded, how often, and which links it has."""
+"""Rows of a page: encoding, caching and links."""
 
 from __future__ import annotations
 

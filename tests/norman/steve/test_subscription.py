@@ -163,7 +163,7 @@ async def test_notifications_have_no_objects_and_come_at_most_once_in_the_deboun
 
 
 async def test_counts_are_sent_when_objects_come_or_go() -> None:
-    """Only types whose counts changed, and not more often than every five seconds."""
+    """Changed counts are sent at most every five seconds."""
     async with subscribed(ADMIN) as (peer, client, api):
         before = (await api.counts(ADMIN))["configmap"].count
         peer.say(resourceType="count")
@@ -235,7 +235,7 @@ async def test_a_client_that_does_not_read_holds_up_its_watches_only_so_far() ->
 
 
 async def test_a_frame_has_a_limit() -> None:
-    """A longer one is an error that does not repeat it; so is one that is nested too deeply."""
+    """A frame that is too long or too deep is an error that does not repeat it."""
     peer = Peer()
     running = asyncio.create_task(SubscribeSession(FakeSource(1), peer.take).run(peer.sent.get))
     peer.say(resourceType="pod", selector="x" * 400_000)
@@ -249,7 +249,7 @@ async def test_a_frame_has_a_limit() -> None:
 
 @pytest.mark.parametrize("mode", ["", "resource.changes"])
 async def test_an_error_of_the_source_ends_the_watch_with_a_message(mode: str) -> None:
-    """The error, then the stop."""
+    """An error of the source is sent, then resource.stop."""
     peer = Peer()
     session = SubscribeSession(FakeSource(0, NormanError("gone", status=410)), peer.take)
     running = asyncio.create_task(session.run(peer.sent.get))
@@ -262,7 +262,7 @@ async def test_an_error_of_the_source_ends_the_watch_with_a_message(mode: str) -
 
 
 async def test_a_session_has_a_limit_of_watches_and_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost connection is not an error."""
+    """A session has a limit of watches; a lost connection ends it without an error."""
     monkeypatch.setattr(subscription, "_MAX_WATCHES", 1)
     peer = Peer()
     session = SubscribeSession(FakeSource(1), peer.take)

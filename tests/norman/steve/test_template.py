@@ -1,4 +1,4 @@
-"""SchemaTemplates: which ones change a type, and in which order."""
+"""Schema templates: selection and order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def adding(text: str) -> SchemaTemplate:
 
 
 def test_special_templates_come_before_general_ones() -> None:
-    """By id, by group and kind, by group, for all types; others change nothing."""
+    """Templates by id, by group and kind, by group, and for all types apply in this order."""
     templates = SchemaTemplates(
         [
             adding("all "),
@@ -49,7 +49,7 @@ def test_special_templates_come_before_general_ones() -> None:
 
 
 def test_the_most_special_store_and_action_count() -> None:
-    """Without a store of its own a type has the default."""
+    """The most specific store and action win; without a store, a type has the default."""
     one: Any = object()
     other: Any = object()
 

@@ -36,7 +36,7 @@ async def rest(messages: AsyncGenerator[JsonObject, None]) -> list[str]:
 
 
 async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> None:
-    """And the watch of schemas shows that it comes and goes."""
+    """Watches of a type end with its definition, and the watch of schemas shows the change."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
         watches = UserWatches(api, ADMIN, SteveUrls("http://steve"))
         schemas = await watches.watch(SubscribeFrame(resource_type="schemas"))
@@ -63,7 +63,7 @@ async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> 
 
 
 async def test_counts_go_on_while_other_users_come() -> None:
-    """Their permissions may take the place of the user's in the cache of the API; the types are the same."""
+    """Count watches survive the eviction of the user's permissions from the cache."""
     options = SteveOptions(max_users=1)
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster, options) as api:
         watches = UserWatches(api, ADMIN, SteveUrls("http://steve"))

@@ -1,4 +1,4 @@
-"""The cached store on the embedded API server: what it shares, what it skips, and what it costs."""
+"""The cached store on the embedded API server: shared watches, skipped work and cost."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_closing_ends_watches(k8s_cluster: Cluster) -> None:
 
 
 async def test_a_cluster_that_does_not_run_is_an_error(k8s_cluster: Cluster) -> None:
-    """The error says to start it, instead of waiting for ever."""
+    """The error says to start it, instead of waiting forever."""
     with pytest.raises(CacheNotStartedError, match="not started"):
         await CachedStore(k8s_cluster, ConfigMap).list(api_context(), schema(), ObjectQuery())
 

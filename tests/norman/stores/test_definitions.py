@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions from schemas, and the stores on them."""
+"""CustomResourceDefinitions from schemas, and their stores."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def imported() -> tuple[SchemaRegistry, list[Schema]]:
 
 
 async def test_importing_schemas_creates_definitions(k8s_client: Client) -> None:
-    """Definitions are served when the call returns, the schemas have stores, and every verb of the API works."""
+    """When the call returns, definitions are served, schemas have stores, and every verb works."""
     registry, schemas = imported()
     created = await assign_stores(k8s_client, registry, schemas)
     assert [each.metadata.name for each in created] == ["sites.example.com", "pages.example.com"]
@@ -73,7 +73,7 @@ async def test_importing_schemas_creates_definitions(k8s_client: Client) -> None
 
 
 async def test_repeated_calls_change_nothing(k8s_client: Client) -> None:
-    """The second program that starts finds its definitions as they are."""
+    """A second call leaves existing definitions unchanged."""
     registry, schemas = imported()
     first = await create_definitions(k8s_client, registry, schemas)
     again = await create_definitions(k8s_client, registry, schemas)
@@ -185,7 +185,7 @@ def with_status(client: Client, **condition: Any) -> Client:
 
 
 async def test_a_definition_that_is_not_established_is_named(k8s_client: Client) -> None:
-    """After 60 s, in steps of 0.5 s; no schema gets a store, and other definitions are served."""
+    """After 60 s the error names the definition; no schema gets a store."""
     registry, schemas = imported()
     slow = with_status(k8s_client, type="Established", status="False", reason="Installing")
     start = asyncio.get_running_loop().time()

@@ -35,7 +35,7 @@ async def test_an_error_of_a_source_reaches_the_reader() -> None:
 
 
 async def test_no_sources_end_at_once() -> None:
-    """As a watch of no namespaces does."""
+    """A watch without sources ends at once."""
     assert [item async for item in fan_in(list[AsyncGenerator[int]]())] == []
 
 

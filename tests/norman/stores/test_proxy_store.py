@@ -124,7 +124,7 @@ async def test_a_name_is_generated_from_the_type(k8s_client: Client) -> None:
 
 
 async def test_two_updates_of_different_fields_both_survive(k8s_client: Client) -> None:
-    """A conflict is merged again with the newer object."""
+    """After a conflict, the update is merged with the newer object."""
     store, context = ProxyStore(k8s_client, ConfigMap), api_context()
     kind = schema(store)
     await store.create(context, kind, {"name": "a", "namespaceId": "default", "data": {"k": "v"}})
@@ -148,7 +148,7 @@ async def test_replace_removes_what_the_body_lacks(k8s_client: Client) -> None:
 
 
 async def test_a_deleted_object_with_finalizers_is_returned(k8s_client: Client) -> None:
-    """200 with the object while its finalizers run, as norman answers."""
+    """A delete returns the object while its finalizers run."""
     await k8s_client.create(
         ConfigMap(metadata=ObjectMeta(name="a", namespace="default", finalizers=["example.com/wait"]))
     )
@@ -174,7 +174,7 @@ async def test_a_deleted_object_with_finalizers_is_returned(k8s_client: Client) 
     ],
 )
 async def test_ids_that_name_nothing(k8s_client: Client, object_id: str) -> None:
-    """404 without a request that could mean another object."""
+    """An id that cannot exist is a 404 without a request."""
     store = ProxyStore(k8s_client, ConfigMap)
     for attempt in (
         store.by_id(api_context(), schema(store), object_id),
@@ -187,7 +187,7 @@ async def test_ids_that_name_nothing(k8s_client: Client, object_id: str) -> None
 
 
 async def test_a_list_reads_only_the_namespaces_of_the_query(k8s_client: Client) -> None:
-    """By a condition on the namespace."""
+    """A condition on the namespace limits a list to requests for these namespaces."""
     store, context = ProxyStore(k8s_client, ConfigMap), api_context()
     kind = schema(store)
     for namespace in ("default", "kube-system"):
@@ -202,7 +202,7 @@ async def test_a_list_reads_only_the_namespaces_of_the_query(k8s_client: Client)
 
 
 async def test_a_watch_sees_what_kubernetes_sees(k8s_client: Client) -> None:
-    """From its start on, mapped; writes of other clients too."""
+    """A watch yields mapped changes from its start on, including those of other clients."""
     store, context = ProxyStore(k8s_client, ConfigMap), api_context()
     kind = schema(store)
     await store.create(context, kind, {"name": "old", "namespaceId": "default"})
@@ -246,7 +246,7 @@ class Flaky:
 
 @pytest.mark.parametrize(("failures", "raises"), [(2, False), (3, True)])
 async def test_reads_are_tried_three_times_after_a_timeout(k8s_client: Client, failures: int, raises: bool) -> None:
-    """Lists and gets; the third timeout reaches the client."""
+    """Reads are attempted three times; the third timeout reaches the client."""
     errors: dict[str, list[Exception]] = {"List": [DeadlineError("slow") for _ in range(failures)]}
     store = ProxyStore(Client(Flaky(k8s_client, errors)), ConfigMap)
     listing = store.list(api_context(), schema(store), ObjectQuery())
@@ -259,7 +259,7 @@ async def test_reads_are_tried_three_times_after_a_timeout(k8s_client: Client, f
 
 @pytest.mark.parametrize(("conflicts", "raises"), [(4, False), (5, True)])
 async def test_updates_are_tried_five_times_after_a_conflict(k8s_client: Client, conflicts: int, raises: bool) -> None:
-    """The fifth conflict reaches the client."""
+    """Updates are attempted five times; the fifth conflict reaches the client."""
     errors: dict[str, list[Exception]] = {"Update": [ConflictError("modified") for _ in range(conflicts)]}
     store = ProxyStore(Client(Flaky(k8s_client, errors)), ConfigMap)
     kind = schema(store)
@@ -303,7 +303,7 @@ async def test_an_object_of_a_namespaced_kind_needs_a_namespace(k8s_client: Clie
 
 
 async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Client) -> None:
-    """A watch goes on when more users come than connections are kept for."""
+    """A watch continues even if more users come than idle connections are kept."""
     for user in ("ada", "bob"):
         await grant(k8s_client, user, "default", "list", "watch")
     async with ImpersonatingClients(k8s_cluster, max_users=1) as clients:
@@ -333,7 +333,7 @@ async def grant(client: Client, user: str, namespace: str, *verbs: str) -> None:
 
 
 async def test_a_namespace_that_is_no_path_segment(k8s_client: Client) -> None:
-    """A list in it is empty, and a create names the field; neither is an error of the server."""
+    """A list in an invalid namespace is empty, and a create is an error of the field."""
     async with kit(k8s_client) as served:
         schemas = served.server.schemas
         kind = schemas.schema(V3, "configMap")

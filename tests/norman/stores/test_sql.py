@@ -134,7 +134,7 @@ async def test_a_filter_that_is_declared_later_knows_old_objects(tmp_path: Path)
 
 # ------------------------------------------------------------------ revisions
 async def test_an_update_with_an_old_revision_is_a_conflict(tmp_path: Path) -> None:
-    """The second of two that have read the same object; without a revision both are merged."""
+    """An update with an old revision is a conflict; without a revision, updates are merged."""
     async with stores(tmp_path, 2) as (first, second):
         context = api_context()
         created = await first.create(context, BOOK, {"name": "a"})
@@ -163,7 +163,7 @@ async def test_concurrent_updates_of_different_fields_all_survive(tmp_path: Path
 
 
 async def test_one_of_many_creates_of_a_name_wins(tmp_path: Path) -> None:
-    """The others are NotUnique, with the field that names the object."""
+    """Of many creates of one name, one succeeds; the others are NotUnique with the id field."""
     async with stores(tmp_path, 2) as opened:
         attempts = [
             opened[number % 2].create(api_context(), BOOK, {"name": "a", "value": number}) for number in range(8)
@@ -180,7 +180,7 @@ async def take(events: ResourceEvents, count: int) -> list[ResourceEvent]:
 
 
 async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
-    """After at most one poll interval, once and in order."""
+    """A watch sees writes of other processes within a poll interval, once and in order."""
     async with stores(tmp_path, 2) as (reader, writer):
         context = api_context()
         async with aclosing(reader.watch(context, BOOK, ObjectQuery())) as events:
@@ -198,7 +198,7 @@ async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
 
 
 async def test_a_watch_outlives_a_database_that_cannot_be_reached(tmp_path: Path) -> None:
-    """A read of the log that fails is tried again; no write is missed."""
+    """A failed read of the log is retried, and no write is missed."""
     context = api_context()
     async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, ObjectQuery())) as events:
         reading = asyncio.create_task(take(events, 2))
@@ -220,7 +220,7 @@ async def test_a_watch_outlives_a_database_that_cannot_be_reached(tmp_path: Path
 
 
 async def test_own_writes_are_seen_without_a_poll(tmp_path: Path) -> None:
-    """No virtual time passes between a write and its event."""
+    """A write of this process reaches its watches without virtual time."""
     context = api_context()
     options = SqlStoreOptions(poll_interval=3600)
     async with (
@@ -236,7 +236,7 @@ async def test_own_writes_are_seen_without_a_poll(tmp_path: Path) -> None:
 
 
 async def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
-    """From the revision of any event, with what happened after it; also in another process."""
+    """A watch resumes from the revision of any event, even in another process."""
     context = api_context()
     async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, ObjectQuery())) as events:
         reading = asyncio.create_task(take(events, 3))
@@ -289,7 +289,7 @@ async def test_old_changes_are_pruned(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ errors
 async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """A write that finds no space is an error that says so; the objects before it stay, and reads go on."""
+    """A write without disk space is an error; existing objects stay, and reads still work."""
     async with stores(tmp_path) as (store,):
         context = api_context()
         await store.create(context, BOOK, {"name": "a"})
@@ -334,7 +334,7 @@ async def test_two_stores_can_open_a_new_file_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_lock_of_another_process_is_unavailable_after_the_timeout(tmp_path: Path) -> None:
-    """503 for a write; reads do not wait for the lock, and the write works when the lock is gone."""
+    """A write that waits too long for a lock is a 503; reads do not wait."""
     async with stores(tmp_path, lock_timeout=0.05) as (store,):
         context = api_context()
         await store.create(context, BOOK, {"name": "a"})
@@ -350,7 +350,7 @@ async def test_a_lock_of_another_process_is_unavailable_after_the_timeout(tmp_pa
 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    """The error names the reason."""
+    """A file that is not a database is an error with the reason."""
     (tmp_path / "books.db").write_text("not a database, " * 100)
     async with stores(tmp_path) as (store,):
         with pytest.raises(NormanError, match="not a SQLite database"):
@@ -358,7 +358,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    """The error says what to check."""
+    """A missing folder is an error with advice."""
     async with stores(tmp_path / "missing") as (store,):
         with pytest.raises(NormanError, match="check path and permissions"):
             await store.list(api_context(), BOOK, ObjectQuery())
@@ -366,7 +366,7 @@ async def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/db", "unknown+driver://host"])
 def test_urls_of_other_databases_are_refused(url: str) -> None:
-    """With an error that says what to do."""
+    """A URL of another database is an error with advice."""
     with pytest.raises(ConfigError, match="check the URL"):
         SqlDatabase(url)
 
@@ -389,7 +389,7 @@ async def test_values_that_cannot_be_stored(tmp_path: Path) -> None:
 
 
 async def test_a_closed_database_refuses_requests(tmp_path: Path) -> None:
-    """503, and closing again does nothing."""
+    """A closed database returns 503; closing it again does nothing."""
     database = SqlDatabase(f"sqlite:///{tmp_path}/books.db")
     store = SqlStore(database, "books")
     await store.create(api_context(), BOOK, {"name": "a"})

@@ -1,4 +1,4 @@
-"""Hostile queries and ids against stores in databases: the results are those of the store in memory."""
+"""Hostile queries and ids: SQL stores give the results of the memory store."""
 
 from __future__ import annotations
 

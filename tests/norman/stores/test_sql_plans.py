@@ -1,4 +1,4 @@
-"""The plans of the databases: requests read indices, not whole tables, and sort nothing that an index has in order."""
+"""Query plans: requests use indices, scan no tables, and sort only what no index orders."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_sqlite_reads_indices() -> None:
 
 
 async def test_sqlite_finds_few_objects_first() -> None:
-    """A filter on a rare value does not walk the collection."""
+    """A filter for a rare value does not scan the collection."""
     async with SqlDatabase("sqlite:///:memory:") as database, SqlStore(database, "books") as store:
         await fill(store)
         plans = Plans(database)
@@ -130,7 +130,7 @@ async def test_postgresql_reads_indices() -> None:
 @pytest.mark.slow
 @pytest.mark.realtime
 async def test_the_longest_ids_and_values_fit_into_the_indices_of_postgresql() -> None:
-    """Texts that no compression makes shorter; their order begins with their first 511 bytes."""
+    """The longest incompressible strings fit into index entries; their order is that of 511 bytes."""
     chance = random.Random(1)
     names = ["".join(chance.choices(string.ascii_letters, k=2000)) for _ in range(5)]
     with ExitStack() as stack:

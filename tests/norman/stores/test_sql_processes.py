@@ -1,4 +1,4 @@
-"""The SQL store in several processes, on SQLite and on PostgreSQL: nothing is lost, and no file is left broken."""
+"""The SQL store in several processes, on SQLite and PostgreSQL: no write is lost, and files stay consistent."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def create_shared(store: SqlStore) -> None:
 
 
 async def test_two_processes_lose_no_update(url: str) -> None:
-    """Each reads, adds one and writes with the revision that it read; a watch here sees every write once."""
+    """Two processes increment with revisions and lose no update; a watch sees every write once."""
     count = 25
     async with (
         SqlDatabase(url) as database,
@@ -97,7 +97,7 @@ async def test_two_processes_lose_no_update(url: str) -> None:
 
 
 async def test_kill_9_loses_no_write_that_was_acknowledged(url: str) -> None:
-    """Three times in a row: objects, values of filters and the log are whole, and the next process goes on."""
+    """After kill -9, objects, indices and log are consistent, and the next process continues."""
     async with SqlDatabase(url, SqlOptions(lock_timeout=60)) as database, SqlStore(database, "counters") as store:
         await create_shared(store)
         position = await first_position(store)
@@ -159,7 +159,7 @@ async def replay(store: SqlStore, since: str, count: int) -> dict[str, object]:
 
 
 async def test_a_server_that_restarts_is_unavailable_meanwhile(server: PostgresServer) -> None:
-    """503 while PostgreSQL is down; a watch and the requests go on when it is back."""
+    """While PostgreSQL is down, requests are a 503; watches and requests continue afterwards."""
     url = server.new_database()
     options = SqlStoreOptions(poll_interval=0.05)
     async with SqlDatabase(url) as database, SqlStore(database, "counters", options) as store:

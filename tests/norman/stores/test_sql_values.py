@@ -35,7 +35,7 @@ def test_order_keys_are_ordered_as_in_memory(first: Any, second: Any) -> None:
 
 @given(value=values, texts=st.lists(st.sampled_from(["", "a", "1", "true", "0"]), min_size=1, max_size=2))
 def test_values_decide_conditions(value: Any, texts: list[str]) -> None:
-    """IN holds if a digest of the field is that of a text, NULL if the order key is that of null; nested fields too."""
+    """IN matches by digest, NULL by order key; nested fields too."""
     item = {"a": {"b": value}}
     stored = field_values(item, "a.b")
     is_in = FilterCondition(("a", "b"), FilterOperator.IN, tuple(texts)).test()(cell_at(item, ("a", "b")))
@@ -47,7 +47,7 @@ def test_values_decide_conditions(value: Any, texts: list[str]) -> None:
 @example(first="a" * 511 + "b", second="a" * 511 + "c")
 @example(first="a" * 510 + "ä", second="a" * 510 + "ö")
 def test_order_keys_of_long_texts_are_short_and_never_wrong(first: str, second: str) -> None:
-    """An index entry has room for them; a smaller text has no greater key."""
+    """Order keys have a bounded length, and a smaller string never has a greater key."""
     smaller, greater = order_key(min(first, second)), order_key(max(first, second))
     assert smaller <= greater
     assert max(len(smaller), len(greater)) <= 512

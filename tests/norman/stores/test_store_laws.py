@@ -1,4 +1,4 @@
-"""Laws of every store: each one is a dictionary of objects, whatever it is made of."""
+"""Laws of every store: each behaves like a dictionary of objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transformations, subtypes and aggregates: what the laws of all stores do not say."""
+"""Transformations, subtypes and aggregates, beyond the laws of all stores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_hidden_object_does_not_exist_for_clients() -> None:
 
 
 async def test_pages_stay_full_behind_a_transformation() -> None:
-    """Hidden objects do not make a page short."""
+    """Hidden objects do not shorten a page."""
     inner, context = MemoryStore(), api_context()
     for number in range(20):
         await inner.create(context, BOOK, {"name": f"b{number:02}", "labels": {"hidden": number % 2 == 0}})
@@ -96,7 +96,7 @@ async def test_an_aggregate_keeps_order_and_paging() -> None:
 
 
 async def test_an_aggregate_creates_where_the_field_says() -> None:
-    """No cluster is MissingRequired, an unknown one InvalidReference; the field is not stored."""
+    """Without a back end, a create is MissingRequired; an unknown one is InvalidReference."""
     context, first = api_context(), MemoryStore()
     store = AggregateStore({"c1": first})
     for data, code in (({"name": "a"}, "MissingRequired"), ({"name": "a", "clusterId": "c9"}, "InvalidReference")):
@@ -111,7 +111,7 @@ async def test_an_aggregate_creates_where_the_field_says() -> None:
 
 
 async def test_a_back_end_that_is_down() -> None:
-    """The list fails, or leaves it out if the aggregate is partial; a read of another one works in both cases."""
+    """A list fails if a back end is down, unless the aggregate is partial; reads of others work."""
 
     class Down(EmptyStore):
         async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
@@ -126,7 +126,7 @@ async def test_a_back_end_that_is_down() -> None:
 
 
 async def test_a_watch_of_an_aggregate_ends_with_one_back_end() -> None:
-    """Otherwise the changes of that back end would be missed."""
+    """A watch of an aggregate ends with that of any back end, so that no change is missed."""
     context = api_context()
     store = AggregateStore({"c1": MemoryStore(), "c2": EmptyStore()})
     events = [event async for event in store.watch(context, BOOK, ObjectQuery())]

@@ -1,4 +1,4 @@
-"""What the page shows of schemas: the inputs of forms."""
+"""Form inputs of the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opsdk.norman.web.cells import form_yaml, inputs_of
 
 
 def test_the_editor_of_a_nested_object_starts_with_what_the_object_needs() -> None:
-    """A required object is begun; an optional one is empty, so that nothing is sent, and has a placeholder."""
+    """The editor of a required object has its required fields; that of an optional one is empty."""
     schemas = SchemaRegistry()
     port = {"number": Field(type="int", required=True), "protocol": Field(type="string", required=True, default="TCP")}
     schemas.add(Schema(id="port", version=V3, resource_fields=port))

@@ -16,7 +16,7 @@ from opsdk.norman.web.page import WebPage
 
 
 async def test_a_login_and_a_logout_come_from_the_own_page() -> None:
-    """A page of another origin can do neither; a GET, such as an image of another page, does not sign out."""
+    """Sign-in and sign-out are rejected from another origin and by GET."""
     kit = NormanKit(NormanServer(SchemaRegistry(), options=NormanOptions(page=WebPage())))
     for name in ("login", "logout"):
         for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):

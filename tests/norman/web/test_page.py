@@ -198,7 +198,7 @@ async def test_ten_thousand_objects_load_as_they_scroll() -> None:
 
 
 async def test_keys_and_themes() -> None:
-    """The keyboard moves, opens, goes up and filters types; the theme stays after a reload."""
+    """Keys move, open, go up and filter types; the theme survives a reload."""
     async with browsing() as b:
         for name in ("a", "b"):
             await b.kit.post("/v3/books", {"name": name})

@@ -46,7 +46,7 @@ def test_operators_survive_black_holes(name: str) -> None:
 
 
 def test_a_watch_that_vanishes_is_opened_again() -> None:
-    """The head of a watch has a timeout: without it the cache would stay as it was, for ever."""
+    """The head of a watch has a timeout: without it the cache would stay as it was, forever."""
     steps = [
         Step(time=32.018, name="cut_watches", seed=176972257),
         Step(time=33.075, name="black_hole", seconds=0.78, seed=230210706),

@@ -80,7 +80,7 @@ def release_a_key_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_after_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
-    """The elector tries to renew for ever, and the fence lets every write pass."""
+    """The elector tries to renew forever, and the fence lets every write pass."""
 
     async def renew(self: LeaderElector) -> None:
         while True:

@@ -14,7 +14,7 @@ _SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k
 
 # ------------------------------------------------------------------ data sources
 def share_source(obj: JsonObject, before: JsonObject | None) -> None:
-    """Copy ``dataSource`` and ``dataSourceRef`` to each other, as far as ``dataSource`` allows the kind.
+    """Copy ``dataSource`` and ``dataSourceRef`` to each other, if ``dataSource`` allows the kind.
 
     The feature gate for sources in other namespaces is off.
     """

@@ -191,7 +191,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- update
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Keep allocated addresses and ports as far as the type allows."""
+        """Keep the allocated addresses and ports that the type allows."""
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
         _drop_by_type(spec, before)

@@ -234,7 +234,7 @@ def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the source of a variable: exactly one, and no value beside it."""
+    """Yield what is wrong with the source of a variable: exactly one, and no value besides."""
     if source.get("fieldRef") is not None:
         yield from validate_field_ref(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
     if source.get("resourceFieldRef") is not None:

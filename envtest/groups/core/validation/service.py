@@ -113,7 +113,7 @@ def _port(port: JsonObject, path: str, earlier_names: set[str], *, alone: bool) 
 
 
 def validate_families(spec: JsonObject) -> Iterator[Cause]:
-    """Validate cluster IPs and IP families, as far as they are set."""
+    """Validate cluster IPs and IP families that are set."""
     if spec.get("type") == "ExternalName":
         return
     first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []

@@ -228,7 +228,7 @@ class _Stream:
         )
 
     async def _lines(self, events: list[WatchStreamEvent]) -> bytes:
-        """Return the lines of events. Large objects are pruned or written as protobuf beside the event loop."""
+        """Return the lines of events. Large objects are pruned or written as protobuf outside the event loop."""
         if self._accepted.write is None and not self._served.custom:
             return b"".join(map(self._line, events))
         return b"".join([await compute(len(encode_json(event.obj)), self._line, event) for event in events])

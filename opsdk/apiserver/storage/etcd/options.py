@@ -32,7 +32,7 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
         page_limit: keys in one request of a list; larger lists take several requests at one revision.
         history_limit: changes of each resource that are kept for watches that start in the past. Older watches read
             from etcd.
-        watch_limit: most pending changes of a slow watcher before it is closed.
+        watch_limit: maximum number of pending changes of a slow watcher before it is closed.
         compaction_interval: seconds between compactions; 0 if another program compacts, e.g. etcd. The default is
             kube-apiserver's. Replicas coordinate through a key, so one of them compacts.
     """

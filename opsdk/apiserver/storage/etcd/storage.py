@@ -7,8 +7,8 @@ If the response of a write is lost, the storage resolves the outcome:
 
 * An update or deletion compares a revision, which never repeats. It is sent again; if the key has changed, the first
   change after that revision identifies this write by its bytes.
-* A deletion counts as done if that first change is a deletion, also by another writer.
-* A creation is not sent again, because it could restore an object that was deleted meanwhile. If the key has the
+* A deletion counts as done if that first change is a deletion, even by another writer.
+* A creation is not sent again, because it could restore an object that was deleted in the meantime. If the key has the
   object, the creation is done. Otherwise it may still take effect: the client gets a 504.
 
 Upstream: k8s.io/apiserver/pkg/storage/etcd3/store.go (v1.36).

@@ -69,7 +69,7 @@ class Watches(Closing):
         return feed
 
     async def _run(self, feed: Feed) -> None:
-        """Read a feed until it ends for good; a lost watch goes on after the last change."""
+        """Read a feed until it ends for good; a lost watch continues after the last change."""
         backoff = _BACKOFF.start()
         while True:
             try:
@@ -82,7 +82,9 @@ class Watches(Closing):
                     self._end(feed, partial(_refused, feed, error))
                     return
                 delay = backoff.next(monotonic())
-                log.info("the watch of %s goes on after %d in %.2g s: %s", feed.bucket, feed.seen, delay, error)
+                log.info(
+                    "the watch of %s continues after revision %d in %.2g s: %s", feed.bucket, feed.seen, delay, error
+                )
                 await asyncio.sleep(delay)
             else:
                 return

@@ -1,4 +1,4 @@
-"""Which requests criteria mean, against a naive model made of the matcher that webhooks use."""
+"""Match criteria of policies against a naive model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutating admission policies: what they change, in which order, and what stops them."""
+"""Mutating admission policies: changes, order and failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_configuration_is_merged_as_an_apply_would_be() -> None:
 
 
 async def test_mutations_follow_each_other() -> None:
-    """Each sees what those before it did, within a policy and across policies by their names."""
+    """Each mutation sees the results of those before it, within a policy and across policies by name."""
     add = "Object{metadata: Object.metadata{annotations: {'seen': %s}}}"
     before = "(has(object.metadata.annotations) ? object.metadata.annotations['seen'] : '')"
     async with Environment() as env:
@@ -69,7 +69,7 @@ async def test_mutations_follow_each_other() -> None:
 
 
 async def test_changes_count_for_every_way_of_writing() -> None:
-    """Creates, updates, patches, applies; deletions do not change anything."""
+    """Policies change creates, updates, patches and applies, but not deletions."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, LABEL)
@@ -131,7 +131,7 @@ async def test_patches_are_lists_of_operations(operations: str, data: JsonObject
     ],
 )
 async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutation: JsonObject, why: str) -> None:
-    """Fail refuses and names the policy; Ignore leaves the object as it is."""
+    """With Fail, a failure rejects the request and names the policy; with Ignore, the object stays unchanged."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, mutation, name="ignoring", failurePolicy="Ignore")
@@ -142,7 +142,7 @@ async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutati
 
 
 async def test_parts_that_are_only_replaced_as_a_whole_are_not_applied() -> None:
-    """An atomic list in a configuration would silently remove what it does not name."""
+    """An atomic list in an apply configuration is an error, because it would remove unnamed elements."""
     async with Environment() as env:
         call = Caller(env)
         expression = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}"
@@ -153,7 +153,7 @@ async def test_parts_that_are_only_replaced_as_a_whole_are_not_applied() -> None
 
 
 async def test_all_failures_are_reported() -> None:
-    """The first gives the message, each is a cause; conditions and parameters can fail too."""
+    """The first failure gives the message, and each is a cause; conditions and parameters can fail too."""
     async with Environment() as env:
         call = Caller(env)
         broken = patches("[JSONPatch{op: 'remove', path: '/data/none'}]")
@@ -187,7 +187,7 @@ async def test_the_order_is_policies_then_webhooks_then_validation() -> None:
 
 @pytest.mark.parametrize(("reinvocation", "seen"), [("Never", "0"), ("IfNeeded", "1")])
 async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(reinvocation: str, seen: str) -> None:
-    """IfNeeded: once more when a webhook changed the object after it."""
+    """With IfNeeded, a policy runs once more after a webhook has changed the object."""
     count = "object.metadata.?labels.orValue({}).size()"
     note = applies(f"Object{{metadata: Object.metadata{{annotations: {{'labels': string({count})}}}}}}")
 
@@ -246,7 +246,7 @@ async def test_no_policy_moves_an_object_to_another_namespace() -> None:
     ],
 )
 async def test_operations_that_miss_their_place_are_reported(operation: str, why: str) -> None:
-    """In the words of the real server's library."""
+    """A failing JSON patch operation has the error message of upstream's library."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, patches(f"[JSONPatch{{{operation}}}]"))
@@ -269,7 +269,7 @@ async def test_operations_that_miss_their_place_are_reported(operation: str, why
     ],
 )
 async def test_indices_that_are_none_are_reported(operation: str, why: str) -> None:
-    """Beyond the end, or no number."""
+    """An index beyond the end, or one that is not a number, is an error."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, patches(f"[JSONPatch{{{operation}}}]"), matchConstraints=OF_PODS)
@@ -295,7 +295,7 @@ async def test_mutations_read_parameters_and_variables() -> None:
 
 
 async def test_custom_resources_are_changed_by_their_schemas() -> None:
-    """Merged by the definition's list types, pruned and defaulted."""
+    """Custom resources are merged by the schema's list types, then pruned and defaulted."""
     port = {"type": "object", "properties": {"name": {"type": "string"}, "port": {"type": "integer", "default": 80}}}
     ports = {"type": "array", "items": {**port, "required": ["name"]}}
     keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}

@@ -1,4 +1,4 @@
-"""Parameters: which of them a binding means, against a naive model."""
+"""Selection of parameters by a binding, against a naive model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validating admission policies: whom they concern, what they decide, what comes of it."""
+"""Validating admission policies: matching, decisions and actions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_bound_policy_applies_to_the_next_request() -> None:
     ],
 )
 async def test_a_refusal_says_why(validation: JsonObject, said: str, code: int, reason: str) -> None:
-    """The message expression, else the message, else the expression; the reason gives the code."""
+    """A rejection has the message expression, else the message, else the expression; the reason sets the code."""
     async with Environment() as env:
         call = Caller(env)
         await bind(call, validation)
@@ -69,7 +69,7 @@ async def test_a_refusal_says_why(validation: JsonObject, said: str, code: int, 
 
 
 async def test_actions_decide_what_comes_of_a_failure() -> None:
-    """Deny refuses, Warn tells, Audit is silent; several bindings act each for itself."""
+    """Deny rejects, Warn sends a warning, Audit only records; several bindings act independently."""
     async with Environment() as env:
         call = Caller(env)
         await bind(call, NO, says("object.metadata.name != 'a'"), bound={"validationActions": ["Warn", "Audit"]})
@@ -94,7 +94,7 @@ async def test_the_first_policy_by_name_gives_the_answer() -> None:
 
 
 async def test_the_failure_policy_decides_about_errors() -> None:
-    """Ignore: what has no value passes, what is false does not; Fail: both refuse."""
+    """With Ignore, an expression with an error passes but a false one does not; with Fail, neither passes."""
     async with Environment() as env:
         call = Caller(env)
         broken = says("object.missing == 1", message="never shown")
@@ -132,7 +132,7 @@ async def test_expressions_see_the_request_and_its_namespace() -> None:
 
 
 async def test_what_is_deleted_is_the_old_object() -> None:
-    """DELETE has no object; the namespace itself is in none."""
+    """For DELETE only oldObject is set; a Namespace has no namespaceObject."""
     rule = {**RULE, "operations": ["DELETE"], "resources": ["configmaps", "namespaces"]}
     async with Environment() as env:
         call = Caller(env)
@@ -160,7 +160,7 @@ async def test_what_is_deleted_is_the_old_object() -> None:
 )
 @pytest.mark.parametrize("where", ["policy", "binding"])
 async def test_policies_and_bindings_match_alike(match: JsonObject, meant: set[str], where: str) -> None:
-    """Rules, names, exclusions and selectors; both must mean the request."""
+    """Rules, names, exclusions and selectors of both policy and binding must match."""
     async with Environment() as env:
         call = Caller(env)
         if where == "policy":
@@ -172,7 +172,7 @@ async def test_policies_and_bindings_match_alike(match: JsonObject, meant: set[s
 
 
 async def test_other_versions_are_seen_in_the_version_of_the_rule() -> None:
-    """Equivalent, the default, means other versions too, and converts; Exact does not."""
+    """Equivalent, the default, also matches other versions and converts them; Exact does not."""
     rule = {**RULE, "apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"]}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
     spec = {"maxReplicas": 3, "scaleTargetRef": target}
@@ -188,7 +188,7 @@ async def test_other_versions_are_seen_in_the_version_of_the_rule() -> None:
 
 
 async def test_nobody_locks_themselves_out() -> None:
-    """Policies and bindings are not judged, nor are questions about permissions; webhook configurations are."""
+    """Policies, bindings and access reviews are exempt from policies; webhook configurations are not."""
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
     async with Environment() as env:
         call = Caller(env)
@@ -240,7 +240,7 @@ async def test_variables_are_lazy_and_may_use_earlier_ones() -> None:
 
 
 async def test_the_audit_log_has_failures_and_annotations() -> None:
-    """The first failure that is audited, and the values of annotations; null and blanks say nothing."""
+    """The audit log has the first audited failure and annotation values; null and blank values are omitted."""
     annotations = [
         {"key": "name", "valueExpression": "'<' + object.metadata.name + '>'"},
         {"key": "none", "valueExpression": "null"},
@@ -293,7 +293,7 @@ THREE = {"a": "1", "b": "2", "c": "3"}
 
 
 async def test_each_parameter_judges_for_itself() -> None:
-    """All that a selector finds, now and not when it was written, in the namespace of the object; each may refuse."""
+    """Each parameter that a selector finds now, in the namespace of the object, can reject the request."""
     async with Environment() as env:
         call = Caller(env)
         for name, most in (("wide", "9"), ("tight", "2"), ("other", "0")):
@@ -308,7 +308,7 @@ async def test_each_parameter_judges_for_itself() -> None:
 
 
 async def test_what_is_missing_is_allowed_or_refused() -> None:
-    """The binding decides; a policy without a binding to parameters gets null."""
+    """``parameterNotFoundAction`` decides about missing parameters; a binding without a paramRef passes null."""
     async with Environment() as env:
         call = Caller(env)
         await bind(call, AT_MOST, bound=ref(name="none", parameterNotFoundAction="Allow"), **FEW)
@@ -318,7 +318,7 @@ async def test_what_is_missing_is_allowed_or_refused() -> None:
 
 
 async def test_parameters_of_custom_kinds_and_of_none() -> None:
-    """A kind counts as soon as it is served; cluster-scoped ones are in no namespace."""
+    """A parameter kind works once it is served; cluster-scoped parameters have no namespace."""
     version = {"name": "v1", "served": True, "storage": True}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {

@@ -1,4 +1,4 @@
-"""Admission webhooks: who is called, in which order, and what their answers do."""
+"""Admission webhooks: selection, order and effects of responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALLOW = {"allowed": True}
 
 
 async def test_a_configuration_is_in_force_with_the_next_request() -> None:
-    """Written, it judges the next write; deleted, it judges no more."""
+    """A configuration applies from the next write after its creation until its deletion."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": False, "status": {"message": "no", "code": 403}}), Caller(env)
         hooks.join(env)
@@ -33,7 +33,7 @@ async def test_a_configuration_is_in_force_with_the_next_request() -> None:
 
 
 async def test_mutating_webhooks_run_in_the_order_of_their_configurations() -> None:
-    """Configurations by name, webhooks as listed; each sees what those before it did."""
+    """Webhooks run by name of configuration, then as listed; each sees the results of those before it."""
 
     def append(path: str, request: JsonObject) -> JsonObject:
         notes = request["object"]["metadata"].get("annotations") or {}
@@ -49,7 +49,7 @@ async def test_mutating_webhooks_run_in_the_order_of_their_configurations() -> N
 
 
 async def test_a_webhook_that_wants_to_is_asked_again_once_others_changed_the_object() -> None:
-    """IfNeeded: once more after a later change; Never, or without a change: not."""
+    """With IfNeeded, a webhook is called once more after a later change; with Never it is not."""
 
     def answer(path: str, request: JsonObject) -> JsonObject:
         changes = path == "/changes" and "data" not in request["object"]
@@ -68,7 +68,7 @@ async def test_a_webhook_that_wants_to_is_asked_again_once_others_changed_the_ob
 
 
 async def test_validating_webhooks_are_called_at_once_and_the_first_refusal_wins() -> None:
-    """Three webhooks of one second take one second, and the quickest no is the answer."""
+    """Validating webhooks run concurrently, and the first denial is the response."""
 
     async def slow(path: str, _: JsonObject) -> JsonObject:
         await asyncio.sleep(2 if path == "/last" else 1)
@@ -86,7 +86,7 @@ async def test_validating_webhooks_are_called_at_once_and_the_first_refusal_wins
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
 async def test_a_webhook_that_hangs_costs_its_timeout_and_no_more(policy: str, status: int) -> None:
-    """After timeoutSeconds the failure policy decides."""
+    """After timeoutSeconds, the failure policy decides about a webhook that hangs."""
 
     async def hang(_: str, __: JsonObject) -> JsonObject:
         await asyncio.sleep(3600)
@@ -124,7 +124,7 @@ async def test_a_webhook_that_hangs_costs_its_timeout_and_no_more(policy: str, s
     ],
 )  # fmt: skip
 async def test_an_answer_that_breaks_the_rules_fails_the_call(kind: str, answer: Any, why: str) -> None:
-    """Under the policy Fail it is an internal error that names the webhook; under Ignore nothing happens."""
+    """An invalid response is an internal error that names the webhook, or is ignored, by the failure policy."""
     async with Environment() as env:
         result = {"allowed": True, **answer} if isinstance(answer, dict) else answer
         hooks, call = Hooks(lambda _, __: result), Caller(env)
@@ -182,7 +182,7 @@ async def test_a_patch_that_does_not_fit_is_an_internal_error(operations: list[J
 
 
 async def test_warnings_reach_the_client_once() -> None:
-    """Two webhooks that warn of the same thing make one header; line breaks cannot forge another."""
+    """Equal warnings of two webhooks make one header; line breaks cannot inject another header."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": True, "warnings": ["a\r\nx-forged: 1", "b"]}), Caller(env)
         hooks.join(env)
@@ -193,7 +193,7 @@ async def test_warnings_reach_the_client_once() -> None:
 
 
 async def test_namespaces_and_objects_are_selected_by_labels() -> None:
-    """A namespace selector looks at the namespace's labels of now; an object selector at the new or the old object."""
+    """A namespace selector uses the present labels; an object selector the new or the old object."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: ALLOW), Caller(env)
         hooks.join(env)
@@ -216,7 +216,7 @@ async def test_namespaces_and_objects_are_selected_by_labels() -> None:
 
 
 async def test_webhooks_cannot_stand_in_the_way_of_their_own_configuration() -> None:
-    """A webhook that refuses everything can still be changed and removed."""
+    """A webhook that denies everything can still be changed and removed."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": False}), Caller(env)
         hooks.join(env)
@@ -227,7 +227,7 @@ async def test_webhooks_cannot_stand_in_the_way_of_their_own_configuration() -> 
 
 
 async def test_a_dry_run_does_not_call_what_has_side_effects() -> None:
-    """The question says that it is a dry run; an old webhook with unknown effects refuses it."""
+    """A review shows the dry run; a configuration cannot declare unknown side effects."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: ALLOW), Caller(env)
         hooks.join(env)
@@ -239,7 +239,7 @@ async def test_a_dry_run_does_not_call_what_has_side_effects() -> None:
 
 
 async def test_match_conditions_decide_before_the_call() -> None:
-    """False skips the webhook whatever goes wrong in others; an error alone is a refusal under Fail."""
+    """A false condition skips the webhook even if others have errors; with Fail, only errors reject the request."""
     wrong = {"name": "wrong", "expression": "object.data.missing == 'x'"}
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": False}), Caller(env)

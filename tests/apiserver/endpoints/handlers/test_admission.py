@@ -45,7 +45,7 @@ class Recorder:
 
 @given(st.permutations([name for name in PLUGIN_ORDER if name]))
 def test_the_chain_is_ordered_by_place_whatever_came_first(names: list[str]) -> None:
-    """Plugins stand in the order of their places, not in that of their registration."""
+    """Plugins run in their defined order, not in the order of registration."""
     chain = Chain()
     for name in names:
         chain.add(name, Recorder())
@@ -93,7 +93,7 @@ async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None
 
 
 async def test_what_admission_adds_is_owned_by_nobody() -> None:
-    """The managedFields say what the client wrote, not what plugins made of it."""
+    """``managedFields`` record what the client wrote, not the changes of plugins."""
     async with Environment() as env:
         env.plane.core.admission.add("Test", Recorder(label="by-plugin"))
         stored = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
@@ -102,7 +102,7 @@ async def test_what_admission_adds_is_owned_by_nobody() -> None:
 
 
 async def test_what_admission_undoes_is_not_written() -> None:
-    """A patch whose effect admission takes back keeps the resourceVersion."""
+    """A patch whose effect admission reverts keeps the resourceVersion."""
     async with Environment() as env:
         env.plane.core.admission.add("Test", Recorder(label="kept"))
         call = Caller(env)
@@ -113,7 +113,7 @@ async def test_what_admission_undoes_is_not_written() -> None:
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
 async def test_nothing_is_stored_where_validation_refuses(operation: str) -> None:
-    """A refused create, update or delete leaves every object and the revision as they were."""
+    """A rejected create, update or delete leaves every object and the revision unchanged."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CM, {"metadata": {"name": "old"}})
@@ -139,7 +139,7 @@ async def test_a_second_round_runs_at_most_once() -> None:
 
 
 async def test_unreadable_owners_are_put_back() -> None:
-    """A plugin that breaks managedFields gets them as they were, and the client a warning."""
+    """If a plugin breaks managedFields, the former ones are restored with a warning."""
 
     class Breaker(Recorder):
         async def mutate(self, review: Attributes) -> None:

@@ -1,4 +1,4 @@
-"""Watches: what a stream says, and in which order."""
+"""Watches: content and order of a stream."""
 
 from __future__ import annotations
 

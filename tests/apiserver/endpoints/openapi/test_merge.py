@@ -1,4 +1,4 @@
-"""Several OpenAPI v2 documents as one."""
+"""Merging of OpenAPI v2 documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REF = {"$ref": "#/definitions/A"}
 
 
 def test_only_what_is_below_the_root_is_taken() -> None:
-    """With the definitions that it reaches, over others too; cycles end."""
+    """Only paths below the root are kept, with the definitions that they reach, even through cycles."""
     document = {
         "paths": {"/apis/g/v1/": {}, "/apis/g/v1": {"x": REF}, "/apis/g/v11/a": {}, "/apis/g/v1/a": {}},
         "definitions": {"A": {"b": {"$ref": "#/definitions/B"}}, "B": {"a": [REF]}, "C": {}},
@@ -19,7 +19,7 @@ def test_only_what_is_below_the_root_is_taken() -> None:
 
 
 def test_definitions_that_differ_under_one_name_get_another() -> None:
-    """References follow; equal ones are shared, and paths that are there stay."""
+    """A different definition with a taken name is renamed, with its references; equal ones are shared."""
     own = {"A": {"type": "object"}, "A_v2": {}, "S": {"type": "string"}}
     other = {"paths": {"/a": {"get": REF}, "/b": [REF]}, "definitions": {"A": {"self": REF}, "S": {"type": "string"}}}
     paths, definitions = merge_specs({"/a": {"own": True}}, own, other)

@@ -149,7 +149,7 @@ _SCHEMAS = st.recursive(
 
 @given(st.dictionaries(_WORDS, _SCHEMAS, max_size=3))
 def test_schemas_can_be_read_back(schemas: JsonObject) -> None:
-    """Nothing that a v2 schema may say is lost on the way."""
+    """A v2 schema survives the protobuf round trip."""
     document = {"swagger": "2.0", "info": {"title": "t"}, "paths": {}, "definitions": schemas}
     assert definitions(encode_document(document)) == schemas
 
@@ -160,7 +160,7 @@ def test_small_numbers_are_read_as_they_were_written() -> None:
 
 
 async def test_both_forms_say_the_same() -> None:
-    """The schemas in protobuf are those of the JSON document; query parameters are not bodies."""
+    """The protobuf document has the schemas of the JSON document; query parameters are not bodies."""
     async with envtest.Environment() as env:
         binary = await Caller(env)("GET", "/openapi/v2", accept=MEDIA)
         text = (await Caller(env)("GET", "/openapi/v2")).json

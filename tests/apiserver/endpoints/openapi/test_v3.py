@@ -1,4 +1,4 @@
-"""OpenAPI documents: what they say of operations, and what version 2 leaves out."""
+"""OpenAPI v3 documents, and what v2 omits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ THING = {
 async def test_operations_have_the_names_that_generated_clients_know(
     path: str, method: str, name: str, action: str
 ) -> None:
-    """In both versions, with what they do."""
+    """Operation ids and actions are those of generated clients, in both versions."""
     async with Environment(crds=[THING]) as env:
         call = Caller(env)
         document = "/".join(path.split("/")[:3] if path.startswith("/api/") else path.split("/")[:4])
@@ -70,7 +70,7 @@ async def test_operations_have_the_names_that_generated_clients_know(
 
 
 async def test_every_schema_that_is_spoken_of_is_there() -> None:
-    """In each document, for built-in and custom resources."""
+    """Every referenced schema is in the document, for built-in and custom resources."""
     async with Environment(crds=[THING]) as env:
         call = Caller(env)
         index = (await call("GET", "/openapi/v3")).json["paths"]
@@ -80,7 +80,7 @@ async def test_every_schema_that_is_spoken_of_is_there() -> None:
 
 
 async def test_lists_of_custom_resources_have_a_schema() -> None:
-    """With the items', and the fields that select."""
+    """Lists of custom resources have a schema, their items' schema, and selectable fields."""
     async with Environment(crds=[THING]) as env:
         call = Caller(env)
         document = (await call("GET", "/openapi/v3/apis/demo.io/v1")).json
@@ -92,7 +92,7 @@ async def test_lists_of_custom_resources_have_a_schema() -> None:
 
 
 def test_fields_that_are_named_like_keywords_stay() -> None:
-    """The schema of schemas has such fields."""
+    """Properties whose names are keywords stay."""
     names = ("anyOf", "oneOf", "allOf", "nullable", "default", "not", "type")
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
     assert set(definition(schema)["properties"]) == set(names)
@@ -115,12 +115,12 @@ def test_fields_that_are_named_like_keywords_stay() -> None:
     ],
 )
 def test_version_2_says_no_more_than_it_can(schema: Any, second: Any) -> None:
-    """So that its readers refuse nothing that the server takes."""
+    """v2 omits constraints that would reject what the server accepts."""
     assert definition({"properties": {"x": schema}})["properties"]["x"] == second
 
 
 def test_extensions_are_also_said_in_common_words() -> None:
-    """Embedded objects have what objects have; numbers-or-texts are one of two."""
+    """Extensions are also expressed with standard keywords: metadata of embedded objects, int-or-string."""
     info = ResourceInfo(group="demo.io", version="v1", resource="things", kind="Thing", namespaced=True)
     schema = {
         "type": "object",

@@ -1,4 +1,4 @@
-"""Requests to members that refuse, fail or hang: which are repeated, where, and what is known afterwards."""
+"""Requests to members that reject, fail or hang: retries, and unknown outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compactions of several replicas at an interval, on an etcd that consists of one key."""
+"""Compactions by several replicas, on an etcd with one key."""
 
 from __future__ import annotations
 

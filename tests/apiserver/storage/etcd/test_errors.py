@@ -1,4 +1,4 @@
-"""What etcd's errors mean for a request."""
+"""The meaning of etcd's errors for a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXTS = [
 
 @pytest.mark.parametrize(("code", "text", "failure"), _TEXTS)
 def test_the_text_tells_what_happened(code: str, text: str, failure: EtcdFailure) -> None:
-    """Each error of etcd or gRPC says whether the request was carried out, and whether another member may help."""
+    """Each error of etcd or gRPC shows whether the request was executed, and whether another member may help."""
     assert classify(code, text) is failure
 
 
@@ -46,7 +46,7 @@ _CODES = {
 
 @pytest.mark.parametrize("failure", _CODES)
 def test_a_client_learns_what_to_do(failure: EtcdFailure) -> None:
-    """The Status has the code and the wait of its failure, the key, and etcd's own words."""
+    """The Status has code and Retry-After of the failure, the key, and etcd's message."""
     error = api_error(EtcdError(failure, "etcd's words"), "update", "core/configmaps/a")
     assert (error.code, error.reason, error.retry_after) == _CODES[failure]
     assert "etcd's words" in error.message

@@ -60,7 +60,7 @@ def revisions(watch: QueueWatch) -> list[int]:
 
 @given(st.lists(st.integers(1, 5), max_size=12), st.data())
 def test_a_broken_watch_goes_on_without_gap_or_repetition(sizes: list[int], data: st.DataObject) -> None:
-    """Wherever a connection breaks, the next one starts behind what was seen, and may repeat older events."""
+    """Wherever a connection breaks, the next one continues after the last event, and repeats none."""
     feed, last = feed_at(10), 10 + sum(sizes)
     watch = reader(feed, 10)
     revisions_read = []
@@ -92,13 +92,13 @@ def test_a_deletion_has_the_last_state() -> None:
 
 
 def test_a_deletion_without_its_last_state_ends_the_watches() -> None:
-    """Compaction may have taken that state; readers list again instead of missing the deletion."""
+    """If compaction took the last state of a deletion, watches end, so that readers list again."""
     with pytest.raises(CompactedError):
         feed_at(10).take(response(event(12, deleted=True)))
 
 
 def test_progress_counts_only_when_nothing_is_missing() -> None:
-    """The confirmation of a watch is not a progress: earlier events come after it. An empty response is."""
+    """An empty response is progress; the confirmation of a watch is not, because earlier events follow it."""
     feed = feed_at(10)
     feed.take(response(revision=20, created=True))
     assert feed.progress() == 10
@@ -107,7 +107,7 @@ def test_progress_counts_only_when_nothing_is_missing() -> None:
 
 
 def test_a_compacted_start_ends_the_watches() -> None:
-    """The error has the oldest revision that is left."""
+    """The error has the oldest revision that is kept."""
     with pytest.raises(CompactedError) as caught:
         feed_at(10).take(response(revision=30, canceled=True, compact_revision=25))
     assert caught.value.oldest == 25

@@ -1,4 +1,4 @@
-"""Members that respond with anything, over TLS: each request ends with an error, in bounded time and memory."""
+"""Hostile members over TLS: each request ends with an error, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def client_of(respond: Respond, folder: Path, name: str = "127.0.0.1") -> 
 @pytest.mark.parametrize("respond", [large, malformed, deep, silent])
 @pytest.mark.parametrize("repeat", [Repeat.READ, Repeat.NEVER])
 async def test_an_invalid_response_is_an_error(respond: Respond, repeat: Repeat, tmp_path: Path) -> None:
-    """A write whose response does not count may have taken effect."""
+    """An invalid response is an error; the outcome of a write is then unknown."""
     async with client_of(respond, tmp_path) as client:
         with pytest.raises(EtcdError) as caught:
             await client.request(Rpc.RANGE, messages.RangeRequest(), repeat)
@@ -92,7 +92,7 @@ async def test_an_invalid_response_is_an_error(respond: Respond, repeat: Repeat,
 
 @pytest.mark.parametrize("respond", [large, malformed, deep])
 async def test_an_invalid_event_ends_the_watch(respond: Respond, tmp_path: Path) -> None:
-    """With an error, after which the feed reads the storage again."""
+    """An invalid event ends the watch with an error, and the feed reads the storage again."""
 
     async def read(client: EtcdClient) -> None:
         async with client.watch(messages.WatchCreateRequest()) as responses:

@@ -1,4 +1,4 @@
-"""Lost answers, and members of a cluster that die or hang while several writers write."""
+"""Lost responses, and members that die or hang while several writers write."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_an_etcd_that_is_down_is_named() -> None:
 
 @pytest.mark.slow
 async def test_a_lost_majority_is_waited_for(tmp_path: Path) -> None:
-    """Without a majority calls end with an error that asks to retry; when it is back, watches go on without a gap."""
+    """Without a majority, calls end with a retryable error; when it is back, watches continue without a gap."""
     with EtcdCluster(tmp_path, size=3) as cluster:
         options = EtcdOptions(endpoints=cluster.urls, request_timeout=0.5, retry_timeout=2.0, compaction_interval=0)
         async with EtcdStorage(options) as storage, collecting([storage]) as [changes]:
@@ -135,7 +135,7 @@ async def test_a_lost_majority_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_watches_leave_a_member_that_hangs(tmp_path: Path) -> None:
-    """The watches of a member that lets a request time out go on at another one, without a gap."""
+    """If a member lets a request time out, its watches continue at another one, without a gap."""
     with EtcdCluster(tmp_path, size=3) as cluster:
         options = EtcdOptions(endpoints=cluster.urls, request_timeout=0.5, keepalive_time=600.0, compaction_interval=0)
         async with EtcdStorage(options) as storage, collecting([storage]) as [changes]:
@@ -215,5 +215,5 @@ async def _fault(cluster: EtcdCluster, history: History, rng: random.Random, fai
     ids=["3.5", "3.6", "3.7"],
 )
 def test_members_start_with_the_flag_of_their_version(flags: list[str], flag: str) -> None:
-    """The help of the binary decides."""
+    """The help of the etcd binary decides which flag is used."""
     assert progress_flag("".join(f"  --{name} '10m'\n    Duration.\n" for name in flags)) == flag

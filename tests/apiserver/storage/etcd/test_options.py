@@ -25,7 +25,7 @@ from opsdk.errors import ConfigError
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, object], text: str) -> None:
-    """The error names the option and what to write instead."""
+    """The error names the option and the remedy."""
     with pytest.raises(ConfigError, match=text):
         EtcdOptions(**options)
 
@@ -37,7 +37,7 @@ def test_the_password_is_not_shown() -> None:
 
 
 def test_clear_text_to_another_machine_is_refused() -> None:
-    """Unless the options allow it; loopback needs no permission."""
+    """``http`` to another machine needs `insecure`; loopback does not."""
     with pytest.raises(ConfigError, match="clear text"):
         EtcdOptions(endpoints=("http://127.0.0.1:2379", "http://10.0.0.1:2379"))
     for endpoint in ("http://localhost:1", "http://[::1]:1", "http://127.0.0.9:1", "https://etcd:1"):

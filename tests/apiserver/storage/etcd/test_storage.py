@@ -93,7 +93,7 @@ async def test_a_large_object_is_refused(etcd: EtcdCluster) -> None:
 
 
 async def test_a_full_database_is_named(tmp_path: Path) -> None:
-    """When the quota is reached, writes are a 503 that says what to do, and reads go on."""
+    """When the quota is reached, writes are a 503 with advice, and reads still work."""
     with EtcdCluster(tmp_path, arguments=("--quota-backend-bytes=3000000",)) as cluster:
         async with EtcdStorage(options_for(cluster)) as storage:
 
@@ -129,7 +129,7 @@ async def test_readers_share_one_watch(etcd: EtcdCluster) -> None:
 
 
 async def test_a_late_watch_reads_etcd_and_then_joins(etcd: EtcdCluster) -> None:
-    """A watch from before the shared history reads the lost events from etcd, and misses or repeats none."""
+    """A watch from before the shared history first reads older events from etcd, without gap or repetition."""
     async with EtcdStorage(options_for(etcd, history_limit=3)) as storage:
         start = await storage.get_current_resource_version()
         shared = await storage.watch(P)
@@ -161,7 +161,7 @@ async def test_no_reader_waits_for_a_task_that_ended(etcd: EtcdCluster) -> None:
 
 
 async def test_a_large_burst_arrives_in_order(etcd: EtcdCluster) -> None:
-    """Changes that etcd sends in fragments are put together."""
+    """Fragments of a large response are joined in order."""
     async with EtcdStorage(options_for(etcd)) as storage:
         start = await storage.get_current_resource_version()
         for number in range(8):
@@ -171,7 +171,7 @@ async def test_a_large_burst_arrives_in_order(etcd: EtcdCluster) -> None:
 
 @pytest.mark.slow
 async def test_a_watch_outlives_a_restart(tmp_path: Path) -> None:
-    """A member that dies and returns costs no watch and no change; reads wait for it."""
+    """A watch survives the restart of its member and misses no change; reads wait for it."""
     with EtcdCluster(tmp_path) as cluster:
         async with EtcdStorage(options_for(cluster)) as storage:
             watch = await storage.watch(P)
@@ -230,7 +230,7 @@ async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ compaction
 async def test_one_of_several_replicas_compacts(etcd: EtcdCluster) -> None:
-    """In each round one replica compacts, up to the revision of its round before; a lagging one learns the round."""
+    """In each round one replica compacts, up to the revision of the previous round; the others follow."""
     async with EtcdStorage(options_for(etcd)) as storage:
         replicas = [EtcdCompactor(storage._client, interval=300) for _ in range(2)]
         start = await put(storage, "a")
@@ -264,7 +264,7 @@ async def secured(folder: Path) -> AsyncIterator[tuple[EtcdCluster, EtcdOptions,
 
 
 async def test_tls_with_client_certificates(tmp_path: Path) -> None:
-    """The right certificates open; a wrong CA, none of one's own, or a missing file say what to check."""
+    """Valid certificates connect; a wrong CA, no client certificate or a missing file is an error with advice."""
     async with secured(tmp_path) as (_, options, authority):
         async with EtcdStorage(options) as storage:
             assert await put(storage, "a")
@@ -288,7 +288,7 @@ def gateway(cluster: EtcdCluster, path: str, **body: object) -> None:
 
 
 async def test_users_and_passwords(tmp_path: Path) -> None:
-    """A user with a password reads and writes, also after the token expired; others learn that they are refused."""
+    """A user with a password can read and write, even after the token expires; others get an error."""
     with EtcdCluster(tmp_path) as cluster:
         gateway(cluster, "auth/user/add", name="root", password="secret")
         gateway(cluster, "auth/role/add", name="root")
@@ -315,7 +315,7 @@ async def test_users_and_passwords(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ cancellation
 @pytest.mark.parametrize("seed", range(3))
 async def test_cancelled_calls_leave_nothing_behind(etcd: EtcdCluster, seed: int) -> None:
-    """Calls and watches that are cancelled anywhere leave no task, stream or reader, and the storage stays usable."""
+    """Cancelled calls and watches leave no task, stream or reader, and the storage stays usable."""
     rng = random.Random(seed)
     async with EtcdStorage(options_for(etcd)) as storage:
 
@@ -353,7 +353,7 @@ async def test_closing_ends_calls_and_is_idempotent(etcd: EtcdCluster) -> None:
 
 @pytest.mark.parametrize("library", ["grpc", "google.protobuf"])
 def test_a_missing_library_names_the_extra(library: str) -> None:
-    """Without its libraries the import fails with what to install; the options need none of them."""
+    """Without its libraries, the import fails with the extra to install; the options can be imported."""
     code = f"""
 import sys
 sys.modules[{library!r}] = None

@@ -1,4 +1,4 @@
-"""Pod security: levels that contain each other, sentences, labels."""
+"""Pod security: nested levels, messages of violations, labels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_level_contains_the_stricter_ones(spec: JsonObject, minor: int) -> 
 
 @given(SPECS)
 def test_a_pod_is_as_bad_as_its_containers(spec: JsonObject) -> None:
-    """Fewer containers never break more."""
+    """Removing containers from a pod never adds a violation."""
     few = {**spec, "containers": spec["containers"][:1]}
     whole = {v.reason for v in violations(LevelVersion("restricted"), {}, spec)}
     assert {v.reason for v in violations(LevelVersion("restricted"), {}, few)} <= whole
@@ -110,7 +110,7 @@ def test_baseline_violations_name_the_offending_fields(spec: JsonObject, text: s
 
 
 def test_sentences_of_the_restricted_level() -> None:
-    """Restricted checks take the place of the baseline's where both look at the same."""
+    """If a restricted and a baseline check cover the same field, only the restricted violation is reported."""
     spec = {
         "volumes": [{"name": "v", "hostPath": {}}, {"name": "w", "nfs": {}}],
         "containers": [{"name": "a", "securityContext": {**GOOD, "runAsUser": 0, "capabilities": {"add": ["CHOWN"]}}}],
@@ -142,7 +142,7 @@ def test_warn_defaults_to_enforce_and_bad_labels_are_errors() -> None:
 
 
 def test_pods_that_break_the_same_are_reported_together() -> None:
-    """The first by name stands for all."""
+    """Pods with equal violations are reported as one, with the name of the first pod."""
     pods = [{"metadata": {"name": n}, "spec": {"hostPID": True}} for n in "abc"]
     pods.append({"metadata": {"name": "d"}, "spec": {"hostIPC": True, "hostPID": True, "volumes": []}})
     pods.append({"metadata": {"name": "e"}, "spec": {"volumes": [{"name": "v", "hostPath": {}}]}})

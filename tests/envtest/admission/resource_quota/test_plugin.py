@@ -1,4 +1,4 @@
-"""Quotas: what is used is what a recount finds, and nothing goes beyond what is allowed."""
+"""Quotas: usage equals a recount, and stays within the limits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(("create", "update", "delete")), st.i
 
 @given(HARD, STEPS)
 def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]) -> None:
-    """After any sequence of writes; refused ones change nothing, and nothing goes beyond what is allowed."""
+    """After any writes, usage equals a recount and stays within the quota; rejected writes change nothing."""
     ruled = quota(hard)
     stored: dict[tuple[str, int], JsonObject] = {}
 

@@ -1,4 +1,4 @@
-"""What admission policies and their bindings may say: the server's faults, at the server's fields."""
+"""Validation of admission policies and bindings: the server's errors at the server's paths."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_policy_bindings_need_valid_references(kind: str, spec: JsonObject
 
 
 async def test_unchanged_conditions_are_not_compiled_again() -> None:
-    """A condition is compiled when it or the kind of parameters changes: what was accepted once stays accepted."""
+    """A condition is compiled only if it or the kind of parameters changes: accepted conditions stay accepted."""
     async with Environment() as env:
         call = Caller(env)
         condition = {"name": "c", "expression": "params == null"}
@@ -262,7 +262,7 @@ GOOD_CONDITION = {
     ],
 )
 async def test_what_controllers_say_is_checked_too(status: JsonObject, field: str, message: str) -> None:
-    """Conditions and type checks of the status; a good one is stored."""
+    """Conditions and type checks in a policy's status are validated; valid ones are stored."""
     async with Environment() as env:
         call = Caller(env)
         created = (await write(call, policy("Validating", "p", **GOOD))).json
@@ -274,7 +274,7 @@ async def test_what_controllers_say_is_checked_too(status: JsonObject, field: st
 
 
 async def test_tables_show_what_policies_take_and_do() -> None:
-    """Counts, kinds of parameters, references by name or selector."""
+    """Tables of policies show counts, kinds of parameters, and references by name or selector."""
     async with Environment() as env:
         call = Caller(env)
         await write(call, policy("Mutating", "p", **CHANGES, paramKind=PARAMS))

@@ -1,4 +1,4 @@
-"""What may stand in a webhook configuration."""
+"""Validation of webhook configurations."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ async def test_defaults_are_set() -> None:
     ],
 )
 def test_a_client_config_names_one_place_to_call(config: JsonObject, fields: list[str]) -> None:
-    """A URL or a Service, rightly written."""
+    """A client config has a valid URL or a valid Service, not both."""
     assert [cause.field for cause in validate_client_config(config, "c")] == [f"c{field}" for field in fields]

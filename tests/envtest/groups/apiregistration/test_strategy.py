@@ -1,4 +1,4 @@
-"""APIServices: what they may say, those that are there by themselves, and kubectl's columns."""
+"""APIServices: validation, automatic registration, and kubectl's columns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_every_built_in_group_version_has_an_api_service() -> None:
 
 
 async def test_discovery_keeps_its_order_when_another_server_joins() -> None:
-    """The priorities of the built-in groups are those of their present order."""
+    """The built-in groups have the priorities of their present order."""
     async with Environment() as env:
         call = Caller(env)
         before = [g["name"] for g in (await call("GET", "/apis")).json["groups"]]
@@ -141,7 +141,7 @@ async def test_a_definition_leaves_the_entry_of_another_server() -> None:
     ],
 )  # fmt: skip
 async def test_what_may_not_be_said(name: str, spec: JsonObject, wrong: dict[str, str]) -> None:
-    """Each rule has its field and its words."""
+    """Each invalid APIService has the error of its field."""
     async with Environment() as env:
         answer = await Caller(env)("POST", APISERVICES, {"metadata": {"name": name}, "spec": {**LOCAL, **spec}})
         assert answer.status == 422, answer.raw
@@ -151,7 +151,7 @@ async def test_what_may_not_be_said(name: str, spec: JsonObject, wrong: dict[str
 
 
 async def test_a_status_is_written_by_its_own_resource_only() -> None:
-    """The main resource keeps the status, the other one keeps everything else, labels included."""
+    """The main resource keeps the status; the status resource keeps everything else, including labels."""
     async with Environment() as env:
         call = Caller(env)
         url = f"{APISERVICES}/v1.apps"

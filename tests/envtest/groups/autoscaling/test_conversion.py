@@ -1,4 +1,4 @@
-"""Autoscalers: their rules, and their two versions."""
+"""Autoscalers: validation, and the two versions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_v1_round_trips_through_annotations(found: list[Any], share: int | None,
 
 
 def test_the_annotations_are_written_as_they_always_were() -> None:
-    """Metrics as v1 would have them, behavior as the server's own type."""
+    """Annotations hold metrics in their v1 form, and behavior in the server's own type."""
     spec = {
         "metrics": [metric("Pods", metric={"name": "qps"}, target={"type": "AverageValue", "averageValue": "100"})],
         "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}},
@@ -78,7 +78,7 @@ def test_the_annotations_are_written_as_they_always_were() -> None:
 
 
 def test_the_status_keeps_its_amounts() -> None:
-    """The utilization of the CPU is shown in its field and kept in the annotation."""
+    """CPU utilization is shown in its status field and kept in the annotation."""
     current = {"averageUtilization": 3, "averageValue": "3m"}
     status = {"currentMetrics": [metric("Resource", name="cpu", current=current)]}
     old = to_old({"metadata": {}, "spec": {}, "status": status})

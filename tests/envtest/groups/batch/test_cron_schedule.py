@@ -28,7 +28,7 @@ MONDAY = datetime(2024, 1, 1)  # noqa: DTZ001 - schedules know no zone
     ],
 )
 def test_errors_are_those_of_the_real_parser(text: str, message: str) -> None:
-    """Each in its own words."""
+    """An invalid schedule has the error message of robfig/cron."""
     with pytest.raises(ScheduleError) as caught:
         parse(text)
     assert str(caught.value) == message

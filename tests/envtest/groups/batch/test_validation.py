@@ -1,4 +1,4 @@
-"""When jobs fail and succeed early, and how many indices they have."""
+"""Jobs: failure and success policies, and indexes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_failure_rule_has_exit_codes_or_conditions(rule: JsonObject, found: li
 
 
 def test_there_are_not_too_many_rules() -> None:
-    """Twenty at most; and failed pods only are replaced."""
+    """A policy has at most twenty rules; with one, only failed pods are replaced."""
     many = changed(JOB, "spec.podFailurePolicy", {"rules": [{"action": "Count", "onExitCodes": CODES}] * 21})
     assert wrong("batch/jobs", many) == [f"{RULES}: Too many: 21: must have at most 20 items"]
     other = changed(failing(action="Count", onExitCodes=CODES), "spec.podReplacementPolicy", "TerminatingOrFailed")

@@ -1,4 +1,4 @@
-"""Requests for certificates: who asks, who decides, who signs."""
+"""CertificateSigningRequests: requestors, approval, signers."""
 
 from __future__ import annotations
 

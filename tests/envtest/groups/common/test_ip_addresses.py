@@ -1,4 +1,4 @@
-"""Addresses and blocks of addresses as text."""
+"""Notation of IP addresses and CIDRs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_cidrs_have_no_bits_beyond_their_prefix(text: str, why: str) -> None:
 
 @given(st.ip_addresses())
 def test_what_is_written_plainly_is_right(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    """Python's own way to write an address is the canonical one, and warns of nothing."""
+    """Python's own notation of an address is canonical and gives no warning."""
     mapped = found.version == 6 and found.ipv4_mapped is not None
     assert bool(list(ip_address(str(found), "f", canonical=True))) == mapped
     assert list(address_warnings(str(found), "f")) == []

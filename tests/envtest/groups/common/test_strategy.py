@@ -1,4 +1,4 @@
-"""What kinds fill in, drop and remember, besides their rules."""
+"""Defaults, dropped fields and recorded values of strategies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PENDING: JsonObject = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
     ],
 )  # fmt: skip
 def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObject, since: str) -> None:
-    """Clients may say it, and seldom do."""
+    """A volume records when its phase began; clients may set this time."""
     strategy: Any = known().strategy(row_of("/persistentvolumes"), has_status=True)
     context = Context()
     obj: JsonObject = {"status": dict(new)}
@@ -93,7 +93,7 @@ def test_pod_level_requests_default_to_containers_and_limits() -> None:
 
 # ------------------------------------------------------------------ defaults
 def test_ports_in_the_network_of_a_node() -> None:
-    """A pod's are the node's; its template may leave them open, or say the same."""
+    """With hostNetwork, host ports equal container ports; a template may omit them."""
     spec: JsonObject = {
         "hostNetwork": True,
         "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],

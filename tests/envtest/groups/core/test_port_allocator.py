@@ -1,4 +1,4 @@
-"""Services: ports of nodes, and what stays of them once it is set."""
+"""Services: node ports, and immutable fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_new_ports_are_unique_unless_requested(ports: list[JsonObject], taken: s
 
 
 def test_one_port_for_all_protocols() -> None:
-    """Names are asked for by two protocols, at one port of the nodes."""
+    """Ports of two protocols with the same number share one node port."""
     ports: list[JsonObject] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
     assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, needs_ports=True))
     assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]

@@ -1,4 +1,4 @@
-"""Files of one volume in each other's way."""
+"""Overlapping paths within one volume."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ VOLUMES: list[tuple[JsonObject, list[str]]] = [
 
 @pytest.mark.parametrize(("source", "told"), VOLUMES)
 def test_files_in_the_way_are_reported(source: JsonObject, told: list[str]) -> None:
-    """Within a source, and across the sources of a projection."""
+    """Overlapping paths are reported within one source and across the sources of a projection."""
     assert list(overlap_warnings([{"name": "v", **source}])) == told

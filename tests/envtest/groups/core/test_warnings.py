@@ -1,4 +1,4 @@
-"""What makers of objects are told though nothing is wrong."""
+"""Warnings about valid objects of core kinds."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_deprecated_and_ambiguous_pod_fields_warn_when_new(path: str, value: Any
 
 
 def test_the_old_profile_of_a_container_counts_in_templates_only() -> None:
-    """Pods get the field made from it."""
+    """The old AppArmor annotation warns only in templates: pods get the field instead."""
     notes = {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}
     pod = changed(POD, "metadata.annotations", notes)
     assert warned("/pods", pod) == []
@@ -190,7 +190,7 @@ def test_the_old_profile_of_a_container_counts_in_templates_only() -> None:
     ],
 )
 def test_names_that_are_no_hosts(kind: str, where: str) -> None:
-    """A dot is allowed, and odd in a host's name."""
+    """A hostname with a dot is allowed, but gives a warning."""
     warnings = warned(kind, {"metadata": {"name": "a.b"}})
     assert warnings == (
         [

@@ -62,7 +62,7 @@ def test_priority_level_errors_name_the_field(path: str, value: Any, found: list
 
 @given(queues=st.integers(1, 10_000_000), hand=st.integers(1, 10))
 def test_a_hand_is_dealt_only_from_a_deck(queues: int, hand: int) -> None:
-    """Never more than there is, nor more than sixty bits can tell apart."""
+    """A hand is at most the number of queues, and its entropy at most sixty bits."""
     tree = changed(changed(LEVEL, f"{QUEUING}.queues", queues), f"{QUEUING}.handSize", hand)
     fits = hand <= queues and (queues ** min(hand, 10)).bit_length() <= 60
     assert not fits or wrong(LEVELS, tree) == []
@@ -166,7 +166,7 @@ def test_mandatory_objects_have_a_fixed_spec(resource: str) -> None:
 
 
 def test_the_exempt_level_may_be_sized() -> None:
-    """All but its shares is fixed."""
+    """Only ``spec.exempt`` of the exempt level can change."""
     tree = {"metadata": {"name": "exempt"}, "spec": fixed_flow("prioritylevelconfigurations", "exempt")}
     assert wrong(LEVELS, changed(tree, "spec.exempt.nominalConcurrencyShares", 9)) == []
     [share] = wrong(LEVELS, changed(tree, "spec.exempt.lendablePercent", 101))

@@ -60,13 +60,13 @@ def test_ingress_errors_name_the_field(path: str, value: Any, found: str) -> Non
 
 
 def test_a_path_without_a_type_hides_backend_errors() -> None:
-    """A path without pathType gives only that error, and none about its backend."""
+    """A path without pathType gives only that error, not those of its backend."""
     tree = changed(changed(INGRESS, f"{HTTP}.pathType", None), f"{HTTP}.backend", {})
     assert wrong(INGRESSES, tree) == [f"{AT}.pathType: Required value: pathType must be specified"]
 
 
 def test_a_host_may_be_wrong_twice() -> None:
-    """An IPv6 address is neither a name nor written like one."""
+    """An IPv6 address as host breaks two rules."""
     first, second = wrong(INGRESSES, changed(INGRESS, "spec.rules.0.host", "::1"))
     assert first == 'spec.rules[0].host: Invalid value: "::1": must be a DNS name, not an IP address'
     assert "a lowercase RFC 1123 subdomain" in second
@@ -92,7 +92,7 @@ def test_a_host_may_be_wrong_twice() -> None:
     ],
 )
 def test_policy_ports(port: JsonObject, found: list[str]) -> None:
-    """Ranges of ports have numbers at both ends."""
+    """A port range of a network policy has a number at both ends."""
     tree = {"spec": {"podSelector": {}, "egress": [{"ports": [port]}]}}
     assert wrong(POLICIES, tree) == [f"spec.egress[0].ports[0].{text}" for text in found]
 
@@ -166,5 +166,5 @@ def test_endpoint_slices(path: str, value: Any, found: list[str]) -> None:
     ],
 )
 def test_warnings_of_slices(kind: str, address: str, found: list[str]) -> None:
-    """Names instead of addresses had their time."""
+    """FQDN slices and addresses that are not in canonical form give a warning."""
     assert warned(SLICES, {"addressType": kind, "endpoints": [{"addresses": [address]}]}) == found

@@ -1,4 +1,4 @@
-"""Ingress classes, addresses, blocks of addresses."""
+"""Ingress classes, IP addresses, service CIDRs."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of"
     ],
 )
 def test_ingress_classes(path: str, value: Any, found: str) -> None:
-    """A controller is a path with a domain; parameters say where they are."""
+    """A controller is a path with a domain; parameters state their scope."""
     causes = wrong(CLASSES, changed(CLASS, path, value))
     assert causes[0].startswith(found) if found else causes == []
 
 
 def test_the_controller_of_a_class_stays() -> None:
-    """An update may change everything of an IngressClass but its controller."""
+    """All fields of an IngressClass but the controller can change."""
     other = changed(CLASS, "spec.controller", "example.com/d")
     assert wrong(CLASSES, other, CLASS) == ['spec.controller: Invalid value: "example.com/d": field is immutable']
     assert wrong(CLASSES, changed(CLASS, "spec.parameters", None), CLASS) == []
@@ -95,7 +95,7 @@ def test_an_ip_address_has_an_immutable_parent(path: str, value: Any, found: lis
     ],
 )
 def test_names_of_addresses(name: str, why: list[str]) -> None:
-    """Are the addresses, as they are written."""
+    """The name of an IPAddress is its canonical address."""
     from envtest.groups.networking.validation import address_name
 
     assert list(address_name(name)) == why
@@ -172,5 +172,5 @@ def test_a_service_cidr_may_get_a_second_family() -> None:
     ],
 )
 def test_names_that_are_no_addresses(name: str, why: str) -> None:
-    """The name of an IPAddress is an IP address, and the error says where parsing stops."""
+    """The name of an IPAddress must be an IP address; the error shows where parsing stops."""
     assert address_name(name) == [f'ParseAddr("{name}"): {why}']

@@ -1,4 +1,4 @@
-"""Disruption budgets: what they may say, and what may be said of them."""
+"""Disruption budgets: spec and status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_budget_errors_name_the_field(path: str, value: Any, found: list[str]) -
 
 
 def test_labels_of_selectors_are_reported_together() -> None:
-    """Keys and values alike stand under ``matchLabels``."""
+    """Errors of keys and values of a selector are at ``matchLabels``."""
     errors = wrong(BUDGETS, changed(GOOD, "spec.selector", {"matchLabels": {"a b": "c d"}}))
     assert [text.partition(": ")[0] for text in errors] == ["spec.selector.matchLabels"] * 2
 
@@ -73,14 +73,14 @@ def test_labels_of_selectors_are_reported_together() -> None:
     ],
 )
 def test_what_is_said_of_budgets(path: str, value: Any, found: list[str]) -> None:
-    """Counts, and conditions with all their parts."""
+    """The counts and conditions of a budget's status are validated."""
     causes = [f"{c.field}: {c.message}" for c in validate_budget_status(changed(TOLD, path, value), TOLD)]
     assert len(causes) == len(found)
     assert all(text.startswith(f"status.{expected}") for text, expected in zip(causes, found, strict=True))
 
 
 async def test_messages_show_parts_in_the_order_of_their_types() -> None:
-    """However the client has ordered them."""
+    """Messages show fields in the order of their type, not in the client's order."""
     selector = {"matchExpressions": [{"operator": "Exists", "key": "k"}], "matchLabels": {"b": "1", "a": "2"}}
     spec = {"selector": selector, "maxUnavailable": 1, "minAvailable": 1}
     async with Environment() as env:

@@ -96,7 +96,7 @@ def test_request_names_are_unique_and_limited() -> None:
 
 @pytest.mark.parametrize("kind", [CLAIMS, TEMPLATES])
 def test_what_is_wanted_stays(kind: str) -> None:
-    """A claim is made once."""
+    """The spec of a resource claim is immutable."""
     tree = CLAIM if kind == CLAIMS else {"spec": CLAIM}
     assert wrong(kind, tree, tree) == []
     other = changed(tree, f"{'spec.' if kind == TEMPLATES else ''}spec.devices.requests.0.name", "s")
@@ -233,7 +233,7 @@ KNOWN = "must be the name of a request in the claim or the name of a request and
     ],
 )
 def test_what_is_said_of_claims(status: JsonObject, found: list[str]) -> None:
-    """Devices for requests of the claim, and users each once."""
+    """A claim's status has devices for its requests, and each consumer once."""
     old = read(CLAIMS, CLAIM)
     causes = validate_claim_status({**read(CLAIMS, CLAIM), "status": status}, old)
     assert [f"{cause.field}: {cause.message}" for cause in causes] == [f"status.{text}" for text in found]

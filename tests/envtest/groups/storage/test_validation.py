@@ -1,4 +1,4 @@
-"""Storage: what classes, drivers, claims and volumes may say, and what of it stays."""
+"""Storage classes, drivers, claims and volumes: validation and immutable fields."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def claim(size: str = "1Gi", phase: str = "Pending", **spec: Any) -> JsonObject:
     ],
 )
 def test_what_of_a_claim_may_change(new: JsonObject, old: JsonObject, fields: list[str]) -> None:
-    """A volume is named once, bound claims grow and come back as far as they are not larger yet."""
+    """A claim names its volume once; a bound claim may grow, and shrink back to its actual capacity."""
     assert [c.field for c in validate_claim_update(new, old)] == fields
 
 
 def test_volumes_are_somewhere() -> None:
-    """A volume has a size, a way to be used, and one place; a local one a node."""
+    """A volume has a size, an access mode and one source; a local volume has a node."""
     assert [c.field for c in validate_persistent_volume({"spec": {}})] == [
         "spec.accessModes",
         "spec.capacity",
@@ -90,7 +90,7 @@ def test_csi_drivers_keep_attach_required() -> None:
 
 
 def test_attachments_and_runtimes_stay_what_they_are() -> None:
-    """An attachment has one source and is immutable; a RuntimeClass handler is a valid and immutable name."""
+    """A VolumeAttachment has one source and is immutable; a RuntimeClass handler is valid and immutable."""
     both = {"inlineVolumeSpec": {}, "persistentVolumeName": "v"}
     attachment: JsonObject = {"spec": {"attacher": "d", "nodeName": "n", "source": both}}
     assert [c.reason for c in validate_attachment(attachment)] == ["FieldValueForbidden"]
@@ -130,7 +130,7 @@ def test_drivers_have_names_of_their_own() -> None:
     ],
 )
 def test_what_drivers_ask_for(key: str, value: object, found: list[str]) -> None:
-    """Republishing has a minimum interval, and tokens need token requests."""
+    """``requiresRepublish`` has a minimum interval, and service account tokens need token requests."""
     tree = {"metadata": {"name": "a.b"}, "spec": {key: value}}
     assert wrong(DRIVERS, tree) == [f"spec.{key}: {text}" for text in found]
 
@@ -176,7 +176,7 @@ def test_classes_of_attributes_stay() -> None:
     ],
 )
 def test_topologies_of_classes(terms: list[list[str] | None], found: list[str]) -> None:
-    """No two are alike, and none is empty."""
+    """Allowed topologies of a class are distinct and not empty."""
     argument = [
         {} if values is None else {"matchLabelExpressions": [{"key": "k", "values": values}]} for values in terms
     ]
@@ -213,7 +213,7 @@ async def test_a_csi_driver_gets_a_generation_on_change() -> None:
 
 
 async def test_taints_of_devices_tell_their_time() -> None:
-    """The time that was given, or that of the write."""
+    """A device taint has the given time, or the time of the write."""
     taint = {"key": "a.b/c", "effect": "NoSchedule"}
     with_time = {**taint, "timeAdded": "2020-01-01T00:00:00Z"}
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}

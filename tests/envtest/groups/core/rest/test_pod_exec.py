@@ -1,4 +1,4 @@
-"""Commands, ports and watches over WebSockets: a test plays the container, and clients cannot tell."""
+"""Exec, port-forward and watches over WebSockets, with scripted containers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_output_comes_on_its_channels_and_then_the_outcome() -> None:
 
 
 async def test_input_ends_when_the_client_says_so() -> None:
-    """Much of it, and its end on the channel for that; terminals have sizes."""
+    """Input of any size ends with the close of its channel; terminals have sizes."""
     async with world() as w:
         async with w.open(f"{EXEC}&command=cat&stdin=1&stdout=1", V5) as socket:
             for _ in range(100):
@@ -128,7 +128,7 @@ async def test_input_ends_when_the_client_says_so() -> None:
 
 
 async def test_text_dialects_carry_the_same() -> None:
-    """The base64 subprotocols carry a digit and base64."""
+    """The base64 subprotocols send a channel digit and base64."""
     async with world() as w, w.open(f"{EXEC}&stdout=1", "base64.channel.k8s.io") as socket:
         assert await socket.recv() == "1"
         message = await socket.recv()
@@ -176,7 +176,7 @@ async def test_errors_before_the_upgrade_are_statuses(
 
 
 async def test_requests_without_upgrade_are_refused() -> None:
-    """Without a connection that can, and without a wish to."""
+    """A request without an upgrade, or on a connection that cannot upgrade, is an error."""
     async with world() as w:
         call = Caller(w.env)
         answer = await call("GET", f"{EXEC}&stdout=1")
@@ -219,7 +219,7 @@ async def test_ports_are_connections() -> None:
 
 # ------------------------------------------------------------------ watches
 async def test_watches_come_as_messages() -> None:
-    """An event in each, as in the lines of a stream; the watch ends with the client, or tells why it will not begin."""
+    """A WebSocket watch sends each event as a message, and ends with the client; an invalid one is an error."""
     async with world() as w:
         call = Caller(w.env)
         url = "/api/v1/namespaces/default/configmaps?watch=1"

@@ -1,4 +1,4 @@
-"""Where proxies of pods, nodes and services lead."""
+"""Targets of the proxies of pods, nodes and services."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_pod_is_reached_at_its_first_or_requested_port(name: str, place: str) 
 
 @pytest.mark.parametrize(("name", "place"), [("p", "[fd00::1]:80"), ("https:p:", "[fd00::1]:443")])
 def test_schemes_have_ports_and_long_addresses_brackets(name: str, place: str) -> None:
-    """Without ports in the pod the scheme says which."""
+    """For a pod without ports, the scheme decides the port; IPv6 addresses get brackets."""
     pod = {"spec": {"containers": [{"name": "c"}]}, "status": {"podIP": "fd00::1"}}
     assert pod_location(target_of(name, "pod"), pod) == place
 
@@ -87,7 +87,7 @@ def test_a_node_without_addresses_is_an_error() -> None:
 
 @pytest.mark.parametrize(("name", "place"), [("s:web", "10.1.2.3:8080"), ("s:9000", "10.1.2.3:9001")])
 def test_a_service_leads_to_a_pod_behind_it(name: str, place: str) -> None:
-    """Ports of the service, by name or number, become ports of the pod."""
+    """A Service port, by name or number, leads to the port of a pod."""
     assert served(name, points()) == place
 
 
@@ -102,7 +102,7 @@ def test_a_service_leads_to_a_pod_behind_it(name: str, place: str) -> None:
     ],
 )
 def test_a_service_leads_nowhere_else(name: str, endpoints: JsonObject, text: str) -> None:
-    """Addresses that no pod of the namespace has are not followed, and ports must exist."""
+    """Addresses that no pod of the namespace has are rejected, and so are missing ports."""
     with pytest.raises(ServiceUnavailableError) as caught:
         served(name, endpoints)
     assert text in str(caught.value)

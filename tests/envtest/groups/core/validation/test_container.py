@@ -1,4 +1,4 @@
-"""Containers: what only some of them may say, and how that is told."""
+"""Validation of containers: fields that only some containers may have."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_mount_errors_name_the_field(mount: JsonObject, found: str) -> None:
 
 
 def test_devices_are_no_mounts() -> None:
-    """A volume is one or the other."""
+    """A volume is either a device or a mount."""
     devices = [{"name": "v", "devicePath": "/v"}]
     errors = wrong("/pods", changed(MOUNTING, "spec.containers.0.volumeDevices", devices))
     assert f'{AT}.volumeDevices[0].name: Invalid value: "v": must not already exist in volumeMounts' in errors
@@ -156,7 +156,7 @@ def test_pod_errors_cover_os_user_and_devices(spec: JsonObject, found: list[str]
 
 
 def test_pods_ask_for_what_their_containers_do() -> None:
-    """The resources of a pod are at least the sum of its containers'."""
+    """Pod-level resources are at least the sum of the containers' resources."""
     tree = changed(POD, "spec.containers.0.resources", {"requests": {"cpu": "2"}})
     text = "must be greater than or equal to aggregate container requests of 2"
     assert wrong("/pods", changed(tree, "spec.resources", {"requests": {"cpu": "1"}})) == [

@@ -81,14 +81,14 @@ ONLY_PODS = [
 
 @pytest.mark.parametrize(("path", "value", "found"), ONLY_PODS)
 def test_some_rules_hold_for_pods_only(path: str, value: Any, found: str) -> None:
-    """A template may leave some fields open that a pod must have."""
+    """A template may omit some fields that a pod must have."""
     tree = changed(POD, path, value)
     assert wrong("/pods", tree) == [found]
     assert wrong("/podtemplates", {"template": tree}) == []
 
 
 def test_what_a_new_pod_cannot_have() -> None:
-    """Debugging containers, and a node before its gates are open."""
+    """A new pod has no ephemeral containers, and no node while it has scheduling gates."""
     debugging = changed(POD, "spec.ephemeralContainers", [{"name": "d", "image": "i"}])
     assert wrong("/pods", debugging) == ["spec.ephemeralContainers: Forbidden: cannot be set on create"]
     assert wrong("/pods", debugging, debugging) == []
@@ -98,7 +98,7 @@ def test_what_a_new_pod_cannot_have() -> None:
 
 
 def test_processes_cannot_be_shared_twice() -> None:
-    """With the node, or among the containers."""
+    """Processes are shared with the node or among the containers, not both."""
     both = {"spec": {**POD["spec"], "hostPID": True, "shareProcessNamespace": True}}
     text = "spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot"
     assert wrong("/pods", both) == [f"{text} both be enabled"]
@@ -131,7 +131,7 @@ def test_persistent_volume_errors_name_the_field(path: str, value: Any, found: s
 
 
 def test_volumes_stay_where_they_are() -> None:
-    """Source, place and mode of a persistent volume."""
+    """Source, node affinity and mode of a persistent volume are immutable."""
     assert wrong("/persistentvolumes", VOLUME, VOLUME) == []
     moved = changed(VOLUME, "spec.hostPath.path", "/elsewhere")
     assert "spec.persistentvolumesource" in wrong("/persistentvolumes", moved, VOLUME)[0]
@@ -190,7 +190,7 @@ def test_the_data_source_of_a_claim(spec: JsonObject, kept: JsonObject) -> None:
 
 
 def test_data_of_other_namespaces() -> None:
-    """Stay where they are already."""
+    """A dataSourceRef with a namespace is not copied to dataSource."""
     claim = {"spec": {"dataSourceRef": {**OTHER, "namespace": "n"}}}
     share_source(claim, {"spec": {"dataSourceRef": OTHER}})
     assert claim["spec"] == {"dataSourceRef": {**OTHER, "namespace": "n"}}

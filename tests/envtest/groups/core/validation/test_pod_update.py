@@ -1,4 +1,4 @@
-"""Pods that change: by themselves, by their status, by what they get."""
+"""Updates of pods: spec, status, resize and derived fields."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ NARROWED = [
 
 @pytest.mark.parametrize(("key", "value", "found"), NARROWED)
 def test_pods_behind_a_gate(key: str, value: Any, found: list[str]) -> None:
-    """The search for their node may be narrowed, and never widened."""
+    """With scheduling gates, node selection can become narrower but not wider."""
     assert _told(validate_pod_update({**GATED, key: value}, GATED)) == found
 
 
 def test_terms_of_pods_behind_a_gate() -> None:
-    """A term gets more conditions at its end; none comes or goes."""
+    """With scheduling gates, a term may get more conditions at its end; terms cannot be added or removed."""
 
     def with_terms(*terms: JsonObject) -> JsonObject:
         return {**GATED, "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
@@ -71,7 +71,7 @@ def test_the_node_selector_is_fixed_without_gates() -> None:
 
 
 def test_annotations_that_stay() -> None:
-    """Mirrors are mirrors from the beginning, and have a node."""
+    """The mirror annotation is immutable, and mirror pods have a node."""
     plain = {"spec": POD["spec"]}
     key = "metadata.annotations[kubernetes.io/config.mirror]"
     needs = f'{key}: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set'
@@ -170,7 +170,7 @@ def test_resize_changes_only_cpu_and_memory(requests: JsonObject, found: list[st
 
 
 def test_resizing_takes_over_nothing_else() -> None:
-    """No images; containers neither come nor go, and keep their names."""
+    """A resize changes no image, and neither adds, removes nor renames containers."""
     more = {"requests": {"cpu": "2", "memory": "1Gi"}}
     old = BURSTABLE["spec"]
     spec = {"containers": [{"name": "c", "image": "j", "resources": more}]}
@@ -186,7 +186,7 @@ def test_resizing_takes_over_nothing_else() -> None:
 
 
 def test_pods_that_cannot_be_resized() -> None:
-    """Mirrors, pods of Windows, and those whose quality of service would be another."""
+    """Mirror pods, Windows pods, and pods whose QoS class would change cannot be resized."""
     assert refused({**POD, "metadata": MIRROR}) == "static pods cannot be resized"
     assert refused(changed(POD, "spec.os", {"name": "windows"})) == "windows pods cannot be resized"
     assert not refused(POD)
@@ -211,7 +211,7 @@ def test_pod_level_resources_decide_the_qos_class(spec: JsonObject, found: str) 
 
 # ------------------------------------------------------------------ fields that follow from others
 def test_keys_of_labels_become_requirements() -> None:
-    """With the pod's own values; keys that it does not have say nothing."""
+    """``matchLabelKeys`` become requirements with the pod's values; missing labels are ignored."""
     term: JsonObject = {
         "topologyKey": "z",
         "labelSelector": {},
@@ -234,14 +234,14 @@ KEY = "container.apparmor.security.beta.kubernetes.io/c"
 
 
 def test_profiles_do_not_become_annotations() -> None:
-    """Seccomp and AppArmor profiles are not copied to annotations any more."""
+    """Seccomp and AppArmor profiles are not copied to annotations."""
     pod = changed(POD, "spec.containers.0.securityContext", {"appArmorProfile": {"type": "RuntimeDefault"}})
     assert not list(sync_profiles(pod))
     assert "annotations" not in pod["metadata"]
 
 
 def test_profiles_of_annotations_become_fields() -> None:
-    """With a warning; not on Windows."""
+    """Profile annotations become fields with a warning, but not on Windows."""
     pod = changed(POD, "metadata", {"annotations": {KEY: "localhost/p"}})
     windows = changed(pod, "spec.os", {"name": "windows"})
     text = f'metadata.annotations[{KEY}]: deprecated since v1.30; use the "appArmorProfile" field instead'

@@ -1,4 +1,4 @@
-"""The numbers in statuses of workloads."""
+"""Replica counts in statuses of workloads."""
 
 from __future__ import annotations
 

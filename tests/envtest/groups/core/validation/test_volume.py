@@ -1,4 +1,4 @@
-"""Volumes of pods, and persistent volumes: what each kind of source must say."""
+"""Volumes of pods and persistent volumes: validation of each kind of source."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_valid_volume_sources_have_no_errors(source: JsonObject) -> None:
 
 
 def test_claims_of_ephemeral_volumes_have_no_other_users() -> None:
-    """A pod's volume cannot refer to the claim of an ephemeral volume in the same pod."""
+    """A volume cannot refer to the claim of an ephemeral volume in the same pod."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volumes = [
         {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
