@@ -66,6 +66,7 @@ PROGRAMS = frozenset(
         "kill",
         "cat",
         "mkdir",
+        "ls",
     ]
 )
 
