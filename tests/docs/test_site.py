@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,9 +15,11 @@ import pytest
 import typer
 import yaml
 from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
+from site_pages import SitePage, dead_links, read_site, untyped_rows
 from site_search import SiteSearch
 
 import opsdk
+from opsdk.builder.reconciler_options import ReconcilerOptions
 from opsdk.cli.app import app
 from tools.generate.public_api import read_products
 
@@ -200,8 +202,24 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert not loaded, f"{page.name} loads {loaded}"
     references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
     assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
+    assert_reference(read_site(tmp_path / "site"), tmp_path / "site")
     search = SiteSearch(tmp_path / "site/search/search_index.json")
     first = {query: search.pages(query)[0].location.partition(".html")[0] for query in FOUND_FIRST}
     assert first == FOUND_FIRST
     listed = re.findall(r"^- \[.+\]\(([^)]+)\): .+$", (tmp_path / "site/llms.txt").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES[1:])
+
+
+def assert_reference(pages: Mapping[Path, SitePage], site: Path) -> None:
+    """Each row has a type, each keyword a default, each link a target, and each module in a text is a link."""
+    assert list(untyped_rows(pages)) == []
+    rows = [row for page in pages.values() for row in page.rows]
+    assert {row.section for row in rows} == {"Attributes:", "Keywords:", "Parameters:", "Raises:", "Returns:"}
+    assert [row for row in rows if row.section == "Keywords:" and not row.cells["Default"]] == []
+    keywords = {row.cells.get("Name") for row in rows if row.entry == "opsdk.Operator.reconciler"}
+    assert keywords >= ReconcilerOptions.__annotations__.keys()
+    assert list(dead_links(pages, site)) == []
+    in_reference = [
+        (path.name, code) for path, page in pages.items() if "reference" in path.parts for code in page.unlinked
+    ]
+    assert [each for each in in_reference if re.fullmatch(r"(?:opsdk|envtest)(?:\.\w+)+", each[1])] == []
