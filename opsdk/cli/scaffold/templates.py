@@ -70,7 +70,7 @@ A Kubernetes operator in Python, built with opsdk: controller-runtime's concepts
 | `opsdk create webhook --kind K` | adds a defaulter and a validator |
 | `opsdk create version --kind K --version V` | adds a version and its conversion |
 | `opsdk generate all` | writes CRDs, RBAC and the Deployment into `config/` |
-| `opsdk dev --once --plain` | starts the operator on a local API server; ends when it runs, without `--once` at Ctrl-C |
+| `opsdk dev --once --plain` | starts the operator on a local API server, and ends; without `--once` it stays |
 | `opsdk why NAMESPACE/NAME` | prints what the operator of `opsdk dev` did for an object, and why |
 
 Before a commit, `pytest`, `mypy` and `ruff check .` pass, and `opsdk generate all --check` finds no difference.
@@ -101,7 +101,7 @@ Before a commit, `pytest`, `mypy` and `ruff check .` pass, and `opsdk generate a
 
 ## Documentation
 
-`llms.txt` at the root of opsdk's documentation site lists all pages, with a line for each.
+`llms.txt` beside the start page of opsdk's documentation lists all pages, with a line for each.
 `python -m pydoc opsdk.Operator` prints the reference of a name, and `opsdk dev --help` that of a command.
 """)
 
