@@ -15,6 +15,7 @@ import pytest
 import typer
 import yaml
 from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
+from site_browser import CHROMIUM, too_wide
 from site_pages import SitePage, dead_links, read_site, untyped_rows
 from site_search import SiteSearch
 
@@ -50,6 +51,20 @@ FOUND_FIRST = {
     "simulation": "simulation",
 }
 """The page that the site's search ranks first, by query."""
+ON_PHONES = [
+    f"{page}.html"
+    for page in (
+        "index",
+        "tutorial/2-children-and-status",
+        "howto/from-kopf",
+        "howto/questions",
+        "reference/command",
+        "reference/operator",
+        "behaviours",
+        "custom-resources",
+    )
+]
+"""Pages with long code, tables, signatures and names, which are opened in the width of a phone."""
 PROGRAMS = frozenset(
     [
         "opsdk",
@@ -184,7 +199,7 @@ def public_names() -> set[str]:
 
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
-    """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, and the search finds them."""
+    """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, fit phones, and are found."""
     pytest.importorskip("mkdocs", reason="needs mkdocs: pip install opsdk[docs]")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
@@ -203,6 +218,13 @@ def test_the_site_builds(tmp_path: Path) -> None:
     references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
     assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
     assert_reference(read_site(tmp_path / "site"), tmp_path / "site")
+    if CHROMIUM is not None and importlib.util.find_spec("playwright") is not None:
+        (tmp_path / "site/wide.html").write_text(
+            '<meta name="viewport" content="width=device-width"><pre>' + "wide " * 99
+        )
+        assert [found.partition(":")[0] for found in too_wide(tmp_path / "site", [*ON_PHONES, "wide.html"])] == [
+            "wide.html"
+        ]
     search = SiteSearch(tmp_path / "site/search/search_index.json")
     first = {query: search.pages(query)[0].location.partition(".html")[0] for query in FOUND_FIRST}
     assert first == FOUND_FIRST

@@ -85,6 +85,18 @@ class Options:
     names: list[str] = field(default_factory=list)
 
 
+class More:
+    '''More options.
+
+    Attributes:
+        size: see `Options`.
+        other: see `Options`.
+    '''
+
+    size: int = 3
+    other: int = 4
+
+
 class Keywords(TypedDict, total=False):
     '''Keywords; see `Options`.'''
 
@@ -143,6 +155,13 @@ def test_attributes_get_types_and_defaults(source: Any) -> None:
     assert items_of(source["Options"], "attributes") == {"size": ("int", "3"), "names": ("list[str]", "list()")}
     expected = {"width": ("float", "None"), "kind": ("str", "None"), "lid": ("Lid", "None")}
     assert items_of(source["Box"], "attributes") == expected
+
+
+def test_a_text_that_only_refers_is_replaced(source: Any) -> None:
+    """An attribute whose text names a class gets the text of that class's attribute, if it has one."""
+    texts = {item.name: item.description for item in source["More"].docstring.parsed[1].value}
+    assert texts["size"] == "how large."
+    assert texts["other"].startswith("see ")
 
 
 def test_keywords_are_a_table(source: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import griffe
@@ -13,6 +15,7 @@ from tools.site.docstrings import classes_of
 _SPAN = re.compile(r"(?<![`\[])`(?P<name>[A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 _FENCE = re.compile(r"^ *```")
 _SEE = re.compile(r"[Ss]ee `?(\w+)`?(?: for the keywords)?")
+_ONLY_SEE = re.compile(r"see (?:<autoref[^>]*>)?`([A-Z]\w+)`(?:</autoref>)?\.?$")
 _POINTER = re.compile(r" ?See <autoref[^>]*>`\w+`</autoref> for the keywords\.")
 """A sentence that the table of the keywords replaces."""
 _PACKAGES = ("opsdk", "envtest")
@@ -74,8 +77,9 @@ class MembersExtension(griffe.Extension):
         obj.docstring.value = linked(obj.docstring.value, obj, known)
         if isinstance(obj, griffe.Function):
             _complete_keywords(obj, self._described, known)
+            _complete_parameters(obj, known)
         if isinstance(obj, griffe.Class) and "Attributes:" in obj.docstring.value:
-            _complete_attributes(obj)
+            _complete_attributes(obj, known)
 
 
 def _functions(parent: griffe.Object) -> Iterator[griffe.Function]:
@@ -119,17 +123,26 @@ def default_of(attribute: griffe.Attribute) -> str | griffe.Expr | None:
     return value
 
 
-def _complete_attributes(cls: griffe.Class) -> None:
+def _complete_attributes(cls: griffe.Class, known: griffe.ModulesCollection) -> None:
     """Give each documented attribute a type, also that of a base class or a property, and a field its default."""
     assert cls.docstring is not None
     for section in cls.docstring.parsed:
         if isinstance(section, griffe.DocstringSectionAttributes):
             for item in section.value:
+                item.description = followed(item.description, item.name, cls, known)
                 member = cls.all_members.get(item.name)
                 target = member.final_target if isinstance(member, griffe.Alias) else member
                 if isinstance(target, griffe.Attribute):
                     item.annotation = item.annotation or target.annotation
                     item.value = default_of(target)
+
+
+def _complete_parameters(function: griffe.Function, known: griffe.ModulesCollection) -> None:
+    assert function.docstring is not None
+    for section in function.docstring.parsed if "Args:" in function.docstring.value else ():
+        if section.kind is griffe.DocstringSectionKind.parameters:
+            for item in section.value:
+                item.description = followed(item.description, item.name, function, known)
 
 
 def _keywords_class(function: griffe.Function) -> griffe.Expr | None:
@@ -168,7 +181,7 @@ def _complete_keywords(
         items = [
             griffe.DocstringParameter(
                 name,
-                description=linked(texts.get(name, ""), options or function, known),
+                description=_text_of(name, texts, options or function, known),
                 annotation=field.annotation,
                 value=default_of(options[name]) if options is not None else empty_value(str(field.annotation)),
             )
@@ -204,7 +217,7 @@ def _declared_keywords(function: griffe.Function, known: griffe.ModulesCollectio
     texts = _texts_of(options)
     return [
         griffe.DocstringParameter(
-            p.name, description=linked(texts[p.name], options, known), annotation=p.annotation, value=p.default
+            p.name, description=_text_of(p.name, texts, options, known), annotation=p.annotation, value=p.default
         )
         for p in function.parameters
         if p.name in texts
@@ -235,6 +248,20 @@ def empty_value(annotation: str) -> str:
     if annotation.endswith("| None"):
         return "None"
     return {"Sequence": "()", "Mapping": "{}", "str": '""'}[annotation.partition("[")[0]]
+
+
+def _text_of(name: str, texts: dict[str, str], obj: griffe.Object, known: griffe.ModulesCollection) -> str:
+    return followed(linked(texts.get(name, ""), obj, known), name, obj, known)
+
+
+def followed(text: str, name: str, obj: griffe.Object, known: griffe.ModulesCollection) -> str:
+    """Return the text of an attribute; that of the class to which it only refers, as ``see `ReadOptions`.`` does."""
+    reference = _ONLY_SEE.match(text)
+    path = path_of(reference[1], obj, known) if reference else ""
+    if not path or not isinstance(known[path], griffe.Class):
+        return text
+    texts = _texts_of(known[path])
+    return _text_of(name, texts, known[path], known) if name in texts else text
 
 
 def linked(text: str, obj: griffe.Object, known: griffe.ModulesCollection) -> str:
@@ -268,6 +295,18 @@ def page_of(name: str) -> str | None:
     return EXPLAINED_ON.get(name)
 
 
+@lru_cache(maxsize=4)
+def _classes_by_name(known: griffe.ModulesCollection, packages: tuple[str, ...]) -> dict[str, str]:
+    """Return the classes whose name no other class has: docstrings may name what their module does not import."""
+    counted = Counter[str]()
+    paths = {}
+    for package in packages:
+        for cls in classes_of(known[package]):
+            counted[cls.name] += 1
+            paths[cls.name] = str(cls.path)
+    return {name: path for name, path in paths.items() if counted[name] == 1}
+
+
 def path_of(name: str, obj: griffe.Object, known: griffe.ModulesCollection) -> str:
     """Return the path where a name in a docstring is defined; empty if it needs no link.
 
@@ -285,7 +324,7 @@ def path_of(name: str, obj: griffe.Object, known: griffe.ModulesCollection) -> s
         if isinstance(found, griffe.Alias):
             found = found.final_target
     except (KeyError, griffe.GriffeError):
-        return ""
+        return _classes_by_name(known, tuple(known.members)).get(name, "")
     if isinstance(found, griffe.Module) and first not in _PACKAGES:
         return ""
     if isinstance(found, griffe.Attribute) and found.docstring is None and isinstance(found.parent, griffe.Class):
