@@ -222,7 +222,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
         (tmp_path / "site/wide.html").write_text(
             '<meta name="viewport" content="width=device-width"><pre>' + "wide " * 99
         )
-        assert [found.partition(":")[0] for found in too_wide(tmp_path / "site", [*ON_PHONES, "wide.html"])] == [
+        assert [line.partition(":")[0] for line in too_wide(tmp_path / "site", [*ON_PHONES, "wide.html"])] == [
             "wide.html"
         ]
     search = SiteSearch(tmp_path / "site/search/search_index.json")

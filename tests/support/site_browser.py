@@ -29,5 +29,5 @@ def too_wide(site: Path, pages: Iterable[str], width: int = 390) -> Iterator[str
         tab = browser.new_page(viewport={"width": width, "height": 844})
         for page in pages:
             tab.goto((site / page).as_uri())
-            yield from (f"{page}: {found}" for found in tab.evaluate(_TOO_WIDE))
+            yield from (f"{page}: {element}" for element in tab.evaluate(_TOO_WIDE))
         browser.close()

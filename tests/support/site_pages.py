@@ -113,8 +113,8 @@ def dead_links(pages: dict[Path, SitePage], site: Path) -> Iterator[str]:
                 continue
             file = (path.parent / target.partition("?")[0]).resolve() if target else path
             file = file / "index.html" if file.is_dir() else file
-            known = pages.get(file)
-            if not file.exists() or (anchor and known is not None and anchor not in known.anchors):
+            linked_page = pages.get(file)
+            if not file.exists() or (anchor and linked_page is not None and anchor not in linked_page.anchors):
                 yield f"{path.relative_to(site.resolve())} links to {link}"
 
 

@@ -199,10 +199,10 @@ def test_the_first_name_of_a_page_is_linked() -> None:
     """Later ones, headings, links and code blocks stay as they are."""
     target = {"Box": "boxes.Box"}
     linked = '<autoref identifier="boxes.Box" optional><code>Box</code></autoref>'
-    kept = "<h2><code>Box</code></h2><a href='x'><code>Box</code></a><pre><code>Box</code></pre>"
+    unchanged = "<h2><code>Box</code></h2><a href='x'><code>Box</code></a><pre><code>Box</code></pre>"
     assert (
-        link_names(f"{kept}<p><code>Box</code> <code>Box</code></p>", target)
-        == f"{kept}<p>{linked} <code>Box</code></p>"
+        link_names(f"{unchanged}<p><code>Box</code> <code>Box</code></p>", target)
+        == f"{unchanged}<p>{linked} <code>Box</code></p>"
     )
 
 
