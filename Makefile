@@ -130,8 +130,8 @@ docs: $(STAMP) ## run every example in the documentation, and build the site int
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 
 docs-version: $(STAMP) ## commit the site of a version to the branch gh-pages: make docs-version ARGS="0.2 latest"
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike deploy --update-aliases $(ARGS)
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike set-default latest
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike deploy --allow-empty --update-aliases $(ARGS)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike set-default --allow-empty latest
 
 release: $(RELEASE_STAMP) ## check the clone, and write sdist, wheel, SBOM and checksums into dist/release (RELEASE.md)
 	$(RELEASE)/bin/python -m tools.release $(ARGS)
