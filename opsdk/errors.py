@@ -244,11 +244,11 @@ class ApiError(OpsdkError):
         request: RequestInfo | None = None,
     ) -> None:
         self.message = message
-        self.code = self.default_code if code is None else code
-        self.reason = self.default_reason if reason is None else reason
-        self.details = details or Details()
+        self.code: int = self.default_code if code is None else code
+        self.reason: str = self.default_reason if reason is None else reason
+        self.details: Details = details or Details()
         from_details = self.details.retry_after_seconds or None
-        self.retry_after = retry_after if retry_after is not None else from_details
+        self.retry_after: float | None = retry_after if retry_after is not None else from_details
         self.request = request
         super().__init__(message or self.reason or f"HTTP {self.code}")
 
@@ -586,11 +586,11 @@ class AdmissionDeniedError(OpsdkError):
         causes: Sequence[Cause] = (),
         warnings: Sequence[str] = (),
     ) -> None:
-        self.message = message or ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+        self.message: str = message or ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
         self.reason = reason
-        self.causes = tuple(causes)
-        self.warnings = tuple(warnings)
-        self.code = _BY_REASON.get(reason, ForbiddenError).default_code
+        self.causes: tuple[Cause, ...] = tuple(causes)
+        self.warnings: tuple[str, ...] = tuple(warnings)
+        self.code: int = _BY_REASON.get(reason, ForbiddenError).default_code
         super().__init__(self.message)
 
 
@@ -630,7 +630,7 @@ class MissingPermissionsError(OpsdkError):
     """
 
     def __init__(self, message: str, *, missing: Sequence[str] = ()) -> None:
-        self.missing = tuple(missing)
+        self.missing: tuple[str, ...] = tuple(missing)
         super().__init__(message)
 
 

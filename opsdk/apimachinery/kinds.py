@@ -39,8 +39,8 @@ class Kind(Generic[T_co]):
     def __init__(self, gvk: GroupVersionKind, representation: type[T_co]) -> None:
         self.gvk = gvk
         self.representation = representation
-        self.name = gvk.kind
-        self.api_version = gvk.api_version
+        self.name: str = gvk.kind
+        self.api_version: str = gvk.api_version
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.gvk, self.representation) == (other.gvk, other.representation)

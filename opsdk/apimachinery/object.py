@@ -193,8 +193,8 @@ class ObjectList(Generic[T]):
         self, items: list[T], metadata: ListMeta | None = None, undecodable: list[Undecodable] | None = None
     ) -> None:
         self.items = items
-        self.metadata = metadata or ListMeta()
-        self.undecodable = undecodable or []
+        self.metadata: ListMeta = metadata or ListMeta()
+        self.undecodable: list[Undecodable] = undecodable or []
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)

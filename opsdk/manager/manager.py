@@ -82,7 +82,7 @@ class Manager:
         hooks: Sequence[TelemetryHook] = (),
     ) -> None:
         self.options = options or ManagerOptions()
-        self.state = ManagerState.NEW
+        self.state: ManagerState = ManagerState.NEW
         self.metrics = PrometheusHook(now=monotonic)
         self.debug = DebugPages()
         queues = QueueMonitor(monotonic)

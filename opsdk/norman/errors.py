@@ -13,7 +13,7 @@ class NormanError(OpsdkError):
     Args:
         message: what is wrong; may be empty if the code is enough.
         status: the HTTP status.
-        code: the code of the body, such as ``MissingRequired``; `opsdk.norman.ErrorCode` has them all.
+        code: the code of the body, such as ``MissingRequired``; `opsdk.norman.codes.ErrorCode` has them all.
         field_name: the field that is wrong, or empty.
     """
 

@@ -6,16 +6,21 @@ import ast
 import asyncio
 import importlib
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from pydoc import locate
 
 import pytest
+from command_lines import unknown_words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 import envtest
-from opsdk import ObjectMeta
+from opsdk import Context, ObjectMeta
+from opsdk.builder.reconciler_options import ReconcilerOptions
 from opsdk.cli.__main__ import main
 from opsdk.cli.project import find_project
 from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
@@ -23,6 +28,9 @@ from opsdk.errors import UsageError
 from opsdk.testing.running import running
 
 API = ["create", "api", "--group", "demo.example.com", "--version", "v1", "--kind", "Widget"]
+
+PROGRAMS = {"pip", "pytest", "mypy", "ruff", "opsdk", "python"}
+"""Programs of the commands in AGENTS.md."""
 
 
 def new_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -35,11 +43,31 @@ def new_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_project_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new project has at most 8 files besides .gitignore, and 150 lines."""
+    """A new project has at most 9 files besides .gitignore; without the rules for agents, 150 lines."""
     project = new_project(tmp_path, monkeypatch)
     files = [path for path in project.rglob("*") if path.is_file() and path.name != ".gitignore"]
-    assert len(files) <= 8
-    assert sum(len(path.read_text().splitlines()) for path in files) <= 150
+    assert len(files) <= 9
+    assert sum(len(path.read_text().splitlines()) for path in files if path.name != "AGENTS.md") <= 150
+
+
+def test_the_rules_for_agents_are_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of AGENTS.md exist, and so do the files, keywords and names of opsdk that it mentions."""
+    project = new_project(tmp_path, monkeypatch)
+    text = (project / "AGENTS.md").read_text()
+    spans = re.findall(r"`([^`]+)`", text)
+    lines = [words_of(line) for span in spans for line in span.split(" && ") if line.split()[0] in PROGRAMS]
+    assert {words[0] for words in lines} == PROGRAMS
+    assert [words for words in lines if words[0] == "opsdk" and unknown_words(words)] == []
+    assert [words for words in lines if words[:3] == ["python", "-m", "pydoc"] and locate(words[3]) is None] == []
+    tools = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    assert PROGRAMS - {"pip", "python", "opsdk"} <= set(tools)
+    paths = [span for span in spans if re.fullmatch(r"[a-z_.]+/[a-z_./]*", span)]
+    assert paths == ["config/", "demo/operator.py", "tests/", "config/"]
+    assert [path for path in paths if not (project / path).exists() and path != "config/"] == []
+    assert {name for name in re.findall(r"`ctx\.(\w+)", text) if not hasattr(Context, name)} == set()
+    assert set(re.findall(r"`(\w+)=`", text)) <= ReconcilerOptions.__annotations__.keys()
+    assert locate("opsdk.testing.rules.assert_rules") is not None
+    assert locate("opsdk.controller.external.ExternalResource") is not None
 
 
 @pytest.mark.slow
@@ -51,6 +79,8 @@ def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.Mon
         assert main(["create", "webhook", "--kind", kind]) == 0
         assert main(["create", "version", "--kind", kind, "--version", "v1beta1"]) == 0
     environment = {**os.environ, "PYTHONPATH": str(project)}
+    assert main(["generate", "all"]) == 0
+    assert main(["generate", "all", "--check"]) == 0
     for words in (["pytest", "-q"], ["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]):
         command = [sys.executable, "-m", *words]
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -11,20 +10,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-import typer
+from command_lines import unknown_words, words_of
 from documentation import DOCS, PAGES, ROOT, Command, blocks, commands, matches, name_of
 from etcd_cluster import progress_flag
 from processes import until
 
-from envtest.__main__ import parser as serve_parser
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.options import OperatorOptions
-from opsdk.cli.app import app
 from opsdk.testing.webhooks import free_port
 
 TEXTS = [*PAGES, *sorted((ROOT / "samples").glob("*/README.md"))]
@@ -190,25 +186,6 @@ PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/simulation.md": make_nothing,
 }
 """What a reader has before the console blocks of a page."""
-
-
-def words_of(line: str) -> list[str]:
-    """Return the words of a command line, up to a pipe, a redirection, a second command, or the operator's flags."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    return list(itertools.takewhile(lambda word: word != "--" and not set(word) <= set("|&;<>()"), lexer))
-
-
-def unknown_words(words: Sequence[str]) -> list[str]:
-    """Return the subcommands and options of a command line that do not exist."""
-    if words[0] == "python":
-        return serve_parser().parse_known_args([word for word in words[3:] if word != "--help"])[1]
-    names, command = list(words[1:]), cast("Any", typer.main.get_command(app))
-    while names and (children := getattr(command, "commands", None)) is not None:
-        if (name := names.pop(0)) not in children:
-            return [name]
-        command = command.load(name)
-    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
-    return [word for word in names if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}]
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name_of)

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,9 +15,12 @@ import pytest
 import typer
 import yaml
 from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
+from site_browser import CHROMIUM, too_wide
+from site_pages import SitePage, dead_links, read_site, untyped_rows
 from site_search import SiteSearch
 
 import opsdk
+from opsdk.builder.reconciler_options import ReconcilerOptions
 from opsdk.cli.app import app
 from tools.generate.public_api import read_products
 
@@ -48,6 +51,20 @@ FOUND_FIRST = {
     "simulation": "simulation",
 }
 """The page that the site's search ranks first, by query."""
+ON_PHONES = [
+    f"{page}.html"
+    for page in (
+        "index",
+        "tutorial/2-children-and-status",
+        "howto/from-kopf",
+        "howto/questions",
+        "reference/command",
+        "reference/operator",
+        "behaviours",
+        "custom-resources",
+    )
+]
+"""Pages with long code, tables, signatures and names, which are opened in the width of a phone."""
 PROGRAMS = frozenset(
     [
         "opsdk",
@@ -66,6 +83,7 @@ PROGRAMS = frozenset(
         "kill",
         "cat",
         "mkdir",
+        "ls",
     ]
 )
 
@@ -181,7 +199,7 @@ def public_names() -> set[str]:
 
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
-    """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, and the search finds them."""
+    """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, fit phones, and are found."""
     pytest.importorskip("mkdocs", reason="needs mkdocs: pip install opsdk[docs]")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
@@ -199,8 +217,31 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert not loaded, f"{page.name} loads {loaded}"
     references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
     assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
+    assert_reference(read_site(tmp_path / "site"), tmp_path / "site")
+    if CHROMIUM is not None and importlib.util.find_spec("playwright") is not None:
+        (tmp_path / "site/wide.html").write_text(
+            '<meta name="viewport" content="width=device-width"><pre>' + "wide " * 99
+        )
+        assert [line.partition(":")[0] for line in too_wide(tmp_path / "site", [*ON_PHONES, "wide.html"])] == [
+            "wide.html"
+        ]
     search = SiteSearch(tmp_path / "site/search/search_index.json")
     first = {query: search.pages(query)[0].location.partition(".html")[0] for query in FOUND_FIRST}
     assert first == FOUND_FIRST
     listed = re.findall(r"^- \[.+\]\(([^)]+)\): .+$", (tmp_path / "site/llms.txt").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES[1:])
+
+
+def assert_reference(pages: Mapping[Path, SitePage], site: Path) -> None:
+    """Each row has a type, each keyword a default, each link a target, and each module in a text is a link."""
+    assert list(untyped_rows(pages)) == []
+    rows = [row for page in pages.values() for row in page.rows]
+    assert {row.section for row in rows} == {"Attributes:", "Keywords:", "Parameters:", "Raises:", "Returns:"}
+    assert [row for row in rows if row.section == "Keywords:" and not row.cells["Default"]] == []
+    keywords = {row.cells.get("Name") for row in rows if row.entry == "opsdk.Operator.reconciler"}
+    assert keywords >= ReconcilerOptions.__annotations__.keys()
+    assert list(dead_links(pages, site)) == []
+    in_reference = [
+        (path.name, code) for path, page in pages.items() if "reference" in path.parts for code in page.unlinked
+    ]
+    assert [each for each in in_reference if re.fullmatch(r"(?:opsdk|envtest)(?:\.\w+)+", each[1])] == []

@@ -26,7 +26,7 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.debug_port = free_port()
+        self.debug_port, self.webhook_port = str(free_port()), str(free_port())
         debug_url = f"http://127.0.0.1:{self.debug_port}"
         self.environment = {**os.environ, "PATH": path, "OPSDK_DEBUG_URL": debug_url}
         self.dev: subprocess.Popen[bytes] | None = None
@@ -50,21 +50,22 @@ class Terminal:
         while True:
             done = subprocess.run(
                 ["bash", "-c", command.line],
-                cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=120,
+                cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, check=False, timeout=120,
             )  # fmt: skip
-            output = done.stdout + done.stderr
-            if done.returncode == 0 and (not command.output or matches(command.output, output)):
+            if done.returncode == 0 and (not command.output or matches(command.output, done.stdout)):
                 return
             displayed = "\n".join(command.output)
             repeatable = done.returncode != 0 or "apply" not in command.words  # a second apply prints something else
             if not repeatable or time.monotonic() > deadline:
-                pytest.fail(f"$ {command.line}\n{output}\nThe page shows:\n{displayed}\n{self._log()}")
+                pytest.fail(f"$ {command.line}\n{done.stdout}\nThe page shows:\n{displayed}\n{self._log()}")
             time.sleep(0.5)
 
     def _start_dev(self) -> None:
+        ports = ["--debug-port", self.debug_port, "--webhook-port", self.webhook_port]
         with (self.folder / "dev.log").open("wb") as log:
             self.dev = subprocess.Popen(
-                [sys.executable, "-m", "opsdk.cli", "dev", "--plain", "--debug-port", str(self.debug_port)],
+                [sys.executable, "-m", "opsdk.cli", "dev", "--plain", *ports],
                 cwd=self.folder, env=self.environment, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -91,7 +92,7 @@ def assert_style(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    """Each command of the four pages succeeds and prints what the page shows; ruff and mypy pass after each page."""
+    """Each command of the pages succeeds and prints what the page shows; ruff and mypy pass after each page."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl in PATH")
     terminal = Terminal(tmp_path)

@@ -31,18 +31,19 @@ class DoctestExtension(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Remove private fields before griffe makes signatures of fields: their owner sets them, no caller does."""
-        for cls in _classes(pkg):
+        for cls in classes_of(pkg):
             for name in [name for name, member in cls.members.items() if member.is_attribute]:
                 if name.startswith("_") and not name.startswith("__") and name != "_":
                     del cls.members[name]
 
 
-def _classes(parent: griffe.Object) -> Iterator[griffe.Class]:
+def classes_of(parent: griffe.Object) -> Iterator[griffe.Class]:
+    """Yield the classes of a module or a class, with those inside of them."""
     for member in parent.members.values():
         if isinstance(member, griffe.Class):
             yield member
         if isinstance(member, griffe.Module | griffe.Class):
-            yield from _classes(member)
+            yield from classes_of(member)
 
 
 def fields_block(cls: griffe.Class) -> str:

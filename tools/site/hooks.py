@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from tools.site.links import link_names, targets_of
 
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 _CODE = re.compile(r"<code>([^<]*)</code>")
@@ -23,9 +26,16 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return markdown
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Let long names in tables wrap behind underscores, dots, colons and slashes: names of tests are long."""
+def on_page_content(html: str, *, page: Any = None, config: Any = None, **_: Any) -> str:
+    """Link names to the reference, and let long names in tables wrap behind underscores, dots, colons and slashes."""
+    if page is not None and not page.file.src_uri.startswith("reference/"):
+        html = link_names(html, _targets(Path(config.docs_dir) / "reference"))
     return _CELL.sub(lambda cell: _CODE.sub(_breakable, cell[0]), html)
+
+
+@lru_cache(maxsize=1)
+def _targets(reference: Path) -> dict[str, str]:
+    return targets_of(reference)
 
 
 def _breakable(code: re.Match[str]) -> str:

@@ -39,6 +39,7 @@ def init(
     files = {
         "pyproject.toml": templates.PYPROJECT.substitute(values),
         "README.md": templates.README.substitute(values),
+        "AGENTS.md": templates.AGENTS.substitute(values),
         ".gitignore": templates.GITIGNORE,
         f"{package}/__init__.py": templates.INIT.substitute(values),
         f"{package}/__main__.py": templates.MAIN.substitute(values),

@@ -54,6 +54,57 @@ Set `image` in pyproject.toml, then install the operator with `opsdk deploy`, wh
 `kubectl apply -k config`.
 """)
 
+AGENTS = Template("""# $name
+
+A Kubernetes operator in Python, built with opsdk: controller-runtime's concepts, with asyncio.
+
+## Commands
+
+| command | does |
+| --- | --- |
+| `pip install -e '.[dev]'` | installs the project with its tools |
+| `pytest` | runs the tests: an API server in the process, virtual time, no cluster |
+| `mypy` | checks types, in strict mode |
+| `ruff check . && ruff format .` | checks and formats |
+| `opsdk create api --group G --version V --kind K` | adds a kind, its reconciler and a test |
+| `opsdk create webhook --kind K` | adds a defaulter and a validator |
+| `opsdk create version --kind K --version V` | adds a version and its conversion |
+| `opsdk generate all` | writes CRDs, RBAC and the Deployment into `config/` |
+| `opsdk dev --once --plain` | starts the operator on a local API server, and ends; without `--once` it stays |
+| `opsdk why NAMESPACE/NAME` | prints what the operator of `opsdk dev` did for an object, and why |
+
+Before a commit, `pytest`, `mypy` and `ruff check .` pass, and `opsdk generate all --check` finds no difference.
+
+## Where things are
+
+| path | what |
+| --- | --- |
+| `$package/operator.py` | `make_operator`; `opsdk create` adds a line for each kind |
+| `$package/KIND.py` | the classes of a kind, its reconciler, and the permissions that it needs |
+| `$package/KIND_webhook.py`, `$package/KIND_VERSION.py` | webhooks and versions of a kind |
+| `tests/` | tests; `-p opsdk.testing.plugin` gives them `k8s_env` and `k8s_client` |
+| `config/` | generated: change the classes instead, and generate again |
+| `[tool.opsdk]` in `pyproject.toml` | image, namespace, and what the Deployment needs |
+
+## Rules
+
+- A reconciler describes the state that should exist. It may run at any time, twice, or after a restart: events merge.
+- Keep no state between two runs. State belongs in the spec, the status, or a child.
+- Write children with `ctx.apply`, with the fields that the operator decides and no others. Name their kinds in `owns=`.
+- Derive the names of children from the owner's name: a random name makes a new child at each run.
+- Write the status in `async with ctx.status(obj) as patch`. A time or a counter in it reconciles the object for ever.
+- Let exceptions rise: opsdk retries with backoff. `Result(requeue_after=SECONDS)` looks again later.
+- An `async def` must not block. A plain `def` runs in a thread.
+- What is outside of the cluster needs a finalizer (`finalizers=`) or an `ExternalResource`.
+- Declare each permission in `rbac=`; `assert_rules` of `opsdk.testing.rules` proves that they suffice.
+- Test with `running(make_operator(), k8s_env)` and `eventually`. Sleeps take no time, because time is virtual.
+
+## Documentation
+
+`llms.txt` beside the start page of opsdk's documentation lists all pages, with a line for each.
+`python -m pydoc opsdk.Operator` prints the reference of a name, and `opsdk dev --help` that of a command.
+""")
+
 GITIGNORE = "__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n"
 
 INIT = Template('"""The operator $name."""\n')
