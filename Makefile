@@ -43,7 +43,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs release format clean
+.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -133,6 +133,10 @@ fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; wha
 docs: $(STAMP) ## run every example in the documentation, and build the site into site/
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+
+changelog: $(STAMP) ## move the files of docs/changes into a version of CHANGELOG.md; VERSION=X.Y.Z
+	@test -n '$(VERSION)' || { echo 'name the version: make changelog VERSION=X.Y.Z'; exit 1; }
+	$(BIN)/python -m towncrier build --yes --version '$(VERSION)'
 
 release: $(RELEASE_STAMP) ## check the clone, and write sdist, wheel, SBOM and checksums into dist/release (RELEASE.md)
 	$(RELEASE)/bin/python -m tools.release $(ARGS)
