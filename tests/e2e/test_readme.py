@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import alarms
 
 from opsdk.testing.webhooks import free_port
 
@@ -42,3 +43,4 @@ def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:
     logs = "".join(path.read_text() for path in (tmp_path / "samples/greeter").glob("*.log"))
     assert "Hello World!" in done.stdout, f"{done.stdout}{done.stderr}{logs}"
     assert "greeting default/world: success" in done.stdout, done.stdout
+    assert alarms(f"{done.stdout}{done.stderr}{logs}") == []
