@@ -114,13 +114,16 @@ def test_the_table_has_a_row_for_each_python_and_reasons_below_it() -> None:
             python="3.13", version="3.13.5", origin="Debian trixie", passed=passed, failures=failures,
             skipped=skipped, seconds=9,
         ),
+        Result(python="3.12", version="3.12.1", origin="pyenv", passed=1, instead="no Debian release has 3.12"),
         Result(python="3.14", missing="no chroot"),
     ]  # fmt: skip
     assert list(table(results)) == [
         "Python  version  from           passed  failed  skipped  seconds",
         "3.11    3.11.2   .venv          14,000       0        1      200",
         "3.13    3.13.5   Debian trixie       2       1        2        9",
+        "3.12    3.12.1   pyenv               1       0        0        0",
         "3.14    -        -                   -       -        -        -",
+        "3.12 comes from pyenv: no Debian release has 3.12",
         "3.14 is missing: no chroot",
         "skipped on 3.11: 1, 3.13: 2: no etcd",
         "failed on 3.13: tests.a::test_two: assert 1 == 2",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tools.pythons.debian import debian_interpreter
@@ -85,7 +86,7 @@ def test(version: str, arguments: Sequence[str]) -> Result:
         except MissingPythonError as problem:
             reasons.append(str(problem))
         else:
-            return test_with(interpreter, version, arguments)
+            return replace(test_with(interpreter, version, arguments), instead="; ".join(reasons))
     return Result(python=version, missing="; ".join(reasons))
 
 

@@ -23,6 +23,7 @@ class Result:
         skipped: how many tests were skipped, by reason.
         seconds: the time of the run, without making the environment.
         missing: why there is no result; empty if there is one.
+        instead: why the interpreter does not come from a chroot, where it could have.
     """
 
     python: str
@@ -33,6 +34,7 @@ class Result:
     skipped: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0
     missing: str = ""
+    instead: str = ""
 
 
 def counted(report: str) -> tuple[int, dict[str, str], dict[str, int]]:
@@ -82,6 +84,8 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         if result.missing:
             yield f"{result.python} is missing: {result.missing}"
+        elif result.instead:
+            yield f"{result.python} comes from {result.origin}: {result.instead}"
     # Most reasons hold for every Python: one line for each reason.
     reasons: dict[str, dict[str, int]] = {}
     for result in results:
