@@ -57,7 +57,9 @@ class FakeMember:
         return grpc.unary_unary_rpc_method_handler(answer, request.FromString, response.SerializeToString)
 
     def _stream(self, rpc: Rpc) -> Any:
-        async def answer(_: Any, context: Any) -> AsyncIterator[Any]:
+        async def answer(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            # As etcd does: a call that ends before its request is written has no responses for the client.
+            await anext(requests)
             self.requests.append("Watch")
             await self._follow_script(context)
             yield messages.WatchResponse(created=True)
