@@ -20,6 +20,8 @@ PEERS := .venv-bench
 PEERS_STAMP := $(PEERS)/.installed
 RELEASE := .venv-release
 RELEASE_STAMP := $(RELEASE)/.installed
+# One environment, report and log for each Python, and the chroots that some of them come from.
+ALL_PYTHONS := .venv-pythons
 
 $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(PYTHON) -m venv $(COMPAT)
@@ -41,7 +43,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs docs-version release format clean
+.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -65,6 +67,9 @@ test: $(STAMP) ## run the tests, on all cores, except those that take more than 
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
 	$(PYTEST) -m slow $(ARGS)
+
+test-pythons: $(STAMP) ## the fast tests on 3.11 to 3.14, those that can be had; PYTHONS="3.13 3.14"
+	$(BIN)/python -m tools.pythons $(if $(PYTHONS),--pythons '$(PYTHONS)') $(ARGS)
 
 # Each product alone, see docs/products.
 test-runtime: $(STAMP) ## the tests of the runtime and the command alone
@@ -133,6 +138,10 @@ docs-version: $(STAMP) ## commit the site of a version to the branch gh-pages: m
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike deploy --allow-empty --update-aliases $(ARGS)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike set-default --allow-empty latest
 
+changelog: $(STAMP) ## move the files of docs/changes into a version of CHANGELOG.md; VERSION=X.Y.Z
+	@test -n '$(VERSION)' || { echo 'name the version: make changelog VERSION=X.Y.Z'; exit 1; }
+	$(BIN)/python -m towncrier build --yes --version '$(VERSION)'
+
 release: $(RELEASE_STAMP) ## check the clone, and write sdist, wheel, SBOM and checksums into dist/release (RELEASE.md)
 	$(RELEASE)/bin/python -m tools.release $(ARGS)
 
@@ -141,4 +150,6 @@ format: $(STAMP) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(COMPAT) $(PEERS) $(RELEASE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site
+	@# A chroot's mounts end with the test run. One that was made by hand would be removed with its contents.
+	@! grep -s ' $(CURDIR)/$(ALL_PYTHONS)/' /proc/self/mounts || { echo 'unmount these first'; exit 1; }
+	rm -rf $(ALL_PYTHONS) $(VENV) $(COMPAT) $(PEERS) $(RELEASE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

@@ -47,6 +47,7 @@ from opsdk.errors import (
     CacheError,
     CacheSyncError,
     ForbiddenError,
+    GoneError,
     MethodNotAllowedError,
     NotFoundError,
     OpsdkError,
@@ -493,8 +494,10 @@ class Informer(Closing):
     def _on_failure(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
         self._notify()
-        # Missing permissions need an administrator; other errors usually recover.
-        level = logging.ERROR if isinstance(error, ForbiddenError) else logging.WARNING
+        # Missing permissions need an administrator; other errors usually recover. An expired
+        # watch is expected, for example after a change of a definition: a complete list follows.
+        levels = {ForbiddenError: logging.ERROR, GoneError: logging.INFO}
+        level = next((levels[kind] for kind in levels if isinstance(error, kind)), logging.WARNING)
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
 
     def _report_rollback(self, rollback: Rollback) -> None:

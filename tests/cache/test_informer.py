@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from itertools import pairwise
 
@@ -159,6 +160,23 @@ async def test_too_many_requests_does_not_list_again() -> None:
         await asyncio.sleep(100)
         assert server.lists == 1
         assert set(server.watches) == {str(server.revision)}
+
+
+async def test_an_expired_watch_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    """A list replaces a watch whose resource version is too old, as after a change of a definition; a break warns."""
+    server = FakeServer()
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        with caplog.at_level(logging.INFO):
+            server.revision += 1
+            server.compact()
+            await asyncio.sleep(400)
+            assert informer.counts["error"] == 1
+            assert {record.levelname for record in caplog.records} == {"INFO"}
+            assert "cannot watch" in caplog.text
+            server.refuse = ConnectError("refused")
+            await asyncio.sleep(400)
+        assert "WARNING" in {record.levelname for record in caplog.records}
 
 
 @pytest.mark.behaviour(48, better="Health, readiness and the sync timeout include the server's message.")

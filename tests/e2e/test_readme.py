@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import alarms
 
 from opsdk.testing.webhooks import free_port
 
@@ -23,7 +24,7 @@ def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text().partition("## Run it for real")[2].partition("Your own begins")[0]
     lines = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     assert lines[0] == "python3 -m venv .venv && . .venv/bin/activate"
-    assert lines[1].startswith("pip install '.[cli,envtest]'")
+    assert lines[1].startswith("pip install -e '.[cli,envtest]'")
     shutil.copytree(
         ROOT / "samples/greeter", tmp_path / "samples/greeter", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -42,3 +43,4 @@ def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:
     logs = "".join(path.read_text() for path in (tmp_path / "samples/greeter").glob("*.log"))
     assert "Hello World!" in done.stdout, f"{done.stdout}{done.stderr}{logs}"
     assert "greeting default/world: success" in done.stdout, done.stdout
+    assert alarms(f"{done.stdout}{done.stderr}{logs}") == []

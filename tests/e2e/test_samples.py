@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from processes import alarms
 
 from envtest import Environment
 from opsdk import Client
@@ -77,7 +78,7 @@ async def test_kubectl_installs_a_sample(sample: str, k8s_env: Environment, k8s_
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", ["greeter", *SAMPLES])
 def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
-    """``opsdk dev`` in one shell, kubectl in the other: every line of both works as it stands."""
+    """``opsdk dev`` in one shell, kubectl in the other: every line works as it stands, and no log line alarms."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed: the README uses it")
     folder = tmp_path / sample
@@ -114,6 +115,7 @@ def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
         finally:
             os.killpg(first.pid, signal.SIGTERM)
             first.wait(40)
+    assert alarms(f"{log.read_text()}{done.stdout}{done.stderr}") == []
 
 
 def free_port() -> int:

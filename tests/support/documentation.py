@@ -11,7 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+CHANGES = DOCS / "changes"
+"""A file for each unreleased change: not part of the site."""
+PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if CHANGES not in page.parents)]
 
 _FENCE = re.compile(r"^```(?P<language>\w*)[ \t]*(?P<rest>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')

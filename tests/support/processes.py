@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 _PATIENCE = 60.0
+_ALARM = re.compile(r"\b(?:WARNING|ERROR|CRITICAL|Traceback|failed)\b|never awaited|exception")
 
 
 def until(check: Callable[[], object], log: Path) -> None:
@@ -15,3 +17,8 @@ def until(check: Callable[[], object], log: Path) -> None:
     while not check():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
+
+
+def alarms(text: str) -> list[str]:
+    """Return the lines that alarm a reader: records of level WARNING and above, tracebacks, and failures."""
+    return [line for line in text.splitlines() if _ALARM.search(line)]

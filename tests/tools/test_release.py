@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +35,8 @@ CLEAN = Clone(
     changes=(),
     head="a1",
     version="0.2.0",
-    changelog="## Unreleased\n\n## 0.2.0 - 2027-01-02\n\n- One.\n\n## 0.1.0 - 2026-11-24\n",
+    changelog="## 0.2.0 - 2027-01-02\n\n- One.\n\n## 0.1.0 - 2026-11-24\n",
+    fragments=(),
     tags={"v0.1.0": "a0"},
 )
 
@@ -48,8 +53,11 @@ def test_a_clean_clone_can_be_released_before_and_after_its_tag() -> None:
     [
         (replace(CLEAN, changes=(" M README.md",)), "the tree has changes, first 'M README.md'"),
         (replace(CLEAN, version="0.3.0"), "the newest version of CHANGELOG.md is 0.2.0"),
-        (replace(CLEAN, changelog="## Unreleased\n"), "the newest version of CHANGELOG.md is missing"),
-        (replace(CLEAN, changelog=CLEAN.changelog.replace("Unreleased\n", "Unreleased\n\n- New.\n")), "unreleased"),
+        (replace(CLEAN, changelog="# Changelog\n"), "the newest version of CHANGELOG.md is missing"),
+        (
+            replace(CLEAN, fragments=("docs/changes/norman/new.added.md",)),
+            "docs/changes has 1 unreleased changes, first",
+        ),
         (replace(CLEAN, tags={"v0.2.0": "b2"}), "the tag v0.2.0 is at another commit"),
         (replace(CLEAN, expected_tag="v0.3.0"), "started for the tag v0.3.0"),
     ],
@@ -109,6 +117,48 @@ def test_changelog_entries_are_short() -> None:
         bullets = re.findall(r"^- (.*(?:\n  .*)*)", section, re.MULTILINE)
         assert len(bullets) <= 40, section.splitlines()[0]
         assert [bullet for bullet in bullets if len(bullet.split()) > 15] == []
+    assert "## Unreleased" not in CHANGELOG, "an unreleased change is a file in docs/changes"
+
+
+def test_fragments_are_one_short_sentence_in_a_known_place() -> None:
+    """A fragment has at most 15 words; its folder is an area, and its name ends with a type of pyproject.toml."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    places = {
+        f"{section['path']}/*.{kind['directory']}.md" for section in settings["section"] for kind in settings["type"]
+    }
+    folder = ROOT / settings["directory"]
+    for fragment in folder.rglob("*.md"):
+        name = fragment.relative_to(folder)
+        assert any(name.match(place) and len(name.parts) == 2 for place in places), name
+        text = fragment.read_text()
+        assert re.fullmatch(r"[A-Z`].*\.\n", text), name
+        assert len(text.split()) <= 15, name
+
+
+def test_a_version_of_the_changelog_is_made_of_fragments(tmp_path: Path) -> None:
+    """Types are headings, areas are below them; the new version stands above the older ones, which do not change."""
+    shutil.copytree(ROOT / "tools/release", tmp_path / "tools/release", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    fragments = {
+        "norman/sums.fixed": "Show sums.",
+        "command/sums.added": "Ask for sums.",
+        "norman/b.fixed": "Be shown.",
+    }
+    for name, text in fragments.items():
+        path = tmp_path / "docs/changes" / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    command = ["towncrier", "build", "--keep", "--version", "9.8.7", "--date", "2030-01-02"]
+    subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True, capture_output=True)
+    changelog = (tmp_path / "CHANGELOG.md").read_text()
+    assert newest_version(changelog) == "9.8.7"
+    above, new, older = re.split(r"(?=^## 9\.8\.7)|(?=^## \d+\.\d+\.\d+ - 2026)", changelog, flags=re.MULTILINE)[:3]
+    assert new == (
+        "## 9.8.7 - 2030-01-02\n\n### Added\n\n**The command**\n\n- Ask for sums.\n\n"
+        "### Fixed\n\n**Norman**\n\n- Be shown.\n- Show sums.\n\n"
+    )
+    assert above + older == CHANGELOG[: len(above + older)]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

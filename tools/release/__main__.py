@@ -80,6 +80,7 @@ def clone(tag: str) -> Clone:
         head=run("git", "rev-parse", "HEAD").strip(),
         version=declared_version((ROOT / "opsdk/base/version.py").read_text()),
         changelog=(ROOT / "CHANGELOG.md").read_text(),
+        fragments=tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/changes").rglob("*.md"))),
         tags=tags,
         expected_tag=tag,
     )

@@ -13,7 +13,6 @@ DEVELOPMENT = frozenset(["dev", "docs"])
 """Extras for work on opsdk itself; the others are for programs that use it."""
 _VERSION = re.compile(r'^VERSION = "([^"]+)"$', re.MULTILINE)
 _HEADING = re.compile(r"^## (\S+) - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
-_UNRELEASED = re.compile(r"^## Unreleased\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 class ReleaseError(Exception):
@@ -29,6 +28,7 @@ class Clone:
         head: the commit that is checked out.
         version: the version that the package declares.
         changelog: the text of CHANGELOG.md.
+        fragments: the files of docs/changes, each an unreleased change.
         tags: the commit of each tag.
         expected_tag: the tag that started the release; empty if a person started it.
     """
@@ -37,6 +37,7 @@ class Clone:
     head: str
     version: str
     changelog: str
+    fragments: tuple[str, ...]
     tags: Mapping[str, str]
     expected_tag: str = ""
 
@@ -65,9 +66,11 @@ def refusals(clone: Clone) -> Iterator[str]:
             f"opsdk/base/version.py has {clone.version}, the newest version of CHANGELOG.md is {newest or 'missing'}: "
             "make them equal"
         )
-    unreleased = _UNRELEASED.search(clone.changelog)
-    if unreleased and re.search(r"^- ", unreleased[1], re.MULTILINE):
-        yield f"CHANGELOG.md has unreleased changes: move them below the heading of {clone.version}"
+    if clone.fragments:
+        yield (
+            f"docs/changes has {len(clone.fragments)} unreleased changes, first {clone.fragments[0]}: "
+            "move them into a version with make changelog VERSION=X.Y.Z"
+        )
     tag = f"v{clone.version}"
     if clone.tags.get(tag, clone.head) != clone.head:
         yield f"the tag {tag} is at another commit: check it out to repeat that release, or raise the version"

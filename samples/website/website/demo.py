@@ -72,7 +72,10 @@ async def run_demo(client: Client) -> None:
 
 async def main() -> None:
     """Start an API server and the operator, and run the demo."""
-    async with Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
+    async with (
+        Environment(controllers="cluster") as env,
+        Cluster(env.config, on_warning=lambda _, text: say(f"The server warns: {text}.")) as cluster,
+    ):
         say("The local API server is ready.")
         async with running(operator, env):
             say("The operator is running. Its CRD and webhooks are installed.")

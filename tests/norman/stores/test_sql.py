@@ -326,7 +326,7 @@ async def test_two_stores_can_open_a_new_file_at_once(tmp_path: Path) -> None:
     """Two processes that open a new database at once both create their object."""
     for number in range(30):
         (tmp_path / str(number)).mkdir()
-        async with stores(tmp_path / str(number), 2) as opened:
+        async with stores(tmp_path / str(number), 2, lock_timeout=60) as opened:
             created = await asyncio.gather(
                 *(store.create(api_context(), BOOK, {"name": name}) for store, name in zip(opened, "ab", strict=True))
             )
