@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.determinism import seeded_entropy
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.engine.determinism import seeded_entropy
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
