@@ -119,10 +119,7 @@ class Environment(Startable):
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         if snapshot is not None:
-            if storage is not None or data_dir is not None:
-                raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
-            loaded = open_snapshot(snapshot)
-            storage, service_range = load_cluster_snapshot(loaded), service_range_of(loaded) or service_range
+            storage, service_range = _open_cluster_snapshot(snapshot, service_range, storage or data_dir)
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -457,6 +454,16 @@ class Environment(Startable):
         self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()
+
+
+def _open_cluster_snapshot(
+    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object
+) -> tuple[LocalStorage, str]:
+    """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
+    if other is not None:
+        raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
+    loaded = open_snapshot(snapshot)
+    return load_cluster_snapshot(loaded), service_range_of(loaded) or service_range
 
 
 def _open_storage(data_dir: Path | None) -> LocalStorage | None:

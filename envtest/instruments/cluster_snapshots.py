@@ -36,12 +36,12 @@ def service_range_of(snapshot: ClusterSnapshot) -> str:
 
     Without the ServiceCIDR, the range has the 65,534 addresses around that of the Service ``kubernetes``.
     """
-    named = {(obj["kind"], obj["metadata"]["name"]): obj for obj in snapshot.objects}
-    cidrs = (named.get(("ServiceCIDR", "kubernetes"), {}).get("spec") or {}).get("cidrs") or ()
+    by_name = {(obj["kind"], obj["metadata"]["name"]): obj for obj in snapshot.objects}
+    cidrs = (by_name.get(("ServiceCIDR", "kubernetes"), {}).get("spec") or {}).get("cidrs") or ()
     for cidr in cidrs:
         if ":" not in cidr:
             return str(cidr)
-    address = (named.get(("Service", "kubernetes"), {}).get("spec") or {}).get("clusterIP") or ""
+    address = (by_name.get(("Service", "kubernetes"), {}).get("spec") or {}).get("clusterIP") or ""
     return f"{'.'.join(address.split('.')[:2])}.0.0/16" if address.count(".") == 3 else ""
 
 
@@ -99,8 +99,8 @@ class _Prefixes:
     def missing_definitions(self) -> Iterator[JsonObject]:
         """Yield definitions for kinds that neither this version nor the snapshot defines."""
         for kind in self._kinds.values():
-            known = (kind.group, kind.plural)
-            if known not in self._built_in and known not in self._defined:
+            resource = (kind.group, kind.plural)
+            if resource not in self._built_in and resource not in self._defined:
                 yield _definition_without_schema(kind)
 
 

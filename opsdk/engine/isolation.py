@@ -28,7 +28,7 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """
     notes: list[Unseen] = []
     objects = [
-        kept for obj in snapshot.objects if (kept := _STEPS.get(str(obj["kind"]), _unchanged)(obj, notes)) is not None
+        own for obj in snapshot.objects if (own := _STEPS.get(str(obj["kind"]), _unchanged)(obj, notes)) is not None
     ]
     objects = list(_without_unread_owners(objects, notes))
     kinds = list(snapshot.kinds)
@@ -89,8 +89,8 @@ def _without_unread_owners(objects: Iterable[JsonObject], notes: list[Unseen]) -
             if owner.get("uid") not in uids:
                 what = f"{owner.get('kind')} {owner.get('name')}, the owner of {obj['kind']} {_key(obj)}"
                 notes.append(Unseen(what=what, reason="it was not read"))
-        kept = [owner for owner in owners if owner.get("uid") in uids]
-        yield {**obj, "metadata": {**metadata, "ownerReferences": kept}}
+        read_owners = [owner for owner in owners if owner.get("uid") in uids]
+        yield {**obj, "metadata": {**metadata, "ownerReferences": read_owners}}
 
 
 def _nodes_of(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from opsdk.engine.differences import Difference, differences
-from opsdk.engine.plan import Action
+from opsdk.engine.plan import ChangeAction
 from opsdk.engine.recording import RunPhase, WriteSource
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
@@ -81,13 +81,13 @@ class NetChange(msgspec.Struct, kw_only=True):
         return subject_of(self.latest)
 
     @property
-    def action(self) -> Action:
+    def action(self) -> ChangeAction:
         """What happened to it."""
         if self.before is None:
-            return Action.CREATE
+            return ChangeAction.CREATE
         if self.after is None:
-            return Action.DELETE
-        return Action.REPLACE if self.replaced else Action.UPDATE
+            return ChangeAction.DELETE
+        return ChangeAction.REPLACE if self.replaced else ChangeAction.UPDATE
 
     @property
     def differences(self) -> Sequence[Difference]:
@@ -95,10 +95,10 @@ class NetChange(msgspec.Struct, kw_only=True):
 
         Of an object that is new or replaced, the status is what the operator wrote into it.
         """
-        found = differences(_without_server_set(self.before), _without_server_set(self.after))
-        if self.action is Action.UPDATE:
-            return [each for each in found if _is_below(each.path, self.own_paths)]
-        return [each for each in found if each.path != "status" or _is_below("status", self.own_paths)]
+        all_differences = differences(_without_server_set(self.before), _without_server_set(self.after))
+        if self.action is ChangeAction.UPDATE:
+            return [each for each in all_differences if _is_below(each.path, self.own_paths)]
+        return [each for each in all_differences if each.path != "status" or _is_below("status", self.own_paths)]
 
 
 def is_ignored(entry: Entry) -> bool:
@@ -138,7 +138,7 @@ def subject_of(obj: JsonObject) -> str:
     return f"{obj.get('kind', '')} {key}"
 
 
-class Ownership:
+class OwnerGraph:
     """Which object an object descends from, by the controlling owner references.
 
     Args:
@@ -166,15 +166,15 @@ class Ownership:
 
     def ancestors(self, obj: JsonObject) -> Iterator[JsonObject]:
         """Yield the controlling owner, its owner, and so on."""
-        uid, seen = str(obj["metadata"].get("uid", "")), set[str]()
-        while (uid := self._owners.get(uid, "")) and uid not in seen:
-            seen.add(uid)
+        uid, visited = str(obj["metadata"].get("uid", "")), set[str]()
+        while (uid := self._owners.get(uid, "")) and uid not in visited:
+            visited.add(uid)
             if (owner := self._objects.get(uid)) is not None:
                 yield owner
 
 
 def effects(
-    changes: Mapping[str, NetChange], ownership: Ownership, keys: Mapping[str, str]
+    changes: Mapping[str, NetChange], ownership: OwnerGraph, keys: Mapping[str, str]
 ) -> Mapping[str, Sequence[str]]:
     """Return, by key of a change, what the built-in controllers made of it, as ``Pod: 2 created, 2 deleted``.
 
@@ -196,10 +196,10 @@ def effects(
 
 
 _PAST: Final = {
-    Action.CREATE: "created",
-    Action.UPDATE: "updated",
-    Action.REPLACE: "replaced",
-    Action.DELETE: "deleted",
+    ChangeAction.CREATE: "created",
+    ChangeAction.UPDATE: "updated",
+    ChangeAction.REPLACE: "replaced",
+    ChangeAction.DELETE: "deleted",
 }
 
 

@@ -11,7 +11,7 @@ from opsdk.engine.differences import Difference
 from opsdk.engine.snapshot import Unseen
 
 __all__ = [
-    "Action",
+    "ChangeAction",
     "Consequence",
     "ConsequenceKind",
     "Plan",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class Action(StrEnum):
+class ChangeAction(StrEnum):
     """What happens to an object until the end of a plan."""
 
     CREATE = "create"
@@ -113,7 +113,7 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
         effects: what the built-in controllers do with it and its dependents, such as ``Pod: 2 created, 2 deleted``.
     """
 
-    action: Action
+    action: ChangeAction
     kind: str
     api_version: str
     namespace: str
@@ -177,7 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         for planned in self.objects:
             yield from planned.changes
 
-    def count(self, action: Action) -> int:
+    def count(self, action: ChangeAction) -> int:
         """Return the number of changes with an action."""
         return sum(change.action is action for change in self.changes)
 

@@ -11,8 +11,8 @@ from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
-from opsdk.engine.net_changes import NetChange, Ownership, effects
-from opsdk.engine.plan import Action, Consequence, Plan, PlannedChange, PlannedObject
+from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
+from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
@@ -44,7 +44,7 @@ def make_plan(
         finalizers: that it handles.
     """
     changes = outcome.changes
-    ownership = Ownership(snapshot.objects, changes.values())
+    ownership = OwnerGraph(snapshot.objects, changes.values())
     evidence = Evidence(
         operator=operator,
         finalizers=frozenset(finalizers),
@@ -76,19 +76,19 @@ def _uses(rules: RuleSet, resource: str) -> bool:
 
 
 def _consequences(evidence: Evidence) -> Sequence[Consequence]:
-    found = chain(
+    consequences = chain(
         behaviour_consequences(evidence),
         object_consequences(evidence),
         pod_consequences(evidence),
         field_consequences(evidence),
     )
-    return sorted(found, key=lambda each: -each.severity)
+    return sorted(consequences, key=lambda each: -each.severity)
 
 
-def _groups(changes: Mapping[str, NetChange], ownership: Ownership) -> Iterator[PlannedObject]:
+def _groups(changes: Mapping[str, NetChange], ownership: OwnerGraph) -> Iterator[PlannedObject]:
     planned = {key: change for key, change in changes.items() if change.own and _is_shown(change)}
     keys = {str(change.latest["metadata"].get("uid", "")): key for key, change in planned.items()}
-    found = effects(changes, ownership, keys)
+    effects_by_key = effects(changes, ownership, keys)
     groups: dict[tuple[int, str, str], list[NetChange]] = {}
     for change in planned.values():
         groups.setdefault(_group_of(change), []).append(change)
@@ -98,13 +98,13 @@ def _groups(changes: Mapping[str, NetChange], ownership: Ownership) -> Iterator[
             controller=controller,
             subject=subject,
             causes=[str(cause) for cause in causes[:_MAX_CAUSES]],
-            changes=[_planned(member, found.get(member.key, ())) for member in members],
+            changes=[_planned(member, effects_by_key.get(member.key, ())) for member in members],
         )
 
 
 def _is_shown(change: NetChange) -> bool:
     """Whether a change is more than writes that end where they began."""
-    return change.action is not Action.UPDATE or bool(change.differences)
+    return change.action is not ChangeAction.UPDATE or bool(change.differences)
 
 
 def _group_of(change: NetChange) -> tuple[int, str, str]:
@@ -117,7 +117,7 @@ def _group_of(change: NetChange) -> tuple[int, str, str]:
     return (1, "", _CHANGES) if change.phase is RunPhase.CHANGES else (3, "", _OUTSIDE)
 
 
-def _planned(change: NetChange, found: Sequence[str]) -> PlannedChange:
+def _planned(change: NetChange, effect_texts: Sequence[str]) -> PlannedChange:
     obj, action = change.latest, change.action
     return PlannedChange(
         action=action,
@@ -125,9 +125,9 @@ def _planned(change: NetChange, found: Sequence[str]) -> PlannedChange:
         api_version=str(obj.get("apiVersion", "")),
         namespace=str(obj["metadata"].get("namespace", "")),
         name=str(obj["metadata"]["name"]),
-        differences=() if action is Action.DELETE else change.differences,
+        differences=() if action is ChangeAction.DELETE else change.differences,
         writes=change.own,
         manager=change.manager,
         reason=change.source.reason if change.source is not None else "",
-        effects=found,
+        effects=effect_texts,
     )

@@ -123,7 +123,7 @@ def _kind(gvk: str) -> str:
     return gvk.rpartition("Kind=")[2]
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request of the operator that the server refused.
 
     Attributes:
@@ -148,10 +148,10 @@ class RefusalRecorder:
     """Records refused requests: 403, and 4xx for writes. A missing object or a conflict is not a refusal."""
 
     def __init__(self) -> None:
-        self._refusals: dict[tuple[str, str, int], Refusal] = {}
+        self._refusals: dict[tuple[str, str, int], RefusedRequest] = {}
 
     @property
-    def refusals(self) -> Sequence[Refusal]:
+    def refusals(self) -> Sequence[RefusedRequest]:
         """The refusals, each request once."""
         return list(self._refusals.values())
 
@@ -184,7 +184,7 @@ class RefusalRecorder:
         if refusal is not None:
             self._refusals[key] = msgspec.structs.replace(refusal, count=refusal.count + 1)
         elif len(self._refusals) < _MAX_REFUSALS:
-            self._refusals[key] = Refusal(method=method, path=path, status=status, message=_message(body))
+            self._refusals[key] = RefusedRequest(method=method, path=path, status=status, message=_message(body))
 
 
 def _is_refusal(method: str, status: int) -> bool:

@@ -29,7 +29,7 @@ from opsdk.engine.fixpoint import Fixpoint, WriteLoop
 from opsdk.engine.isolation import isolate
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
-from opsdk.engine.recording import AttributionJournal, Refusal, RefusalRecorder, RunPhase, WriteSource
+from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import Entry
@@ -129,7 +129,7 @@ class RunOutcome:
     changes: Mapping[str, NetChange]
     turns: Sequence[WriteTurns] = ()
     writes: int = 0
-    refused: Sequence[Refusal] = ()
+    refused: Sequence[RefusedRequest] = ()
     loops: Sequence[WriteLoop] = ()
     failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()

@@ -70,8 +70,8 @@ def choose_kinds(discovered: DiscoveredGroups, rules: RuleSet | None = None) -> 
             listed[key] = resource
     if rules is None:
         return list(listed.values())
-    wanted = _with_dependents(key for key in listed if _is_used(key, rules))
-    return [resource for key, resource in listed.items() if key in wanted]
+    chosen = _with_dependents(key for key in listed if _is_used(key, rules))
+    return [resource for key, resource in listed.items() if key in chosen]
 
 
 def _is_used(key: tuple[str, str], rules: RuleSet) -> bool:
@@ -86,11 +86,11 @@ def _is_used(key: tuple[str, str], rules: RuleSet) -> bool:
 
 def _with_dependents(keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return the kinds with what the built-in controllers make of them, and of that in turn."""
-    wanted: set[tuple[str, str]] = set()
+    chosen: set[tuple[str, str]] = set()
     waiting = list(keys)
     while waiting:
         key = waiting.pop()
-        if key not in wanted:
-            wanted.add(key)
+        if key not in chosen:
+            chosen.add(key)
             waiting += _DEPENDENTS.get(key, ())
-    return wanted
+    return chosen

@@ -20,7 +20,6 @@ from opsdk.cli.output import print_json
 from opsdk.cli.plan.inputs import changes_of, environment_factory, planned_operator, read_snapshot_file
 from opsdk.cli.plan.text import markdown_lines, text_lines
 from opsdk.cli.project import find_project
-from opsdk.engine.isolation import isolate
 from opsdk.engine.plan import ConsequenceKind, Plan, Severity
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun, RunOutcome
@@ -125,26 +124,34 @@ def plan(
     """
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
-    changes = changes_of(file or (), delete or (), scale or ())
     state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
-    state = isolate(state)
-    rules = _rules(target)
     run = OperatorRun(
         snapshot=state,
         operator=lambda: target,
         environment=environment,
         namespace=_namespace(target),
-        changes=changes,
+        changes=changes_of(file or (), delete or (), scale or ()),
         horizon=until,
         allowed_hosts=allow_host or (),
         keep_end=save is not None,
     )
+    raise typer.Exit(_status(_execute(run, target, save, output), allow_unseen=allow_unseen, fail_on=fail_on or ()))
+
+
+def _execute(run: OperatorRun, operator: Operator, save: Path | None, output: PlanFormat) -> Plan:
+    """Run the operator, print the plan, and write the state at the end."""
     outcome = run.execute()
-    made = make_plan(state, outcome, operator=target.name, rules=rules, finalizers=target.finalizer_names())
-    _print(made, output)
+    planned = make_plan(
+        run.snapshot,
+        outcome,
+        operator=operator.name,
+        rules=_rules(operator),
+        finalizers=operator.finalizer_names(),
+    )
+    _print(planned, output)
     if save is not None:
         _save(save, outcome)
-    raise typer.Exit(_status(made, allow_unseen=allow_unseen, fail_on=fail_on or ()))
+    return planned
 
 
 # ------------------------------------------------------------------ the cluster
@@ -173,14 +180,14 @@ def _progress(kind: SnapshotKind) -> None:
 
 
 # ------------------------------------------------------------------ output
-def _print(made: Plan, output: PlanFormat) -> None:
+def _print(planned: Plan, output: PlanFormat) -> None:
     if output is PlanFormat.JSON:
-        print_json(msgspec.to_builtins(made))
+        print_json(msgspec.to_builtins(planned))
     elif output is PlanFormat.MARKDOWN:
-        print("\n".join(markdown_lines(made)))
+        print("\n".join(markdown_lines(planned)))
     else:
         console = Console(soft_wrap=True, highlight=False)
-        for line in text_lines(made):
+        for line in text_lines(planned):
             console.print(line.text, style=line.style, markup=False)
 
 
@@ -190,14 +197,14 @@ def _save(path: Path, outcome: RunOutcome) -> None:
     path.write_bytes(write_snapshot(outcome.end))
 
 
-def _status(made: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind]) -> int:
+def _status(planned: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind]) -> int:
     """Return the exit status."""
-    if made.connections or (made.blind and not allow_unseen):
+    if planned.connections or (planned.blind and not allow_unseen):
         return 1
     if fail_on:
-        dangerous = any(each.kind in fail_on for each in made.consequences)
+        dangerous = any(each.kind in fail_on for each in planned.consequences)
     else:
-        dangerous = any(each.severity is Severity.DANGER for each in made.consequences)
+        dangerous = any(each.severity is Severity.DANGER for each in planned.consequences)
     if dangerous:
         return _DANGER
-    return 0 if made.is_empty else _CHANGES
+    return 0 if planned.is_empty else _CHANGES

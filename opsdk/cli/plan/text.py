@@ -7,13 +7,23 @@ from typing import Final, NamedTuple
 
 from opsdk.cli.plan.collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.engine.differences import Difference
-from opsdk.engine.plan import Action, Plan, PlannedChange, Severity
+from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
 from opsdk.structured_merge.value import JsonValue
 
 __all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines"]
 
-_SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
-_STYLES: Final = {Action.CREATE: "green", Action.UPDATE: "yellow", Action.REPLACE: "magenta", Action.DELETE: "red"}
+_SIGNS: Final = {
+    ChangeAction.CREATE: "+",
+    ChangeAction.UPDATE: "~",
+    ChangeAction.REPLACE: "±",
+    ChangeAction.DELETE: "-",
+}
+_STYLES: Final = {
+    ChangeAction.CREATE: "green",
+    ChangeAction.UPDATE: "yellow",
+    ChangeAction.REPLACE: "magenta",
+    ChangeAction.DELETE: "red",
+}
 _SEVERITIES: Final = {
     Severity.DANGER: ("Danger", "bold red"),
     Severity.WARNING: ("Warning", "yellow"),
@@ -58,7 +68,7 @@ def summary_of(plan: Plan) -> str:
     >>> summary_of(Plan(operator="shop", taken_at="", server_version=""))
     'Nothing changes.'
     """
-    counts = [f"{plan.count(action)} to {action.value}" for action in Action if plan.count(action)]
+    counts = [f"{plan.count(action)} to {action.value}" for action in ChangeAction if plan.count(action)]
     severities = [
         f"{count} {label.lower()}{'s' if count > 1 else ''}"
         for severity, (label, _) in _SEVERITIES.items()
@@ -75,9 +85,9 @@ def _of(plan: Plan, severity: Severity) -> list[CollapsedConsequence]:
 def _others(subjects: Sequence[str]) -> str:
     if not subjects:
         return ""
-    shown = ", ".join(subject.rpartition(" ")[2] for subject in subjects[:_MAX_NAMES])
+    names = ", ".join(subject.rpartition(" ")[2] for subject in subjects[:_MAX_NAMES])
     rest = len(subjects) - _MAX_NAMES
-    return f" and {len(subjects)} more: {shown}" + (", ..." if rest > 0 else "")
+    return f" and {len(subjects)} more: {names}" + (", ..." if rest > 0 else "")
 
 
 def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
@@ -93,10 +103,10 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:
-    shown = list(_flat(change.differences))
-    for difference in shown[:_MAX_DIFFERENCES]:
-        yield _difference_text(difference, created=change.action is Action.CREATE)
-    if (rest := len(shown) - _MAX_DIFFERENCES) > 0:
+    flat = list(_flat(change.differences))
+    for difference in flat[:_MAX_DIFFERENCES]:
+        yield _difference_text(difference, created=change.action is ChangeAction.CREATE)
+    if (rest := len(flat) - _MAX_DIFFERENCES) > 0:
         yield f"... {rest} more fields"
     if change.reason:
         yield f"why: {change.reason}"
@@ -171,4 +181,9 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
             yield f"- {target}: it was not reached"
 
 
-_DIFF_SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "!", Action.REPLACE: "!", Action.DELETE: "-"}
+_DIFF_SIGNS: Final = {
+    ChangeAction.CREATE: "+",
+    ChangeAction.UPDATE: "!",
+    ChangeAction.REPLACE: "!",
+    ChangeAction.DELETE: "-",
+}

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from opsdk.engine.net_changes import NetChange, Ownership
+from opsdk.engine.net_changes import NetChange, OwnerGraph
 from opsdk.engine.run import RunOutcome
 from opsdk.structured_merge.value import JsonObject
 
@@ -29,7 +29,7 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
     objects: Sequence[JsonObject]
     outcome: RunOutcome
     changes: Mapping[str, NetChange]
-    ownership: Ownership
+    ownership: OwnerGraph
 
     @cached_property
     def by_uid(self) -> Mapping[str, NetChange]:

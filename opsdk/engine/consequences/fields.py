@@ -8,7 +8,7 @@ from typing import Final
 
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
-from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
 from opsdk.structured_merge.value import JsonObject
 
@@ -20,7 +20,7 @@ _SHOWN: Final = 5
 def field_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to fields."""
     for change in evidence.changes.values():
-        if change.own and change.action is Action.UPDATE:
+        if change.own and change.action is ChangeAction.UPDATE:
             yield from _taken_over(change, evidence)
             yield from _removed(change)
     yield from _pruned(evidence)

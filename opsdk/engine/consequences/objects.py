@@ -8,7 +8,7 @@ from typing import Final
 
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
-from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["object_consequences"]
@@ -37,9 +37,9 @@ _INTERRUPTING: Final = frozenset({
 def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to objects as a whole."""
     for change in evidence.changes.values():
-        if change.action is Action.REPLACE and change.own:
+        if change.action is ChangeAction.REPLACE and change.own:
             yield _replaced(change, evidence)
-        elif change.action is Action.DELETE or _begins_deletion(change):
+        elif change.action is ChangeAction.DELETE or _begins_deletion(change):
             yield from _deleted(change, evidence)
         elif change.own and change.latest["kind"] == "Secret":
             yield from _secret(change)

@@ -10,7 +10,7 @@ import msgspec
 
 from opsdk.engine.consequences.evidence import WORKLOADS, Evidence
 from opsdk.engine.net_changes import NetChange, subject_of
-from opsdk.engine.plan import Action, Consequence, ConsequenceKind, Severity
+from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["pod_consequences"]
@@ -95,7 +95,7 @@ def _of_workload(workload: _Workload, *, mass: bool) -> Iterator[Consequence]:
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
     for change in evidence.changes.values():
         obj = change.latest
-        if obj.get("kind") not in WORKLOADS or change.action is not Action.DELETE:
+        if obj.get("kind") not in WORKLOADS or change.action is not ChangeAction.DELETE:
             continue
         if not any(_is_deleted(owner, evidence) for owner in evidence.ownership.ancestors(obj)):
             yield Consequence(
@@ -108,7 +108,7 @@ def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
 
 def _is_deleted(obj: JsonObject, evidence: Evidence) -> bool:
     change = evidence.by_uid.get(str(obj["metadata"].get("uid", "")))
-    return change is not None and change.action is Action.DELETE
+    return change is not None and change.action is ChangeAction.DELETE
 
 
 def _writer(change: NetChange) -> str:
