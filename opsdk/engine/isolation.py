@@ -37,7 +37,7 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         objects += nodes
         notes.append(Unseen(what="nodes", reason="they were not read: the nodes of the pods are assumed to be healthy"))
     unseen = tuple(dict.fromkeys((*snapshot.unseen, *notes)))
-    return msgspec.structs.replace(snapshot, kinds=kinds, unseen=unseen, objects=objects)
+    return msgspec.structs.replace(snapshot, kinds=tuple(kinds), unseen=unseen, objects=objects)
 
 
 def _unchanged(obj: JsonObject, _: list[Unseen]) -> JsonObject | None:

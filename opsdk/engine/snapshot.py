@@ -209,8 +209,8 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
         resource_version=header.resource_version,
         user=header.user,
         secret_values=header.secret_values,
-        kinds=last.kinds,
-        unseen=last.unseen,
+        kinds=tuple(last.kinds),
+        unseen=tuple(last.unseen),
         objects=objects,
     )
 

@@ -122,8 +122,8 @@ class _Reader:
             server_version=version.git_version,
             resource_version=self._resource_version,
             secret_values=self._secret_values,
-            kinds=self._kinds,
-            unseen=self._unseen,
+            kinds=tuple(self._kinds),
+            unseen=tuple(self._unseen),
             objects=self._objects,
         )
 

@@ -26,7 +26,7 @@ from opsdk.engine.run import OperatorRun, RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.errors import UsageError
-from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.permissions import ANY, Permission, RuleSet
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.load import load_config
 
@@ -34,6 +34,12 @@ _CHANGES: Final = 2
 _DANGER: Final = 3
 _Kubeconfig = Annotated[Path | None, typer.Option(metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")]
 _Context = Annotated[str, typer.Option(help="kubeconfig context")]
+_Files = Annotated[
+    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")
+]
+_FailOn = Annotated[
+    list[ConsequenceKind] | None, typer.Option(help="consequences that exit with 3; default: all dangerous ones")
+]
 _Operator = Annotated[
     str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
 ]
@@ -82,9 +88,7 @@ def plan(
     snapshot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="plan for this snapshot instead of the cluster")
     ] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")
-    ] = None,
+    file: _Files = None,
     delete: Annotated[list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME", help="delete this object")] = None,
     scale: Annotated[
         list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME=N", help="set spec.replicas of this object")
@@ -99,9 +103,10 @@ def plan(
     allow_unseen: Annotated[
         bool, typer.Option("--allow-unseen", help="accept a plan for a cluster that could not be read wholly")
     ] = False,
-    fail_on: Annotated[
-        list[ConsequenceKind] | None, typer.Option(help="consequences that exit with 3; default: all dangerous ones")
-    ] = None,
+    all_permissions: Annotated[
+        bool, typer.Option("--all-permissions", help="run the operator as an admin, not with its declared permissions")
+    ] = False,
+    fail_on: _FailOn = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="write the state at the end as a snapshot")] = None,
     user: Annotated[str, typer.Option("--as", metavar="USER", help="read the cluster as this user")] = "",
     context: _Context = "",
@@ -133,6 +138,7 @@ def plan(
         changes=changes_of(file or (), delete or (), scale or ()),
         horizon=until,
         allowed_hosts=allow_host or (),
+        rules=RuleSet([Permission(ANY, ANY, ANY)]) if all_permissions else None,
         keep_end=save is not None,
     )
     raise typer.Exit(_status(_execute(run, target, save, output), allow_unseen=allow_unseen, fail_on=fail_on or ()))

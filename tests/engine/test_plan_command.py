@@ -1,0 +1,88 @@
+"""``opsdk plan`` and ``opsdk snapshot`` as commands: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from planned_scenarios import make_greeter
+from upgrades import Version, config, state_of
+
+from opsdk.cli.__main__ import main
+from opsdk.engine.connections import ForbiddenConnectionError, refuse_connections
+from opsdk.engine.snapshot import write_snapshot
+
+GREETER = "samples/greeter/greeter.py"
+GREETING = """\
+apiVersion: demo.opsdk.dev/v1
+kind: Greeting
+metadata: {name: first, namespace: default}
+spec: {name: World}
+"""
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a cluster with an operator that the greeter does not know."""
+    path = tmp_path_factory.mktemp("plan") / "cluster.snapshot.gz"
+    path.write_bytes(write_snapshot(state_of(Version(children=lambda name: [config(name, a="1")]))))
+    return path
+
+
+def _run(*words: str) -> int:
+    make_greeter()
+    return main(["plan", GREETER, "--all-permissions", *words])
+
+
+def test_a_plan_shows_the_objects_with_their_reasons(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The status is 2: something changes, and nothing is dangerous. Equal plans have equal bytes."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    outputs = []
+    for _ in range(2):
+        assert _run("--snapshot", str(snapshot), "-f", str(greeting)) == 2
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert "+ create ConfigMap default/first" in outputs[0]
+    assert "Hello World!" in outputs[0]
+    assert "because of Greeting create default/first" in outputs[0]
+
+
+def test_json_and_markdown_say_the_same(snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs and pull requests get the changes of the terminal view."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    assert _run("--snapshot", str(snapshot), "-f", str(greeting), "--output", "json") == 2
+    document = json.loads(capsys.readouterr().out)
+    changes = {(c["action"], c["kind"]) for planned in document["objects"] for c in planned["changes"]}
+    assert {("create", "Greeting"), ("create", "ConfigMap")} <= changes
+    assert _run("--snapshot", str(snapshot), "-f", str(greeting), "--output", "markdown") == 2
+    assert "create ConfigMap default/first" in capsys.readouterr().out
+
+
+def test_a_wrong_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message has the file and what to do."""
+    path = tmp_path / "x"
+    path.write_text("no snapshot")
+    assert _run("--snapshot", str(path)) == 1
+    assert "write one with opsdk snapshot" in capsys.readouterr().err
+
+
+def test_connections_are_refused_and_named_while_a_run_lasts() -> None:
+    """Names, addresses and datagrams; an allowed host is reached."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with refuse_connections() as refused:
+            with pytest.raises(ForbiddenConnectionError, match=r"127\.0\.0\.1"):
+                socket.create_connection(("127.0.0.1", port))
+            with pytest.raises(ForbiddenConnectionError), socket.socket(type=socket.SOCK_DGRAM) as datagram:
+                datagram.sendto(b"x", ("127.0.0.1", port))
+        assert refused
+        with refuse_connections(["127.0.0.1"]) as refused:
+            socket.create_connection(("127.0.0.1", port)).close()
+        assert not refused
+    socket.getaddrinfo("localhost", 80)
