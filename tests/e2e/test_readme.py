@@ -21,7 +21,7 @@ def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:
     """All lines but the installation; ports are free ones, because tests run side by side."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl on PATH")
-    text = (ROOT / "README.md").read_text().partition("## Run it for real")[2].partition("Your own begins")[0]
+    text = (ROOT / "README.md").read_text().partition("## Run it for real")[2].partition("Your own operator begins")[0]
     lines = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     assert lines[0] == "python3 -m venv .venv && . .venv/bin/activate"
     assert lines[1].startswith("pip install -e '.[cli,envtest]'")

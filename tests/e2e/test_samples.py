@@ -90,7 +90,10 @@ def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
     shells = ["\n".join(lines[1 : start + 1]), "\n".join(lines[start + 1 :])]
     shells[0] = shells[0].replace("opsdk dev", f"exec opsdk dev --webhook-port {ports[0]}")
     for port, program in (("8100", "fake_service.py"), ("8200", "fake_dns.py")):
-        shells[0] = shells[0].replace(port, str(ports[1])).replace(f"{program} &", f"{program} {ports[1]} &")
+        # A reader types the next line later than a loaded machine runs it.
+        until_open = f"until (exec 3<>/dev/tcp/127.0.0.1/{ports[1]}) 2>/dev/null; do sleep 0.1; done"
+        started = f"{program} {ports[1]} &\n{until_open}"
+        shells[0] = shells[0].replace(port, str(ports[1])).replace(f"{program} &", started)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

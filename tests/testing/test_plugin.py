@@ -151,7 +151,7 @@ async def test_leaks_itself():
 def test_broken_fixtures_are_reported(tmp_path: Path) -> None:
     """Wider scopes, second yields, deadlocks and leaked tasks are errors of their test; fixtures still end."""
     out = run(tmp_path, BROKEN)
-    assert "async fixtures have the scope function" in out, out
+    assert "async fixtures must have the scope function" in out, out
     assert "the async fixture twice yields more than once" in out
     assert out.count("DeadlockError: deadlock") >= 2
     assert "cleaned up" in out
