@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,11 @@ def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
             )
             assert done.returncode == 0, f"{done.stdout}{done.stderr}{log.read_text()}"
         finally:
-            os.killpg(first.pid, signal.SIGTERM)
+            # The operator first: it is still working with the service.
+            first.terminate()
             first.wait(40)
+            with suppress(ProcessLookupError):
+                os.killpg(first.pid, signal.SIGTERM)
     assert alarms(f"{log.read_text()}{done.stdout}{done.stderr}") == []
 
 
