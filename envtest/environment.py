@@ -17,7 +17,7 @@ from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.instruments import snapshots
-from envtest.instruments.cluster_snapshots import load_cluster_snapshot, open_snapshot, service_range_of
+from envtest.instruments.cluster_snapshots import load_cluster_snapshot, service_range_of
 from envtest.instruments.faults import Faults
 from envtest.instruments.hot_loop_guard import LIMIT, HotLoopGuard
 from envtest.instruments.journal import Budget, Journal, StartUp
@@ -43,6 +43,7 @@ from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
@@ -462,7 +463,7 @@ def _open_cluster_snapshot(
     """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
         raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
-    loaded = open_snapshot(snapshot)
+    loaded = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
     return load_cluster_snapshot(loaded), service_range_of(loaded) or service_range
 
 

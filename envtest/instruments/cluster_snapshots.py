@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from envtest.data.resources import rows
+from opsdk.apimachinery.tree_names import key_of_tree
+from opsdk.apiserver.resources import group_version
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.objects import with_revision
 from opsdk.engine.isolation import isolate
-from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind, read_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind
 from opsdk.structured_merge.value import JsonObject
 
 _DEFINITION = "CustomResourceDefinition"
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _CREATED = "2026-01-01T00:00:00Z"
-
-
-def open_snapshot(snapshot: ClusterSnapshot | Path | str) -> ClusterSnapshot:
-    """Return a snapshot, or that in a file. Raises `SnapshotError` if the file cannot be read."""
-    if isinstance(snapshot, ClusterSnapshot):
-        return snapshot
-    try:
-        data = Path(snapshot).read_bytes()
-    except OSError as error:
-        raise SnapshotError(f"{snapshot} cannot be read: {error.strerror}") from error
-    try:
-        return read_snapshot(data)
-    except SnapshotError as error:
-        raise SnapshotError(f"{snapshot}: {error}") from error
 
 
 def service_range_of(snapshot: ClusterSnapshot) -> str:
@@ -84,8 +71,7 @@ class _Prefixes:
     def entry(self, obj: JsonObject) -> tuple[str, JsonObject]:
         """Return the key of an object, and the object as it is stored."""
         kind = self._kinds.get((obj["apiVersion"], obj["kind"]))
-        metadata = obj["metadata"]
-        name = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+        name = key_of_tree(obj)
         if kind is None:
             if obj["kind"] != _DEFINITION:
                 raise SnapshotError(f"the snapshot has {obj['kind']} {name}, but not its kind: take it again")
@@ -93,7 +79,7 @@ class _Prefixes:
         info = self._built_in.get((kind.group, kind.plural))
         if info is not None and info.version != kind.version:
             # Versions of a built-in kind differ in few fields. Unknown ones stay in the stored object.
-            obj = {**obj, "apiVersion": f"{info.group}/{info.version}" if info.group else info.version}
+            obj = {**obj, "apiVersion": group_version(info.group, info.version)}
         return f"{kind.group or 'core'}/{kind.plural}/{name}", obj
 
     def missing_definitions(self) -> Iterator[JsonObject]:

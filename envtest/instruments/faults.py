@@ -24,6 +24,7 @@ from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import CompactedError, LocalStorage
+from opsdk.engine.writes import SIMULATED
 from opsdk.errors import ConfigError
 from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse
 from opsdk.http.server.server import WebServer
@@ -31,8 +32,6 @@ from opsdk.http.server.server import WebServer
 _FILTER = "faults"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 READS = frozenset({"get", "list", "watch"})
-SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
-"""The users of the simulated controllers."""
 _GROUPS = {"write": WRITES, "read": READS}
 
 

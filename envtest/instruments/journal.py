@@ -14,12 +14,11 @@ from typing import Self
 
 import msgspec
 
-from envtest.instruments.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
-from opsdk.engine.writes import RESTORE, Entry, Ref, Writer
+from opsdk.engine.writes import OWN_USERS, RESTORE, SERVER, Entry, Ref, Writer
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.identity_cache import drop_oldest
 from opsdk.structured_merge.value import JsonValue
@@ -28,10 +27,6 @@ _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
 
 
-SERVER = Writer(user="kube-apiserver")
-"""The writer of writes without a request."""
-OWN_USERS = SIMULATED | {SERVER.user}
-"""The users of the environment itself."""
 _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
 
 

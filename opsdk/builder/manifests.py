@@ -17,6 +17,15 @@ from opsdk.webhook.conversion import HubSpokeConverter
 from opsdk.webhook.server import WebhookServer
 
 
+def field_manager(operator: str) -> str:
+    """Return the field manager of the deployments of an operator. Undeploy removes only what it applied.
+
+    >>> field_manager("website")
+    'opsdk-deploy/website'
+    """
+    return f"opsdk-deploy/{operator}"
+
+
 def operator_definitions(
     kinds: Sequence[type[TypedObject]],
     webhooks: Iterable[WebhookBuilder[Any]],

@@ -27,7 +27,7 @@ class SpecChange(msgspec.Struct, frozen=True):
     Attributes:
         path: such as ``spec.size``, in the names of the class.
         old: the previous value; None if there was none.
-        new: the present value; None if there is none.
+        new: the present value; None if it is absent.
     """
 
     path: str

@@ -72,16 +72,14 @@ class Fixpoint:
         """Begin to wait: the quiet time starts now."""
         self._last_new = now
 
-    def written(self, now: float, entry: Entry) -> None:
-        """Note a write of the operator."""
-        paths = tuple(difference.path for difference in entry.diff) if entry.verb == "update" else ()
+    def written(self, now: float, entry: Entry, paths: tuple[str, ...]) -> None:
+        """Note a write of the operator, with the fields that it changed."""
         source = self._sources.get(key := _identity(entry, paths))
         if source is None:
             if len(self._sources) >= _MAX_SOURCES:
                 self._last_new = now
                 return
-            writer = entry.writer.manager or entry.writer.user
-            source = self._sources[key] = _Source(writer, entry.ref, paths, now, now)
+            source = self._sources[key] = _Source(entry.writer.program, entry.ref, paths, now, now)
         source.count += 1
         source.last = now
         if source.count <= REPEATS:

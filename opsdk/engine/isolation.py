@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.structured_merge.value import JsonObject
 
@@ -87,7 +88,7 @@ def _without_unread_owners(objects: Iterable[JsonObject], notes: list[Unseen]) -
             continue
         for owner in owners:
             if owner.get("uid") not in uids:
-                what = f"{owner.get('kind')} {owner.get('name')}, the owner of {obj['kind']} {_key(obj)}"
+                what = f"{owner.get('kind')} {owner.get('name')}, the owner of {subject_of_tree(obj)}"
                 notes.append(Unseen(what=what, reason="it was not read"))
         read_owners = [owner for owner in owners if owner.get("uid") in uids]
         yield {**obj, "metadata": {**metadata, "ownerReferences": read_owners}}
@@ -101,9 +102,3 @@ def _nodes_of(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
             "kind": "Node",
             "metadata": {"name": name, "uid": f"node-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"},
         }
-
-
-def _key(obj: JsonObject) -> str:
-    namespace = obj["metadata"].get("namespace")
-    name = obj["metadata"]["name"]
-    return f"{namespace}/{name}" if namespace else str(name)

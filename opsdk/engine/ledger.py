@@ -52,8 +52,8 @@ class WriteLedger:
         self.count = 0
         """Number of writes."""
 
-    def add(self, entry: Entry, phase: RunPhase) -> None:
-        """Add a write, in the order of the revisions."""
+    def add(self, entry: Entry, paths: Sequence[str], phase: RunPhase) -> None:
+        """Add a write, in the order of the revisions, with the fields that it changed."""
         if is_ignored(entry):
             return
         self.count += 1
@@ -62,16 +62,12 @@ class WriteLedger:
             change = self._changes[entry.key] = NetChange(
                 key=entry.key, before=entry.before, after=entry.after, phase=phase
             )
-        change.add(entry, own=entry.writer.user not in self._controllers)
-        if entry.before is not None and entry.after is not None:
-            self._add_turns(entry)
-
-    def _add_turns(self, entry: Entry) -> None:
-        writer = entry.writer.manager or entry.writer.user
-        for difference in entry.diff:
-            turns = self._turns.get(key := (entry.key, difference.path))
+        change.add(entry, paths, own=entry.writer.user not in self._controllers)
+        writer = entry.writer.program
+        for path in paths:
+            turns = self._turns.get(key := (entry.key, path))
             if turns is None:
-                self._turns[key] = WriteTurns(entry.key, difference.path, [writer], writer)
+                self._turns[key] = WriteTurns(entry.key, path, [writer], writer)
             elif turns.last != writer and turns.count < _MAX_TURNS:
                 turns.last = writer
                 turns.count += 1

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.differences import Difference, differences
 from opsdk.engine.plan import ChangeAction
 from opsdk.engine.recording import RunPhase, WriteSource
@@ -36,7 +37,6 @@ class NetChange(msgspec.Struct, kw_only=True):
         source: the reconcile of the first own write that has one.
         manager: of the last write that is not one of the built-in controllers.
         own: number of writes of the operator and the user.
-        others: number of writes of the server and the built-in controllers.
         own_paths: the fields that the operator and the user changed in updates.
         replaced: it was deleted and created again.
     """
@@ -48,25 +48,28 @@ class NetChange(msgspec.Struct, kw_only=True):
     source: WriteSource | None = None
     manager: str = ""
     own: int = 0
-    others: int = 0
     own_paths: set[str] = msgspec.field(default_factory=set)
     replaced: bool = False
     revisions: list[int] = msgspec.field(default_factory=list)
 
-    def add(self, entry: Entry, *, own: bool) -> None:
-        """Add a write of the object: of the operator and the user, or of the built-in controllers."""
+    def add(self, entry: Entry, paths: Iterable[str], *, own: bool) -> None:
+        """Add a write of the object: of the operator and the user, or of the built-in controllers.
+
+        Args:
+            entry: the write.
+            paths: the fields that it changed; none if it created or deleted the object.
+            own: it is a write of the operator or the user.
+        """
         if self.before is not None and entry.after is not None:
             self.replaced = self.replaced or _uid(entry.after) != _uid(self.before)
         self.after = entry.after
         if not own:
-            self.others += 1
             return
         self.own += 1
-        self.manager = entry.writer.manager or entry.writer.user
+        self.manager = entry.writer.program
         if len(self.revisions) < _MAX_REVISIONS:
             self.revisions.append(entry.revision)
-        if entry.before is not None and entry.after is not None:
-            self.own_paths.update(difference.path for difference in entry.diff)
+        self.own_paths.update(paths)
 
     @property
     def latest(self) -> JsonObject:
@@ -78,7 +81,7 @@ class NetChange(msgspec.Struct, kw_only=True):
     @property
     def subject(self) -> str:
         """Kind, namespace and name."""
-        return subject_of(self.latest)
+        return subject_of_tree(self.latest)
 
     @property
     def action(self) -> ChangeAction:
@@ -125,17 +128,6 @@ def _without_server_set(obj: JsonObject | None) -> JsonObject | None:
         return None
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
     return {**obj, "metadata": metadata}
-
-
-def subject_of(obj: JsonObject) -> str:
-    """Return kind, namespace and name of an object.
-
-    >>> subject_of({"kind": "Node", "metadata": {"name": "a"}})
-    'Node a'
-    """
-    metadata = obj["metadata"]
-    key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
-    return f"{obj.get('kind', '')} {key}"
 
 
 class OwnerGraph:

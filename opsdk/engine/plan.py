@@ -7,6 +7,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.engine.differences import Difference
 from opsdk.engine.snapshot import Unseen
 
@@ -63,8 +64,6 @@ class ConsequenceKind(StrEnum):
     """The operator no longer sets a field."""
     FIELD_TAKEN_OVER = "field-taken-over"
     """Another field manager owned a field that the operator sets now."""
-    OBJECT_ABANDONED = "object-abandoned"
-    """The operator no longer applies an object that it owns, and does not delete it."""
     FINALIZER_HANGS = "finalizer-hangs"
     """A deletion waits for a finalizer that nothing removes."""
     FIGHT = "fight"
@@ -127,7 +126,7 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def subject(self) -> str:
         """Kind, namespace and name."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return f"{self.kind} {ObjectKey(self.namespace, self.name)}"
 
 
 class PlannedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,11 +184,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def is_empty(self) -> bool:
         """Whether nothing changes, and nothing follows."""
         return not self.objects and all(each.severity is Severity.NOTE for each in self.consequences)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing that the plan did not see can hide a write."""
-        return not self.blind and not self.connections
 
     @property
     def is_dangerous(self) -> bool:

@@ -112,8 +112,7 @@ def _group_of(change: NetChange) -> tuple[int, str, str]:
     if change.phase is RunPhase.INSTALLATION:
         return (0, "", _INSTALLATION)
     if change.source is not None:
-        kind = change.source.kind.rpartition("Kind=")[2].rpartition("/")[2] or change.source.controller
-        return (2, change.source.controller, f"{kind} {change.source.key}")
+        return (2, change.source.controller, change.source.subject)
     return (1, "", _CHANGES) if change.phase is RunPhase.CHANGES else (3, "", _OUTSIDE)
 
 

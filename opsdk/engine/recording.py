@@ -9,6 +9,8 @@ from enum import Enum
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.tree_names import kind_in, subject_of_tree
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
@@ -54,9 +56,9 @@ class WriteSource(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     @property
-    def key(self) -> str:
-        """Namespace and name of the reconciled object."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+    def subject(self) -> str:
+        """Kind, namespace and name of the reconciled object; the controller's name if it has no kind."""
+        return f"{kind_in(self.kind) or self.controller} {ObjectKey(self.namespace, self.name)}"
 
 
 class AttributionJournal(Journal):
@@ -69,7 +71,7 @@ class AttributionJournal(Journal):
     def __init__(self) -> None:
         super().__init__(size=1, max_bytes=0)
         self._by_revision: dict[str, WriteSource] = {}
-        self._deletions: dict[tuple[str, str], WriteSource] = {}
+        self._deletions: dict[str, WriteSource] = {}
         self._failing: dict[tuple[str, str, str], ReconcileRecord] = {}
 
     @property
@@ -98,7 +100,7 @@ class AttributionJournal(Journal):
             if request.resource_version:
                 self._by_revision.setdefault(request.resource_version, source)
             if request.verb == "delete":
-                self._deletions.setdefault((_kind(request.gvk), request.key), source)
+                self._deletions.setdefault(f"{kind_in(request.gvk)} {request.key}", source)
 
     def source_of(self, revisions: Sequence[int], obj: JsonObject, *, deleted: bool) -> WriteSource | None:
         """Return the reconcile that sent the first of some writes of an object, or None.
@@ -113,14 +115,7 @@ class AttributionJournal(Journal):
                 return source
         if not deleted:
             return None
-        metadata = obj["metadata"]
-        key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
-        return self._deletions.get((str(obj.get("kind", "")), key))
-
-
-def _kind(gvk: str) -> str:
-    """Return the kind in the text of a GroupVersionKind: ``apps/v1, Kind=Deployment``."""
-    return gvk.rpartition("Kind=")[2]
+        return self._deletions.get(subject_of_tree(obj))
 
 
 class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from opsdk.aio.clock import monotonic
 from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
 from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.builder.manifests import field_manager
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -32,8 +33,9 @@ from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
-from opsdk.engine.writes import Entry
-from opsdk.errors import ApiError, OpsdkError
+from opsdk.engine.webhooks import apply_configurations, without_sockets
+from opsdk.engine.writes import OWN_USERS, Entry
+from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
@@ -41,21 +43,19 @@ from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.options import WebhookServerOptions
 
 __all__ = ["OperatorRun", "RunEnvironment", "RunOutcome"]
 
 _AUTHORITY: Final = "webhooks.engine:443"
 _CLIENT_CONFIG: Final = WebhookClientConfig(url=f"https://{_AUTHORITY}")
-_FIELD_OWNER: Final = "opsdk-deploy"
+_ADMIN: Final = "opsdk-deploy"
+"""The program that makes the user's changes."""
 _SETTLE_QUIET: Final = 120.0
 """Seconds without a write after which the simulated controllers are at rest."""
 _SETTLE_HORIZON: Final = 3_600.0
 _STEP: Final = 5.0
 """Virtual seconds between two looks at the fixpoint."""
 _STOP_SECONDS: Final = 60.0
-BUILT_IN_USERS: Final = frozenset({"system:kube-controller-manager", "system:node:node-1", "kube-apiserver", "envtest"})
-"""The users of the simulated controllers, and the server's own writes."""
 FIGHT_TURNS: Final = 6
 """Changes of one field in turns, after which it is a fight."""
 
@@ -176,7 +176,7 @@ class OperatorRun:
     def __post_init__(self) -> None:
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
-        self._ledger = WriteLedger(BUILT_IN_USERS)
+        self._ledger = WriteLedger(OWN_USERS)
         self._sources = AttributionJournal()
         self._refusals = RefusalRecorder()
         self._hot_loops: list[str] = []
@@ -222,7 +222,7 @@ class OperatorRun:
         )
 
     async def _run(self) -> None:
-        async with self.environment(self.snapshot) as env, Cluster(_named(env.config, _FIELD_OWNER)) as admin:
+        async with self.environment(self.snapshot) as env, Cluster(_named(env.config, _ADMIN)) as admin:
             env.journal.subscribe(self._on_write)
             await self._settle()
             operator = self.operator()
@@ -251,9 +251,10 @@ class OperatorRun:
         now = self._last_write = monotonic()
         if self._phase is RunPhase.SETTLING:
             return
-        self._ledger.add(entry, self._phase)
+        paths = entry.changed_paths
+        self._ledger.add(entry, paths, self._phase)
         if entry.writer.user == self._user:
-            self._fixpoint.written(now, entry)
+            self._fixpoint.written(now, entry, paths)
 
     @property
     def _user(self) -> str:
@@ -271,19 +272,18 @@ class OperatorRun:
     async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
         """Apply definitions, webhooks and the role of the operator. Returns the configuration of its clients."""
         self._phase = RunPhase.INSTALLATION
+        without_sockets(operator)
         if operator.has_webhooks:
-            operator.options = replace(operator.options, webhook=WebhookServerOptions(listen=False))
             env.local_apps[_AUTHORITY] = _WebhookApp(operator)
-        await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), field_owner=_FIELD_OWNER)
-        for configuration in operator.webhook_configurations(_CLIENT_CONFIG):
-            await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+        owner = field_manager(operator.name)
+        await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), field_owner=owner)
+        await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=owner)
         names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
         # These stand for the role that an installation would apply, and are not a part of the plan.
         self._phase = RunPhase.SETTLING
         rules = self.rules if self.rules is not None else operator.rules(namespace=self.namespace)
         for obj in manifests(rules, names):
-            with suppress(ApiError):
-                await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=_FIELD_OWNER, force=True)
+            await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
         user = env.add_user(self._user, groups=groups)
         app = user.config.app

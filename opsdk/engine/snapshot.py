@@ -90,7 +90,6 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
         taken_at: when it was taken, as an RFC 3339 timestamp in UTC.
         server_version: of the API server, such as ``v1.36.2``.
         resource_version: at which the objects were read, as far as the server allows it.
-        user: that read the cluster; empty if the server did not say it.
         secret_values: whether it has the values of Secrets; otherwise it has digests in their place.
         kinds: that were read.
         unseen: what could not be read.
@@ -100,7 +99,6 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     taken_at: str
     server_version: str = ""
     resource_version: str = ""
-    user: str = ""
     secret_values: bool = False
     kinds: Sequence[SnapshotKind] = ()
     unseen: Sequence[Unseen] = ()
@@ -109,12 +107,6 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     def __repr__(self) -> str:
         return f"<ClusterSnapshot of {len(self.objects)} objects at {self.taken_at}>"
 
-    def objects_of(self, kind: SnapshotKind) -> Iterator[JsonObject]:
-        """Yield the objects of a kind."""
-        for obj in self.objects:
-            if obj.get("kind") == kind.kind and obj.get("apiVersion") == kind.api_version:
-                yield obj
-
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     format: str = ""
@@ -122,7 +114,6 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     taken_at: str = ""
     server_version: str = ""
     resource_version: str = ""
-    user: str = ""
     secret_values: bool = False
 
 
@@ -157,7 +148,6 @@ def _lines(snapshot: ClusterSnapshot) -> Iterator[bytes]:
         taken_at=snapshot.taken_at,
         server_version=snapshot.server_version,
         resource_version=snapshot.resource_version,
-        user=snapshot.user,
         secret_values=snapshot.secret_values,
     )
     digest = hashlib.sha256()
@@ -207,7 +197,6 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
         taken_at=header.taken_at,
         server_version=header.server_version,
         resource_version=header.resource_version,
-        user=header.user,
         secret_values=header.secret_values,
         kinds=tuple(last.kinds),
         unseen=tuple(last.unseen),

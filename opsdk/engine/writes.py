@@ -17,10 +17,21 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = ""
     verb: str = ""
 
+    @property
+    def program(self) -> str:
+        """The field manager; the user without one."""
+        return self.manager or self.user
+
     def __str__(self) -> str:
         return f"{self.user} (as {self.manager})" if self.manager and self.manager != self.user else self.user
 
 
+SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
+"""The users of simulated controllers."""
+SERVER = Writer(user="kube-apiserver")
+"""The writer of writes without a request."""
+OWN_USERS = SIMULATED | {SERVER.user}
+"""The users of the environment itself."""
 RESTORE = Writer(user="envtest", verb="restore")
 """The writer of a restored snapshot."""
 
@@ -74,6 +85,11 @@ class Entry(msgspec.Struct, frozen=True):
     def diff(self) -> Sequence[Difference]:
         """The changed fields, without metadata that the server maintains."""
         return differences(self.before, self.after)
+
+    @property
+    def changed_paths(self) -> tuple[str, ...]:
+        """The fields that an update changed; none for another write. Computed at each call."""
+        return tuple(difference.path for difference in self.diff) if self.verb == "update" else ()
 
     def __str__(self) -> str:
         rendered = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"

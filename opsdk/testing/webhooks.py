@@ -9,10 +9,10 @@ import socket
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.client.client import Client
+from opsdk.engine.webhooks import apply_configurations
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.options import WebhookServerOptions
 
@@ -53,8 +53,7 @@ def local_address(port: int) -> dict[str, str]:
 
 async def install_configurations(client: Client, operator: Operator) -> None:
     """Apply the webhook configurations of an operator. It adds the ``caBundle`` when it runs."""
-    for configuration in operator.webhook_configurations():
-        await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+    await apply_configurations(client, operator, field_owner=_FIELD_OWNER)
 
 
 def free_port() -> int:

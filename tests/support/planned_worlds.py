@@ -21,9 +21,10 @@ from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.ledger import WriteLedger
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import RunPhase
-from opsdk.engine.run import BUILT_IN_USERS, OperatorRun
+from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.writes import OWN_USERS
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
@@ -127,7 +128,7 @@ def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[
 async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
     scenario.prepare()
     rng = random.Random(seed)
-    ledger = WriteLedger(BUILT_IN_USERS)
+    ledger = WriteLedger(OWN_USERS)
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
         operator = scenario.operator()
         await apply_definitions(cluster.uncached, operator.definitions(), field_owner="opsdk-deploy")
@@ -138,7 +139,7 @@ async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Ma
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
         snapshot, external = await take_snapshot(env.config, secret_values=True), scenario.capture()
-        env.journal.subscribe(lambda entry: ledger.add(entry, RunPhase.CHANGES))
+        env.journal.subscribe(lambda entry: ledger.add(entry, entry.changed_paths, RunPhase.CHANGES))
         async with running((scenario.upgraded or scenario.operator)(), config, definitions=False):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)

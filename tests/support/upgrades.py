@@ -13,7 +13,6 @@ import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Unstructured
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.cluster.cluster import Cluster
-from opsdk.engine.isolation import isolate
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun
@@ -138,7 +137,6 @@ async def _state(version: Version, apps: int, more: Sequence[JsonObject]) -> Clu
 
 def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
     """Return the plan of a version for a cluster."""
-    state = isolate(snapshot)
     operators: list[Operator] = []
 
     def make() -> Operator:
@@ -146,14 +144,14 @@ def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
         return operators[0]
 
     run = OperatorRun(
-        snapshot=state,
+        snapshot=snapshot,
         operator=make,
         environment=lambda each: envtest.Environment(controllers="cluster", snapshot=each),
         rules=version.rules,
     )
     outcome = run.execute()
     names = operators[0].finalizer_names() if operators else frozenset()
-    return make_plan(state, outcome, operator=version.name, rules=version.rules, finalizers=names)
+    return make_plan(run.snapshot, outcome, operator=version.name, rules=version.rules, finalizers=names)
 
 
 # ---------------------------------------------------------------- children

@@ -39,16 +39,6 @@ SECONDS = 900
 """For a mirror that hangs: on an idle machine a folder takes 45 s."""
 
 
-def foreign_to_a_root(name: str) -> bool:
-    """Return whether a variable names something that only this machine has, such as its folders."""
-    return name.startswith(("PYTHON", "LC_", "VIRTUAL_ENV")) or name in (
-        "HOME",
-        "KUBECONFIG",
-        "PIP_FIND_LINKS",
-        "TMPDIR",
-    )
-
-
 def variables_of_a_root(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for commands of another root: proxies and package indices stay."""
     kept = {name: value for name, value in variables.items() if not name.startswith(OF_THIS_ROOT)}

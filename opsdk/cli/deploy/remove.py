@@ -10,16 +10,15 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import metadata_only
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
 from opsdk.apimachinery.status import PropagationPolicy
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
+from opsdk.builder.manifests import field_manager
 from opsdk.cli.deploy.apply import find_surplus, wait_gone
 from opsdk.cli.deploy.permissions import LEFT_IN_NAMESPACE, undeploy_rules
 from opsdk.cli.deploy.steps import (
     DeployAction,
     DeployStep,
-    field_manager,
     is_deployed,
-    key_of_tree,
     kind_of_tree,
-    subject_of_tree,
 )
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.patch.json_patch import create_json_patch
+from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.base.shortened import shortened
 from opsdk.children.ownership import applied_by, managers_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-_PREFIX: Final = "opsdk-deploy/"
 _RECORD: Final = "opsdk.dev/deployed-objects"
 """Annotation of the operator's Deployment: the objects of the deployment, so that a later one finds the surplus."""
 # With a definition or a namespace, objects of users are deleted: only undeploy deletes them, after its checks.
@@ -64,15 +63,6 @@ class DeployStep:
         text += f": {self.reason}" if self.reason else ""
         text += " (dry run)" if self.dry_run and self.action not in (DeployAction.KEPT, DeployAction.MISSING) else ""
         return "\n".join([text, *(f"  {change}" for change in self.changes)])
-
-
-def field_manager(operator: str) -> str:
-    """Return the field manager of the deployments of an operator. Undeploy removes only what it applied.
-
-    >>> field_manager("website")
-    'opsdk-deploy/website'
-    """
-    return _PREFIX + operator
 
 
 def labelled(tree: JsonObject) -> JsonObject:
@@ -135,17 +125,6 @@ def other_manager(live: JsonObject) -> str:
 def kind_of_tree(tree: JsonObject) -> Kind[Unstructured]:
     """Return the kind of an object as a JSON tree."""
     return unstructured(tree["apiVersion"], tree["kind"])
-
-
-def key_of_tree(tree: JsonObject) -> str:
-    """Return ``namespace/name``, or the name of a cluster-scoped object."""
-    meta: Mapping[str, str] = tree["metadata"]
-    return str(ObjectKey(meta.get("namespace", ""), meta["name"]))
-
-
-def subject_of_tree(tree: JsonObject) -> str:
-    """Return kind, namespace and name as text."""
-    return f"{tree['kind']} {key_of_tree(tree)}"
 
 
 def changes_of(live: JsonObject, applied: JsonObject) -> tuple[str, ...]:

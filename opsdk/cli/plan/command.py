@@ -17,13 +17,14 @@ from rich.console import Console
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json
-from opsdk.cli.plan.inputs import changes_of, environment_factory, planned_operator, read_snapshot_file
+from opsdk.cli.plan.inputs import changes_of, environment_factory, planned_operator
 from opsdk.cli.plan.text import markdown_lines, text_lines
 from opsdk.cli.project import find_project
-from opsdk.engine.plan import ConsequenceKind, Plan, Severity
+from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun, RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, write_snapshot
+from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import ANY, Permission, RuleSet
@@ -207,10 +208,6 @@ def _status(planned: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceK
     """Return the exit status."""
     if planned.connections or (planned.blind and not allow_unseen):
         return 1
-    if fail_on:
-        dangerous = any(each.kind in fail_on for each in planned.consequences)
-    else:
-        dangerous = any(each.severity is Severity.DANGER for each in planned.consequences)
-    if dangerous:
+    if any(each.kind in fail_on for each in planned.consequences) if fail_on else planned.is_dangerous:
         return _DANGER
     return 0 if planned.is_empty else _CHANGES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -14,27 +14,16 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
-from opsdk.cli.validate.documents import read_documents
+from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
 from opsdk.engine.run import Change, RunEnvironment
-from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, read_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
 _WRITES: Final = 2_000
 _WRITES_PER_OBJECT: Final = 10
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-
-def read_snapshot_file(path: Path) -> ClusterSnapshot:
-    """Return the snapshot in a file. Raises `SnapshotError` with the file's name."""
-    try:
-        return read_snapshot(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except SnapshotError as error:
-        raise SnapshotError(f"{path}: {error}") from error
 
 
 def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
@@ -67,7 +56,7 @@ def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
 # ------------------------------------------------------------------ changes
 def changes_of(files: Sequence[Path], deletions: Sequence[str], scales: Sequence[str]) -> list[Change]:
     """Return the changes that the command line names: objects to apply, objects to delete, and scales."""
-    changes: list[Change] = [_apply(tree) for path in files for tree in _objects(path)]
+    changes: list[Change] = [_apply(document.tree) for document in read_files(files)]
     changes += [_delete(*_reference(text)) for text in deletions]
     for text in scales:
         reference, _, replicas = text.rpartition("=")
@@ -75,17 +64,6 @@ def changes_of(files: Sequence[Path], deletions: Sequence[str], scales: Sequence
             raise UsageError(f"--scale is {text!r}: write KIND/NAME=REPLICAS, such as deployments.apps/shop/web=3")
         changes.append(_scale(*_reference(reference), int(replicas)))
     return changes
-
-
-def _objects(path: Path) -> Iterator[JsonObject]:
-    files = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES) if path.is_dir() else [path]
-    for file in files:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read: {error}") from error
-        for document in read_documents(str(file), text):
-            yield document.tree
 
 
 def _reference(text: str) -> tuple[str, str, str]:

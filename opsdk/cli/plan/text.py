@@ -18,6 +18,12 @@ _SIGNS: Final = {
     ChangeAction.REPLACE: "±",
     ChangeAction.DELETE: "-",
 }
+_DIFF_SIGNS: Final = {
+    ChangeAction.CREATE: "+",
+    ChangeAction.UPDATE: "!",
+    ChangeAction.REPLACE: "!",
+    ChangeAction.DELETE: "-",
+}
 _STYLES: Final = {
     ChangeAction.CREATE: "green",
     ChangeAction.UPDATE: "yellow",
@@ -179,11 +185,3 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
             yield f"- {unseen}"
         for target in plan.connections:
             yield f"- {target}: it was not reached"
-
-
-_DIFF_SIGNS: Final = {
-    ChangeAction.CREATE: "+",
-    ChangeAction.UPDATE: "!",
-    ChangeAction.REPLACE: "!",
-    ChangeAction.DELETE: "-",
-}

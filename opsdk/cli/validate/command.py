@@ -17,12 +17,11 @@ from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.cli.validate.built_in import built_in_problems, can_validate
 from opsdk.cli.validate.custom import CustomKinds, FieldProblem
-from opsdk.cli.validate.documents import Document, read_documents
+from opsdk.cli.validate.documents import SUFFIXES, Document, read_files
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 # The schemas do not depend on the address of the webhooks.
 _PLACEHOLDER = WebhookClientConfig(url="https://localhost")
 
@@ -60,10 +59,10 @@ def validate(
     opsdk validate new.yaml --old old.yaml
     """
     kinds = CustomKinds(load_operator(operator).definitions(_PLACEHOLDER))
-    documents = [document for path in _paths(files) for document in _read(path)]
+    documents = list(read_files(files))
     if not documents:
-        raise UsageError(f"{', '.join(map(str, files))}: there are no objects in files with {', '.join(_SUFFIXES)}")
-    before = {_identity(document): document.tree for document in (_read(old) if old is not None else ())}
+        raise UsageError(f"{', '.join(map(str, files))}: there are no objects in files with {', '.join(SUFFIXES)}")
+    before = {_identity(document): document.tree for document in (read_files([old]) if old is not None else ())}
     notes: list[str] = []
     findings = list(_findings(documents, before, kinds, notes))
     count = f"{len(documents)} objects" if len(documents) != 1 else "1 object"
@@ -72,22 +71,6 @@ def validate(
     for note in dict.fromkeys(notes):
         print(f"opsdk: {note}", file=sys.stderr)
     raise typer.Exit(int(bool(findings)))
-
-
-def _paths(files: Sequence[Path]) -> Iterator[Path]:
-    for path in files:
-        if path.is_dir():
-            yield from sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES)
-        else:
-            yield path
-
-
-def _read(path: Path) -> list[Document]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    return list(read_documents(str(path), text))
 
 
 def _identity(document: Document) -> tuple[str, ...]:

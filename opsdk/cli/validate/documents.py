@@ -1,10 +1,11 @@
-"""Objects in YAML and JSON files, with the lines of their fields. Pure."""
+"""Objects in YAML and JSON files, with the lines of their fields."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -15,6 +16,8 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""Of the files that are read in a folder."""
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
 
@@ -45,6 +48,22 @@ class Document:
     def line(self, path: str) -> int:
         """Return the line of a field, from 1; of the nearest existing field above it if it is missing."""
         return line_of(self.node, path)
+
+
+def read_files(paths: Iterable[Path]) -> Iterator[Document]:
+    """Yield the objects of files, and of the files in folders and below.
+
+    Raises:
+        UsageError: a file cannot be read, or as `read_documents`.
+    """
+    for path in paths:
+        files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        for file in files:
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{file} cannot be read: {error}") from error
+            yield from read_documents(str(file), text)
 
 
 def read_documents(file: str, text: str) -> Iterator[Document]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.tree_names import kind_in
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.plan import Consequence, ConsequenceKind, Severity
 
@@ -26,11 +28,10 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
             message=f"{refusal.method} {refusal.path} is refused: {refusal.message}{times}",
         )
     for record in outcome.failing:
-        key = f"{record.namespace}/{record.name}" if record.namespace else record.name
         yield Consequence(
             kind=ConsequenceKind.RECONCILE_FAILS,
             severity=Severity.DANGER,
-            subject=f"{record.kind.rpartition('Kind=')[2] or record.controller} {key}",
+            subject=f"{kind_in(record.kind) or record.controller} {ObjectKey(record.namespace, record.name)}",
             message=f"its reconcile fails, also at the end: {record.detail}",
         )
     for text in (*outcome.hot_loops, *map(str, outcome.loops)):

@@ -38,6 +38,15 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
             str(change.before["metadata"].get("uid", "")): change for change in self.changes.values() if change.before
         }
 
+    def change_of(self, obj: JsonObject) -> NetChange | None:
+        """Return the change of an object that existed before the run; None if it did not change."""
+        return self.by_uid.get(str(obj["metadata"].get("uid", "")))
+
+    def at_end(self, obj: JsonObject) -> JsonObject | None:
+        """Return an object of before as it is at the end of the run; None if it was deleted."""
+        change = self.change_of(obj)
+        return obj if change is None else change.after
+
     def before(self, kind: str) -> Iterator[JsonObject]:
         """Yield the objects of a kind before the run."""
         return (obj for obj in self.objects if obj["kind"] == kind)
@@ -45,11 +54,8 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
     def after(self, kind: str) -> Iterator[JsonObject]:
         """Yield the objects of a kind at the end of the run."""
         for obj in self.before(kind):
-            change = self.by_uid.get(str(obj["metadata"].get("uid", "")))
-            if change is None:
-                yield obj
-            elif change.after is not None:
-                yield change.after
+            if (current := self.at_end(obj)) is not None:
+                yield current
         for change in self.changes.values():
             if change.before is None and change.after is not None and change.after.get("kind") == kind:
                 yield change.after

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
@@ -115,10 +116,10 @@ def _reclaim_policy(claim: JsonObject, evidence: Evidence) -> str:
 def _hanging(evidence: Evidence) -> Iterator[Consequence]:
     """Yield deletions that wait at the end, and finalizers that the operator set and no longer handles."""
     orphaned: defaultdict[str, list[str]] = defaultdict(list)
-    for obj in _all_after(evidence):
+    for obj in filter(None, map(evidence.at_end, evidence.objects)):
         metadata = obj["metadata"]
         finalizers = metadata.get("finalizers") or ()
-        subject = f"{obj['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        subject = subject_of_tree(obj)
         if "deletionTimestamp" in metadata and finalizers:
             yield Consequence(
                 kind=ConsequenceKind.FINALIZER_HANGS,
@@ -138,14 +139,6 @@ def _hanging(evidence: Evidence) -> Iterator[Consequence]:
             message=f"the operator set the finalizer {finalizer} on {len(subjects)} objects, and no longer handles it: "
             "their deletion hangs",
         )
-
-
-def _all_after(evidence: Evidence) -> Iterator[JsonObject]:
-    for obj in evidence.objects:
-        change = evidence.by_uid.get(str(obj["metadata"].get("uid", "")))
-        current = obj if change is None else change.after
-        if current is not None:
-            yield current
 
 
 def _was_set_by_operator(obj: JsonObject, finalizer: str, evidence: Evidence) -> bool:

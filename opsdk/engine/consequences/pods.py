@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.consequences.evidence import WORKLOADS, Evidence
-from opsdk.engine.net_changes import NetChange, subject_of
+from opsdk.engine.net_changes import NetChange
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.value import JsonObject
 
@@ -55,12 +56,12 @@ def _workloads(evidence: Evidence) -> dict[str, _Workload]:
         obj = evidence.workload_of(pod)
         if obj is None or obj["kind"] in _SHORT_LIVED:
             return None
-        return workloads.setdefault(subject_of(obj), _Workload(obj=obj))
+        return workloads.setdefault(subject_of_tree(obj), _Workload(obj=obj))
 
     for pod in evidence.before("Pod"):
         if (workload := of(pod)) is not None:
             workload.before += 1
-            change = evidence.by_uid.get(str(pod["metadata"].get("uid", "")))
+            change = evidence.change_of(pod)
             workload.gone += change is not None and (change.after is None or change.replaced)
     for pod in evidence.after("Pod"):
         if (workload := of(pod)) is not None:
@@ -69,7 +70,7 @@ def _workloads(evidence: Evidence) -> dict[str, _Workload]:
 
 
 def _of_workload(workload: _Workload, *, mass: bool) -> Iterator[Consequence]:
-    subject = subject_of(workload.obj)
+    subject = subject_of_tree(workload.obj)
     restarts = min(workload.gone, workload.after)
     removed = workload.before - workload.after
     stateful = workload.obj["kind"] in ("StatefulSet", "DaemonSet")
@@ -107,7 +108,7 @@ def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
 
 
 def _is_deleted(obj: JsonObject, evidence: Evidence) -> bool:
-    change = evidence.by_uid.get(str(obj["metadata"].get("uid", "")))
+    change = evidence.change_of(obj)
     return change is not None and change.action is ChangeAction.DELETE
 
 
@@ -118,7 +119,7 @@ def _writer(change: NetChange) -> str:
 def _services(evidence: Evidence) -> Iterator[Consequence]:
     """Yield the Services whose ready endpoints all go. Their EndpointSlices follow labels and selectors."""
     before, after = _endpoints(evidence.before("EndpointSlice")), _endpoints(evidence.after("EndpointSlice"))
-    services = {subject_of(service) for service in evidence.after("Service")}
+    services = {subject_of_tree(service) for service in evidence.after("Service")}
     for subject, count in before.items():
         if count and not after[subject] and subject in services:
             yield Consequence(

@@ -16,6 +16,7 @@ from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.webhooks import without_sockets
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
@@ -24,7 +25,7 @@ from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, ho
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
-from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks, without_sockets
+from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE = 45.0

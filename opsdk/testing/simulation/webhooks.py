@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
-from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
+from opsdk.engine.webhooks import apply_configurations
 from opsdk.http.asgi_types import CUT, Receive, Scope, Send
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.simulation.replica import Replica
 from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.options import WebhookServerOptions
 
 AUTHORITY = "webhooks.simulation:443"
 _CLIENT_CONFIG = WebhookClientConfig(url=f"https://{AUTHORITY}")
 _FIELD_OWNER = "simulation"
 
 
-def without_sockets(operator: Operator) -> None:
-    """Let the operator serve its webhooks without a port and certificates."""
-    if operator.has_webhooks:
-        operator.options = replace(operator.options, webhook=WebhookServerOptions(listen=False))
-
-
 async def install_webhooks(client: Client, operator: Operator) -> None:
     """Apply the definitions and the webhook configurations of an operator that has webhooks."""
     await install_definitions(client, operator.definitions(_CLIENT_CONFIG))
-    for configuration in operator.webhook_configurations(_CLIENT_CONFIG):
-        await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+    await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=_FIELD_OWNER)
 
 
 class ReplicaWebhooks:
