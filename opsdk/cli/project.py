@@ -9,7 +9,7 @@ from pathlib import Path
 from opsdk.cli.package.settings import SETTINGS_KEYS, ContainerSettings, container_settings
 from opsdk.errors import UsageError
 
-_TEXT_KEYS = ("operator", "namespace", "image")
+_TEXT_KEYS = ("operator", "doubles", "namespace", "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,7 @@ class Project:
         folder: the folder of pyproject.toml.
         name: the name of the distribution.
         operator: ``MODULE:NAME`` of the operator, or of the function that makes it.
+        doubles: ``MODULE:NAME`` of the function that makes the doubles of external systems; empty without any.
         namespace: the operator's namespace in a cluster.
         image: the container image.
         version: of the distribution; empty without one.
@@ -29,6 +30,7 @@ class Project:
     folder: Path
     name: str
     operator: str = ""
+    doubles: str = ""
     namespace: str = ""
     image: str = ""
     version: str = ""

@@ -34,7 +34,7 @@ class _Guard:
             return
         self.refused[target] = None
         raise ForbiddenConnectionError(
-            f"the plan does not reach {target}: declare a double for it, or allow it with --allow-host {host}"
+            f"the plan does not reach {target}: declare doubles in [tool.opsdk], or pass --allow-host {host}"
         )
 
 
@@ -77,7 +77,7 @@ def refuse_connections(allowed: Collection[str] = ()) -> Iterator[Collection[str
     ...         socket.create_connection(("db.example.com", 5432))
     ...     except ConnectionRefusedError as error:
     ...         print(error)
-    the plan does not reach db.example.com:5432: declare a double for it, or allow it with --allow-host db.example.com
+    the plan does not reach db.example.com:5432: declare doubles in [tool.opsdk], or pass --allow-host db.example.com
     >>> list(refused)
     ['db.example.com:5432']
     """

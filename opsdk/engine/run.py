@@ -33,21 +33,18 @@ from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
-from opsdk.engine.webhooks import apply_configurations, without_sockets
+from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
 from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import OpsdkError
-from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
+from opsdk.http.asgi_types import App
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
-from opsdk.webhook.configurations import WebhookClientConfig
 
 __all__ = ["OperatorRun", "RunEnvironment", "RunOutcome"]
 
-_AUTHORITY: Final = "webhooks.engine:443"
-_CLIENT_CONFIG: Final = WebhookClientConfig(url=f"https://{_AUTHORITY}")
 _ADMIN: Final = "opsdk-deploy"
 """The program that makes the user's changes."""
 _SETTLE_QUIET: Final = 120.0
@@ -272,15 +269,13 @@ class OperatorRun:
     async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
         """Apply definitions, webhooks and the role of the operator. Returns the configuration of its clients."""
         self._phase = RunPhase.INSTALLATION
-        without_sockets(operator)
-        if operator.has_webhooks:
-            env.local_apps[_AUTHORITY] = _WebhookApp(operator)
         owner = field_manager(operator.name)
-        await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), field_owner=owner)
-        await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=owner)
-        names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
-        # These stand for the role that an installation would apply, and are not a part of the plan.
+        serve_in_process(operator, env.local_apps)
+        await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=owner)
+        # Webhook configurations and the role stand for those that an installation applies. They are not in the plan.
         self._phase = RunPhase.SETTLING
+        await apply_configurations(client, operator, CLIENT_CONFIG, field_owner=owner)
+        names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
         rules = self.rules if self.rules is not None else operator.rules(namespace=self.namespace)
         for obj in manifests(rules, names):
             await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
@@ -321,21 +316,6 @@ class _HotLoopHook(TelemetryHook):
     def record(self, record: Record) -> None:
         if isinstance(record, HotLoopFound):
             self._found.append(f"controller {record.controller}: {record.request} {record.description}")
-
-
-class _WebhookApp:
-    """The webhooks of the operator, from its start on; before, connections are refused."""
-
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI 3."""
-        server = self._operator.webhook_server
-        if server is None:
-            scope["extensions"][CUT]()
-            return
-        await server.app(scope, receive, send)
 
 
 def _named(config: Config, program: str) -> Config:

@@ -13,14 +13,19 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject, convert
+from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["ClusterSnapshot", "SnapshotError", "SnapshotKind", "Unseen", "read_snapshot", "write_snapshot"]
+
+T = TypeVar("T", bound=AnyObject)
 
 FORMAT: Final = 1
 """The version of the file format that this version writes. It reads this one and older ones."""
@@ -106,6 +111,27 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
     def __repr__(self) -> str:
         return f"<ClusterSnapshot of {len(self.objects)} objects at {self.taken_at}>"
+
+    def objects_of(self, kind: KindLike[T]) -> list[T]:
+        """Return the objects of a kind, in the version of that kind: those in another version are left out.
+
+        Raises:
+            SnapshotError: an object does not have the shape of the class.
+        """
+        target = kind_of(kind)
+        trees = (
+            tree for tree in self.objects if (tree["apiVersion"], tree["kind"]) == (target.api_version, target.name)
+        )
+        return [_as_object(tree, target) for tree in trees]
+
+
+def _as_object(tree: JsonObject, kind: Kind[T]) -> T:
+    try:
+        return convert(tree, kind.representation)
+    except msgspec.ValidationError as error:
+        raise SnapshotError(
+            f"{subject_of_tree(tree)} does not fit the class {kind.representation.__name__}: {error}"
+        ) from error
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -7,10 +7,14 @@ import itertools
 import sys
 from typing import Any
 
+import httpx
 import msgspec
 
-from application.dns import Record
+from application.api import Application
+from application.dns import DnsClient, Record, desired_record
+from application.operator import make_operator
 from opsdk.apiserver import ServeOptions, WebServer
+from opsdk.testing.doubles import ClusterSnapshot, Doubles
 
 
 class FakeDns:
@@ -48,12 +52,15 @@ class FakeDns:
         if method == "POST":
             record = msgspec.json.decode(body, type=Record)
             existing = self.answer("GET", f"/tokens/{record.token}", b"")
-            return existing or self._store(msgspec.structs.replace(record, id=f"r-{next(self._ids)}"))
+            return existing or self._store(msgspec.structs.replace(record, id=self._new_id()))
         if key not in self.records:
             return None
         if method == "PUT":
             return self._store(msgspec.json.decode(body, type=Record))
         return self.records.pop(key) if method == "DELETE" else self.records[key]
+
+    def _new_id(self) -> str:
+        return next(key for number in self._ids if (key := f"r-{number}") not in self.records)
 
     def _store(self, record: Record) -> Record:
         record.state = "pending"
@@ -64,6 +71,16 @@ class FakeDns:
     def _activate(self, record: Record) -> None:
         if self.records.get(record.id) is record:  # not changed or deleted meanwhile
             record.state = "active"
+
+
+def make_doubles(snapshot: ClusterSnapshot) -> Doubles[FakeDns]:
+    """Return the operator with a DNS that has the records of the Applications: see ``doubles`` in pyproject.toml."""
+    dns = FakeDns()
+    for app in snapshot.objects_of(Application):
+        if app.status is not None and (key := app.status.record.id):
+            dns.records[key] = desired_record(app, Record(id=key, token=key, host="", target="", state="active"))
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=dns), base_url="http://dns")
+    return Doubles(operator=lambda: make_operator(DnsClient(http)), systems=dns)
 
 
 async def main(port: int = 8200) -> None:

@@ -6,10 +6,16 @@ import asyncio
 import sys
 from typing import Any
 
+import httpx
 import msgspec
 
-from database.service import Instance, Order
+from database.api import Database
+from database.operator import make_operator
+from database.service import HttpDatabaseService, Instance, Order
+from database.webhooks import add_webhooks
+from opsdk import Request
 from opsdk.apiserver import ServeOptions, WebServer
+from opsdk.testing.doubles import ClusterSnapshot, Doubles
 
 
 class FakeDatabaseService:
@@ -66,6 +72,24 @@ class FakeDatabaseService:
             del self.instances[key]
         else:
             instance.state, instance.endpoint = "available", f"{key}.example.com:5432"
+
+
+def make_doubles(snapshot: ClusterSnapshot) -> Doubles[FakeDatabaseService]:
+    """Return the operator with a service that has the Databases' instances: see ``doubles`` in pyproject.toml."""
+    service = FakeDatabaseService()
+    for database in snapshot.objects_of(Database):
+        if database.status is not None and database.status.endpoint:
+            service.instances[database.metadata.uid] = Instance(
+                owner=str(Request.of(database)),
+                engine=database.spec.engine,
+                version=database.spec.version,
+                size_gb=database.spec.size_gb,
+                replicas=database.status.replicas,
+                state="available",
+                endpoint=database.status.endpoint,
+            )
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=service), base_url="http://service")
+    return Doubles(operator=lambda: add_webhooks(make_operator(HttpDatabaseService(http))), systems=service)
 
 
 async def main(port: int = 8100) -> None:

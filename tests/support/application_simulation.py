@@ -6,15 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-
 import envtest
 from application.api import Application, ApplicationSpec
 from application.children import migration
-from application.dns import DnsClient
-from application.operator import make_operator
-from fake_dns import FakeDns
-from opsdk import ObjectMeta, Operator, crd_for
+from fake_dns import make_doubles
+from opsdk import ObjectMeta, crd_for
 from opsdk.api.apps.v1 import Deployment, StatefulSet
 from opsdk.api.batch.v1 import Job
 from opsdk.api.core.v1 import Service
@@ -25,22 +21,9 @@ from opsdk.testing.simulate import Simulation, World
 NAMESPACE = "default"
 
 
-class Current:
-    """The DNS of the run."""
-
-    dns = FakeDns()
-
-
-def make_application_operator() -> Operator:
-    """Return the sample's operator."""
-    http = httpx.AsyncClient(transport=httpx.ASGITransport(app=Current.dns), base_url="http://dns")
-    return make_operator(DnsClient(http))
-
-
 @asynccontextmanager
 async def environment() -> AsyncIterator[Any]:
-    """An environment with simulated workloads, and a DNS without records."""
-    Current.dns = FakeDns(seconds=3)
+    """An environment with simulated workloads."""
     async with envtest.Environment(crds=[crd_for(Application)], controllers="cluster") as env:
         env.journal.clear()
         yield env
@@ -76,7 +59,7 @@ async def delete_app(world: World) -> None:
 
 async def lose_a_record(world: World) -> None:
     """Remove a record, as another client of the DNS may."""
-    if records := Current.dns.records:
+    if records := world.systems.records:
         del records[world.rng.choice(sorted(records))]
 
 
@@ -95,11 +78,11 @@ async def applications_serve(world: World) -> None:
         assert ready is not None, f"{name} does not say whether it is ready"
         assert (ready.status, ready.observed_generation) == ("True", app.metadata.generation), f"{name} is {ready}"
         assert app.status.image == images.get(f"{name}-web") == app.spec.image, f"{name} serves {app.status.image}"
-        record = Current.dns.records.get(app.status.record.id)
+        record = world.systems.records.get(app.status.record.id)
         assert record is not None, f"{name} has lost its record"
         assert record.host == app.spec.host, f"{name} is known as {record.host}"
     assert jobs == {migration(app).metadata.name for app in apps.values()}, f"Jobs: {jobs}"
-    assert len(images) == len(Current.dns.records) == len(apps), "an object or a record is left over"
+    assert len(images) == len(world.systems.records) == len(apps), "an object or a record is left over"
     for kind in (StatefulSet, Service):
         names = {obj.metadata.name for obj in await world.client.list(kind, namespace=NAMESPACE)} - {"kubernetes"}
         assert {name.rpartition("-")[0] for name in names} == set(apps), f"{kind.__name__}s: {names}"
@@ -121,7 +104,7 @@ async def images_are_migrated_before_they_serve(world: World) -> None:
 
 
 APPLICATIONS = Simulation(
-    operator=make_application_operator,
+    doubles=make_doubles,
     environment=environment,
     actions=[make_app, change_image, change_host, delete_app, lose_a_record],
     check=applications_serve,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 
 import greeter
-import httpx
-from application_simulation import APPLICATIONS, Current, make_application_operator
+from application_simulation import APPLICATIONS
 from planned_worlds import Scenario
 from simulations import FAMILIES, SINGLES, WEBSITES, make_family_operator, make_single_operator
 
+import fake_dns
+import fake_service
 import website.operator
 from database.api import Database, DatabaseSpec, SecretReference
-from database.operator import make_operator as make_database_operator
-from database.service import HttpDatabaseService
-from fake_service import FakeDatabaseService
 from opsdk import ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Namespace, Secret
@@ -96,20 +93,6 @@ async def move_namespace(world: World) -> None:
 
 
 # ---------------------------------------------------------------- database
-class CurrentService:
-    """The database service of the run."""
-
-    service = FakeDatabaseService()
-
-
-def make_databases() -> Operator:
-    """Return the sample's operator."""
-    transport = httpx.ASGITransport(app=CurrentService.service)
-    return make_database_operator(
-        HttpDatabaseService(httpx.AsyncClient(transport=transport, base_url="http://service"))
-    )
-
-
 async def make_database(world: World) -> None:
     """Create a Database with its credentials."""
     name = f"db-{world.rng.randrange(10**6)}"
@@ -161,20 +144,8 @@ SCENARIOS = {
     "copies": Scenario(
         operator=make_copier, actions=[make_source, edit_source, delete_source, make_namespace, move_namespace]
     ),
-    "applications": Scenario(
-        operator=make_application_operator,
-        actions=APPLICATIONS.actions[:4],
-        prepare=lambda: setattr(Current, "dns", type(Current.dns)(seconds=3)),
-        capture=lambda: copy.deepcopy(Current.dns),
-        restore=lambda dns: setattr(Current, "dns", copy.deepcopy(dns)),
-    ),
-    "databases": Scenario(
-        operator=make_databases,
-        actions=[make_database, resize_database, delete_database],
-        prepare=lambda: setattr(CurrentService, "service", FakeDatabaseService()),
-        capture=lambda: copy.deepcopy(CurrentService.service),
-        restore=lambda service: setattr(CurrentService, "service", copy.deepcopy(service)),
-    ),
+    "applications": Scenario(doubles=fake_dns.make_doubles, actions=APPLICATIONS.actions[:4]),
+    "databases": Scenario(doubles=fake_service.make_doubles, actions=[make_database, resize_database, delete_database]),
     "families": Scenario(operator=make_family_operator, actions=FAMILIES.actions),
     "singles": Scenario(operator=make_single_operator, actions=SINGLES.actions),
 }

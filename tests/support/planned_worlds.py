@@ -6,8 +6,9 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,16 +25,20 @@ from opsdk.engine.recording import RunPhase
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
 from opsdk.engine.writes import OWN_USERS
+from opsdk.errors import NotFoundError
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
+from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
 from opsdk.testing.simulate import Action, World
 
 _QUIET = 600.0
 _MAX_ACTIONS = 6
+_DEPLOYER = "opsdk-deploy"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _RANDOM = (
     "uid",
@@ -53,20 +58,23 @@ class Scenario:
     """An operator and the actions of its users.
 
     Attributes:
-        operator: makes it.
+        operator: makes it; not with `doubles`.
+        doubles: makes the doubles of its external systems, and with them the operator.
         actions: the workload.
         upgraded: makes a later version of it, which runs from the snapshot on.
-        prepare: puts external systems into the state of a new world.
-        capture: returns the state of external systems.
-        restore: brings them back to such a state.
     """
 
-    operator: Callable[[], Operator]
+    operator: Callable[[], Operator] | None = None
+    doubles: DoublesFactory | None = None
     actions: Sequence[Action]
     upgraded: Callable[[], Operator] | None = None
-    prepare: Callable[[], object] = field(default=lambda: None)
-    capture: Callable[[], Any] = field(default=lambda: None)
-    restore: Callable[[Any], object] = field(default=lambda _: None)
+
+    def factory(self, snapshot: ClusterSnapshot) -> Callable[[], Operator]:
+        """Return what makes the operator, on doubles with the state of a snapshot."""
+        if self.doubles is not None:
+            return self.doubles(snapshot).operator
+        assert self.operator is not None
+        return self.operator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +107,15 @@ class Comparison:
 
 def compare(scenario: Scenario, seed: int) -> Comparison:
     """Play one world: its history, the snapshot, the next action, and the plan for it."""
-    snapshot, external, happened = _live(scenario, seed)
+    snapshot, happened = _live(scenario, seed)
     action, action_seed = _next_action(scenario, seed)
 
     async def change(client: Client) -> None:
-        await action(_world(client, action_seed))
+        await _act(action, client, action_seed)
 
-    scenario.restore(external)
     outcome = OperatorRun(
         snapshot=snapshot,
-        operator=scenario.upgraded or scenario.operator,
+        operator=scenario.upgraded or scenario.factory(snapshot),
         environment=lambda state: envtest.Environment(controllers="cluster", snapshot=state),
         changes=[change],
         # Some operators of tests declare no permissions: they run as an admin.
@@ -119,33 +126,41 @@ def compare(scenario: Scenario, seed: int) -> Comparison:
     return Comparison(planned=_comparable(outcome.changes), happened=happened)
 
 
-def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
+def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping[str, JsonValue]]:
     """Return the state after a seeded history, and what the next action really changes."""
     with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
         return runner.run(_play(scenario, seed))
 
 
-async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Any, Mapping[str, JsonValue]]:
-    scenario.prepare()
+async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping[str, JsonValue]]:
     rng = random.Random(seed)
     ledger = WriteLedger(OWN_USERS)
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
-        operator = scenario.operator()
-        await apply_definitions(cluster.uncached, operator.definitions(), field_owner="opsdk-deploy")
-        config = replace(env.config, user_agent=f"{operator.name}/opsdk")
-        async with running(operator, config, definitions=False):
+        make_operator = scenario.factory(EMPTY_CLUSTER)
+        async with _deployed(make_operator(), env, cluster.uncached):
             for _ in range(rng.randint(1, _MAX_ACTIONS)):
-                await rng.choice(scenario.actions)(_world(cluster.uncached, rng.randrange(2**30)))
+                await _act(rng.choice(scenario.actions), cluster.uncached, rng.randrange(2**30))
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
-        snapshot, external = await take_snapshot(env.config, secret_values=True), scenario.capture()
+        snapshot = await take_snapshot(env.config, secret_values=True)
         env.journal.subscribe(lambda entry: ledger.add(entry, entry.changed_paths, RunPhase.CHANGES))
-        async with running((scenario.upgraded or scenario.operator)(), config, definitions=False):
+        async with _deployed((scenario.upgraded or make_operator)(), env, cluster.uncached):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)
-            await action(_world(cluster.uncached, action_seed))
+            await _act(action, cluster.uncached, action_seed)
             await _rest(env)
-    return snapshot, external, _comparable(ledger.changes(lambda _: None))
+    return snapshot, _comparable(ledger.changes(lambda _: None))
+
+
+@asynccontextmanager
+async def _deployed(operator: Operator, env: envtest.Environment, client: Client) -> AsyncIterator[None]:
+    """Install an operator as a deployment does, and run it."""
+    serve_in_process(operator, env.local_apps)
+    await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=_DEPLOYER)
+    await apply_configurations(client, operator, CLIENT_CONFIG, field_owner=_DEPLOYER)
+    config = replace(env.config, user_agent=f"{operator.name}/opsdk")
+    async with running(operator, config, definitions=False):
+        yield
 
 
 async def _rest(env: Any) -> None:
@@ -162,8 +177,10 @@ def _next_action(scenario: Scenario, seed: int) -> tuple[Action, int]:
     return rng.choice(scenario.actions), rng.randrange(2**30)
 
 
-def _world(client: Client, seed: int) -> World:
-    return World(client=client, rng=random.Random(seed), env=None, exchanges=())
+async def _act(action: Action, client: Client, seed: int) -> None:
+    """Call an action. An object that the operator deletes meanwhile makes it do nothing."""
+    with suppress(NotFoundError):
+        await action(World(client=client, rng=random.Random(seed), env=None, exchanges=()))
 
 
 def _comparable(changes: Mapping[str, NetChange]) -> dict[str, JsonValue]:

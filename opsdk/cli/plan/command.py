@@ -17,7 +17,7 @@ from rich.console import Console
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json
-from opsdk.cli.plan.inputs import changes_of, environment_factory, planned_operator
+from opsdk.cli.plan.inputs import changes_of, environment_factory, operator_on_doubles, planned_operator
 from opsdk.cli.plan.text import markdown_lines, text_lines
 from opsdk.cli.project import find_project
 from opsdk.engine.plan import ConsequenceKind, Plan
@@ -97,6 +97,10 @@ def plan(
     flags: Annotated[
         list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="a flag of the operator, without dashes")
     ] = None,
+    doubles: Annotated[
+        str,
+        typer.Option(metavar="MODULE:NAME", help="doubles of external systems; default: those in pyproject.toml"),
+    ] = "",
     until: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="virtual seconds until the plan ends")] = 86400,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="a host that the operator may reach")
@@ -131,9 +135,10 @@ def plan(
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
     state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
+    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), state)
     run = OperatorRun(
         snapshot=state,
-        operator=lambda: target,
+        operator=lambda: on_doubles,
         environment=environment,
         namespace=_namespace(target),
         changes=changes_of(file or (), delete or (), scale or ()),

@@ -13,13 +13,15 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import load, load_operator, place_of
+from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
 from opsdk.engine.run import Change, RunEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.errors import UsageError
+from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.doubles import Doubles
 
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
 _WRITES: Final = 2_000
@@ -47,7 +49,47 @@ def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextMan
 
 def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
     """Return the operator with its flags, such as ``max-replicas=3``. Raises `UsageError`."""
-    operator = load_operator(reference)
+    return _with_flags(load_operator(reference), flags)
+
+
+def operator_on_doubles(
+    operator: Operator, reference: str, doubles: str, flags: Sequence[str], snapshot: ClusterSnapshot
+) -> Operator:
+    """Return the operator that uses the doubles of its external systems; the operator itself if it has none.
+
+    Args:
+        operator: as it is declared.
+        reference: that names it; empty for that of the project.
+        doubles: ``MODULE:NAME`` of the function that creates the doubles; empty for that of the project.
+        flags: of the operator.
+        snapshot: the state that the doubles begin with.
+
+    Raises:
+        UsageError: the function cannot be loaded, fails, or returns something else.
+    """
+    doubles = doubles or _doubles_of_project(reference)
+    if not doubles:
+        return operator
+    factory = load(doubles, "FUNCTION")
+    try:
+        created = factory(snapshot)
+    except OpsdkError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        place = place_of(error.__traceback__)
+        raise UsageError(f"{doubles!r} fails: {place}{type(error).__name__}: {error}") from error
+    if not isinstance(created, Doubles):
+        raise UsageError(f"{doubles!r} returns {created!r}: return an opsdk.testing.doubles.Doubles")
+    return _with_flags(created.operator(), flags)
+
+
+def _doubles_of_project(reference: str) -> str:
+    """Return the doubles of the project around the current folder, if a reference is that of its operator."""
+    project = find_project(Path.cwd())
+    return project.doubles if project is not None and reference in ("", project.operator) else ""
+
+
+def _with_flags(operator: Operator, flags: Sequence[str]) -> Operator:
     words = [f"--{flag}" for flag in flags]
     operator.options, _ = parse_flags(operator.name, operator.options, words, {})
     return operator

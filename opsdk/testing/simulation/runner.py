@@ -17,9 +17,10 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.webhooks import without_sockets
-from opsdk.errors import InternalServerError
+from opsdk.errors import InternalServerError, UsageError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
+from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.link import Exchange
@@ -71,12 +72,14 @@ class World:
         rng: the random numbers of this action.
         env: the environment, for its journal and its other tools.
         exchanges: every request of the replicas until now.
+        systems: the doubles of external systems, see `Doubles.systems`; None without doubles.
     """
 
     client: Client
     rng: random.Random
     env: Any
     exchanges: Sequence[Exchange]
+    systems: Any = None
 
 
 Action = Callable[[World], Awaitable[None]]
@@ -88,7 +91,8 @@ class Simulation:
     """An operator, its environment, and the invariants at the end. Times are in virtual seconds.
 
     Attributes:
-        operator: creates a new operator for each start of a replica.
+        operator: creates a new operator for each start of a replica; not with `doubles`.
+        doubles: creates the doubles of external systems for each run, and the operators that use them.
         environment: creates a new environment, such as ``envtest.Environment``. If it has no controllers, the garbage
             collector and the namespace controller run.
         actions: the workload: the plan calls them at random times.
@@ -105,7 +109,8 @@ class Simulation:
         max_seconds: longest fault.
     """
 
-    operator: Callable[[], Operator]
+    operator: Callable[[], Operator] | None = None
+    doubles: DoublesFactory | None = None
     environment: Callable[[], AbstractAsyncContextManager[RunningEnvironment]]
     actions: Sequence[Action] = ()
     check: Action
@@ -119,6 +124,17 @@ class Simulation:
     max_faults: int = 6
     max_actions: int = 10
     max_seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        if (self.operator is None) == (self.doubles is None):
+            raise UsageError("a simulation needs operator or doubles: pass a function that creates one of them")
+
+    def new_doubles(self) -> Doubles[Any]:
+        """Return the doubles of a new run, with the operator that uses them."""
+        if self.doubles is not None:
+            return self.doubles(EMPTY_CLUSTER)
+        assert self.operator is not None
+        return Doubles(operator=self.operator, systems=None)
 
     def plan(self, seed: int) -> tuple[Step, ...]:
         """Return the plan of a seed."""
@@ -187,6 +203,7 @@ class _Run:
         self._notes: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seconds = 0.0
+        self._doubles = simulation.new_doubles()
 
     async def run(self) -> Outcome:
         s = self._simulation
@@ -195,10 +212,10 @@ class _Run:
             config = replace(env.config, user_agent=_USER_AGENT)
             await env.ensure_controllers(_CONTROLLERS)
             self._replicas = [
-                Replica(number, s.operator, config, self._observer, self._ledger, prepare=without_sockets)
+                Replica(number, self._doubles.operator, config, self._observer, self._ledger, prepare=without_sockets)
                 for number in range(s.replicas)
             ]
-            if (operator := s.operator()).has_webhooks:
+            if (operator := self._doubles.operator()).has_webhooks:
                 env.local_apps[AUTHORITY] = ReplicaWebhooks(self._replicas)
                 await install_webhooks(cluster.uncached, operator)
             for replica in self._replicas:
@@ -267,7 +284,13 @@ class _Run:
         return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
 
     def _world(self, seed: int) -> World:
-        return World(client=self._client, rng=seeded(seed), env=self._env, exchanges=self._observer.exchanges)
+        return World(
+            client=self._client,
+            rng=seeded(seed),
+            env=self._env,
+            exchanges=self._observer.exchanges,
+            systems=self._doubles.systems,
+        )
 
     # -------------------------------------------------------------- the plan
     async def _take(self, step: Step) -> None:

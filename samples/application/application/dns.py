@@ -86,11 +86,11 @@ class DnsRecord(ExternalResource[Application, Record]):
 
     async def create(self, obj: Application, ref: ExternalRef) -> Record:
         """Create it."""
-        return await self._client.create(_desired(obj, Record(token=ref.token, host="", target="")))
+        return await self._client.create(desired_record(obj, Record(token=ref.token, host="", target="")))
 
     async def update(self, obj: Application, _ref: ExternalRef, observed: Record) -> Record | None:
         """Change its host or its target."""
-        desired = _desired(obj, observed)
+        desired = desired_record(obj, observed)
         return None if desired == observed else await self._client.change(desired)
 
     async def delete(self, _obj: Application, ref: ExternalRef) -> None:
@@ -98,7 +98,8 @@ class DnsRecord(ExternalResource[Application, Record]):
         await self._client.delete(ref.id)
 
 
-def _desired(app: Application, record: Record) -> Record:
+def desired_record(app: Application, record: Record) -> Record:
+    """Return a record with the host and the target of an Application."""
     target = f"{meta(app, 'web').name}.{app.metadata.namespace}.svc"
     return msgspec.structs.replace(record, host=app.spec.host, target=target)
 

@@ -17,8 +17,7 @@ import envtest
 from application.api import Application, ApplicationSpec
 from application.children import migration
 from application.dns import DnsClient, DnsError, Record
-from application.operator import make_operator
-from fake_dns import FakeDns
+from fake_dns import FakeDns, make_doubles
 from opsdk import Client, Cluster, Condition, ObjectMeta, Unstructured, crd_for
 from opsdk.api.apps.v1 import Deployment, StatefulSet
 from opsdk.api.batch.v1 import Job
@@ -26,6 +25,7 @@ from opsdk.api.core.v1 import Service
 from opsdk.apiserver import ServeOptions, WebServer
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import get_condition
+from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.running import running
 
 KEY = "default/shop"
@@ -79,23 +79,15 @@ class World:
 
 
 @asynccontextmanager
-async def dns_client(dns: FakeDns) -> AsyncIterator[DnsClient]:
-    """A client of the fake DNS, without sockets."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=dns), base_url="http://dns") as http:
-        yield DnsClient(http)
-
-
-@asynccontextmanager
 async def world() -> AsyncIterator[World]:
     """Run the operator with simulated workloads."""
-    dns = FakeDns()
+    doubles = make_doubles(EMPTY_CLUSTER)
     async with (
-        dns_client(dns) as client,
         envtest.Environment(controllers="cluster") as env,
         Cluster(env.config) as cluster,
-        running(make_operator(client), env),
+        running(doubles.operator(), env),
     ):
-        yield World(env, cluster.uncached, dns)
+        yield World(env, cluster.uncached, doubles.systems)
 
 
 async def test_the_parts_come_in_their_order() -> None:
@@ -225,16 +217,15 @@ async def test_the_rights_of_the_manifests_suffice() -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
     }
-    dns = FakeDns()
+    doubles = make_doubles(EMPTY_CLUSTER)
     async with (
-        dns_client(dns) as client,
         envtest.Environment(crds=[crd_for(Application)], controllers="cluster") as env,
         Cluster(env.config) as cluster,
     ):
         for tree in (role, binding):
             await cluster.uncached.create(Unstructured.from_tree(tree))
-        async with running(make_operator(client), env.add_user("operator").config):
-            here = World(env, cluster.uncached, dns)
+        async with running(doubles.operator(), env.add_user("operator").config):
+            here = World(env, cluster.uncached, doubles.systems)
             app = await here.create()
             await here.until_ready()
             await here.change(image="shop:2")
@@ -260,7 +251,7 @@ async def test_the_dns_over_sockets() -> None:
         assert (await client.change(created)).target == "b"
         await client.delete(created.id)
         await client.delete(created.id)
-        with pytest.raises(DnsError, match="does not exist any more"):
+        with pytest.raises(DnsError, match="no longer exists"):
             await client.change(created)
         fake.down = True
         with pytest.raises(DnsError, match="HTTP 503"):
