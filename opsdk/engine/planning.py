@@ -11,9 +11,11 @@ from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
+from opsdk.engine.differences import Difference
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
 from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
+from opsdk.engine.redaction import is_secret, without_secret_values
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.rbac.permissions import ANY, RuleSet
@@ -118,13 +120,16 @@ def _group_of(change: NetChange) -> tuple[int, str, str]:
 
 def _planned(change: NetChange, effect_texts: Sequence[str]) -> PlannedChange:
     obj, action = change.latest, change.action
+    differences: Sequence[Difference] = () if action is ChangeAction.DELETE else change.differences
+    if is_secret(obj):
+        differences = [without_secret_values(difference) for difference in differences]
     return PlannedChange(
         action=action,
         kind=str(obj.get("kind", "")),
         api_version=str(obj.get("apiVersion", "")),
         namespace=str(obj["metadata"].get("namespace", "")),
         name=str(obj["metadata"]["name"]),
-        differences=() if action is ChangeAction.DELETE else change.differences,
+        differences=differences,
         writes=change.own,
         manager=change.manager,
         reason=change.source.reason if change.source is not None else "",

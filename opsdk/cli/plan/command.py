@@ -17,10 +17,11 @@ from rich.console import Console
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json
-from opsdk.cli.plan.inputs import changes_of, environment_factory, operator_on_doubles, planned_operator
-from opsdk.cli.plan.text import markdown_lines, text_lines
+from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
 from opsdk.cli.project import find_project
+from opsdk.engine.environments import environment_factory
 from opsdk.engine.plan import ConsequenceKind, Plan
+from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun, RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, write_snapshot

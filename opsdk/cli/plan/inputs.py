@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured
@@ -17,34 +14,13 @@ from opsdk.cli.loading import load, load_operator, place_of
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
-from opsdk.engine.run import Change, RunEnvironment
+from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import Doubles
 
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
-_WRITES: Final = 2_000
-_WRITES_PER_OBJECT: Final = 10
-
-
-def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
-    """Return a function that makes the environment of a run. Raises `UsageError` if envtest is not installed."""
-    if importlib.util.find_spec("envtest") is None:
-        raise UsageError("opsdk plan runs the operator on a local API server: pip install 'opsdk[envtest]'")
-    # opsdk never depends on envtest: this command uses it where it is installed.
-    envtest: Any = importlib.import_module("envtest")
-
-    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
-        environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
-            controllers="cluster",
-            snapshot=snapshot,
-            # A change of many objects takes no virtual time.
-            hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
-        )
-        return environment
-
-    return make
 
 
 def planned_operator(reference: str, flags: Sequence[str]) -> Operator:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from opsdk.cli.plan.collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.engine.differences import Difference
 from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
+from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
 
 __all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines"]

@@ -1,0 +1,37 @@
+"""The environments of runs: local API servers with the objects of a snapshot."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from opsdk.engine.run import RunEnvironment
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.errors import UsageError
+
+__all__ = ["environment_factory"]
+
+_WRITES: Final = 2_000
+_WRITES_PER_OBJECT: Final = 10
+
+
+def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
+    """Return a function that makes the environment of a run. Raises `UsageError` if envtest is not installed."""
+    if importlib.util.find_spec("envtest") is None:
+        raise UsageError("a plan runs the operator on a local API server: pip install 'opsdk[envtest]'")
+    # opsdk never depends on envtest: a plan uses it where it is installed.
+    envtest: Any = importlib.import_module("envtest")
+
+    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
+        environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
+            controllers="cluster",
+            snapshot=snapshot,
+            # A change of many objects takes no virtual time.
+            hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
+        )
+        return environment
+
+    return make

@@ -1,0 +1,85 @@
+"""Plans as assertions of tests: a stored expectation, and what a plan may not hide or show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from upgrades import ALL, Version, config, secret, state_of
+
+from application.api import Application, ApplicationSpec
+from application.dns import DnsClient
+from application.operator import make_operator
+from fake_dns import make_doubles
+from opsdk import Client, ObjectMeta, Operator
+from opsdk.errors import UsageError
+from opsdk.testing.doubles import EMPTY_CLUSTER
+from opsdk.testing.plans import assert_plan
+
+OLD = Version(children=lambda name: [config(name, a="1")])
+NEW = Version(children=lambda name: [config(name, a="2")])
+
+
+def test_a_missing_expectation_is_written_and_then_holds(tmp_path: Path) -> None:
+    """The first run fails, so that nobody commits a plan unread; the next one compares."""
+    state, expected = state_of(OLD), tmp_path / "new.plan.txt"
+    with pytest.raises(AssertionError, match="did not exist"):
+        assert_plan(state, operator=NEW.operator, rules=ALL, expected=expected)
+    plan = assert_plan(state, operator=NEW.operator, rules=ALL, expected=expected)
+    assert [change.subject for change in plan.changes] == ["ConfigMap default/app-0"]
+    assert "data.a: '1' -> '2'" in expected.read_text()
+
+
+def test_another_plan_fails_with_the_difference(tmp_path: Path) -> None:
+    """The message has the lines that differ, and how to accept them."""
+    state, expected = state_of(OLD), tmp_path / "same.plan.txt"
+    with pytest.raises(AssertionError, match="did not exist"):
+        assert_plan(state, operator=OLD.operator, rules=ALL, expected=expected)
+    with pytest.raises(AssertionError, match="delete the file to accept it") as failure:
+        assert_plan(state, operator=NEW.operator, rules=ALL, expected=expected)
+    assert "+      data.a: '1' -> '2'" in str(failure.value)
+
+
+def test_an_unchanged_version_has_an_empty_plan() -> None:
+    """Without an expectation, the plan is for the test's own assertions."""
+    assert assert_plan(state_of(OLD), operator=OLD.operator, rules=ALL).is_empty
+
+
+def test_values_of_secrets_are_hidden() -> None:
+    """A plan is pasted into pull requests: it has the names of the keys, and that their values differ."""
+    old = Version(children=lambda name: [secret(name, password="hunter2", user="me")])
+    new = Version(children=lambda name: [secret(name, password="hunter3", user="me", token="t0ken")])
+    plan = assert_plan(state_of(old), operator=new.operator, rules=ALL)
+    shown = str([(each.path, each.old, each.new) for change in plan.changes for each in change.differences])
+    assert "data.password" in shown
+    assert "(hidden, another value)" in shown
+    assert not any(value in shown for value in ("aHVudGVy", "hunter", "t0ken", "dDBrZW4="))
+
+
+def test_an_external_system_without_a_double_fails() -> None:
+    """The operator runs into it after the user's change; the message names the system."""
+
+    async def create(client: Client) -> None:
+        spec = ApplicationSpec(image="shop:1", host="shop.example.com")
+        await client.create(Application(metadata=ObjectMeta(name="shop", namespace="default"), spec=spec))
+
+    def on_the_network() -> Operator:
+        return make_operator(DnsClient(httpx.AsyncClient(base_url="http://dns.example.com", timeout=10.0)))
+
+    with pytest.raises(AssertionError, match=r"does not show everything: dns\.example\.com"):
+        assert_plan(EMPTY_CLUSTER, operator=on_the_network, changes=[create])
+    plan = assert_plan(EMPTY_CLUSTER, doubles=make_doubles, changes=[create])
+    assert not plan.is_dangerous
+
+
+async def test_a_plan_does_not_run_on_the_loop_of_a_test() -> None:
+    """Its loop has a clock of its own. The message says what to do."""
+    with pytest.raises(UsageError, match="not async"):
+        assert_plan(EMPTY_CLUSTER, operator=OLD.operator, rules=ALL)
+
+
+def test_a_plan_needs_an_operator_or_doubles() -> None:
+    """Not both, and not neither."""
+    with pytest.raises(UsageError, match="operator or doubles"):
+        assert_plan(EMPTY_CLUSTER)
