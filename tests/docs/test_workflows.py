@@ -13,10 +13,10 @@ ACTION = re.compile(r"uses: (\S+@[0-9a-f]{40}  # v\S+)")
 
 def test_the_workflows_use_the_pinned_actions_of_this_project() -> None:
     """Each action has the commit and the version that .github/workflows has, so an update changes both."""
-    ours = {use for path in (ROOT / ".github/workflows").glob("*.yml") for use in ACTION.findall(path.read_text())}
+    pinned = {use for path in (ROOT / ".github/workflows").glob("*.yml") for use in ACTION.findall(path.read_text())}
     uses = re.findall(r"uses: (.*)", PAGE.read_text())
     assert uses
-    assert set(uses) <= ours
+    assert set(uses) <= pinned
 
 
 def test_the_jobs_of_the_workflows_have_no_more_permissions_than_they_need() -> None:

@@ -91,8 +91,8 @@ def test_a_snapshot_returns_the_objects_of_a_kind() -> None:
         api_version = f"applications.opsdk.dev/{version}"
         return {"apiVersion": api_version, "kind": "Application", "metadata": {"name": name}, "spec": spec}
 
-    kept = tree("a", image="a:1", host="a.example.com")
-    snapshot = ClusterSnapshot(taken_at=EMPTY_CLUSTER.taken_at, objects=[kept, tree("b", "v0")])
+    current = tree("a", image="a:1", host="a.example.com")
+    snapshot = ClusterSnapshot(taken_at=EMPTY_CLUSTER.taken_at, objects=[current, tree("b", "v0")])
     assert [app.spec.host for app in snapshot.objects_of(Application)] == ["a.example.com"]
     wrong = ClusterSnapshot(taken_at=EMPTY_CLUSTER.taken_at, objects=[tree("c", image=["list"], host="c.example.com")])
     with pytest.raises(SnapshotError, match="Application c does not fit the class Application"):

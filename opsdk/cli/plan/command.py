@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,7 +16,9 @@ from rich.console import Console
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json
+from opsdk.cli.plan import options
 from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
+from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.project import find_project
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.plan import ConsequenceKind, Plan
@@ -34,38 +35,17 @@ from opsdk.rest.load import load_config
 
 _CHANGES: Final = 2
 _DANGER: Final = 3
-_Kubeconfig = Annotated[Path | None, typer.Option(metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")]
-_Context = Annotated[str, typer.Option(help="kubeconfig context")]
-_Files = Annotated[
-    list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")
-]
-_FailOn = Annotated[
-    list[ConsequenceKind] | None, typer.Option(help="consequences that exit with 3; default: all dangerous ones")
-]
-_Operator = Annotated[
-    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-]
-
-
-class PlanFormat(StrEnum):
-    """For people, for a pull request, or for programs."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    JSON = "json"
 
 
 def snapshot(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write, such as cluster.snapshot.gz")],
-    operator: _Operator = "",
+    operator: options.OperatorArgument = "",
     *,
     everything: Annotated[bool, typer.Option("--all", help="read every kind, not only those of an operator")] = False,
     secrets: Annotated[bool, typer.Option("--secrets", help="write the values of Secrets, not their digests")] = False,
-    user: Annotated[
-        str, typer.Option("--as", metavar="USER", help="read as this user, such as the operator's service account")
-    ] = "",
-    context: _Context = "",
-    kubeconfig: _Kubeconfig = None,
+    user: options.User = "",
+    context: options.Context = "",
+    kubeconfig: options.Kubeconfig = None,
 ) -> None:
     """Write the objects of a cluster that an operator can see into a file. Sends get and list requests only.
 
@@ -85,39 +65,24 @@ def snapshot(
 
 
 def plan(
-    operator: _Operator = "",
+    operator: options.OperatorArgument = "",
     *,
-    snapshot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="plan for this snapshot instead of the cluster")
-    ] = None,
-    file: _Files = None,
-    delete: Annotated[list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME", help="delete this object")] = None,
-    scale: Annotated[
-        list[str] | None, typer.Option(metavar="KIND/NAMESPACE/NAME=N", help="set spec.replicas of this object")
-    ] = None,
-    flags: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="a flag of the operator, without dashes")
-    ] = None,
-    doubles: Annotated[
-        str,
-        typer.Option(metavar="MODULE:NAME", help="doubles of external systems; default: those in pyproject.toml"),
-    ] = "",
-    until: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="virtual seconds until the plan ends")] = 86400,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="a host that the operator may reach")
-    ] = None,
-    allow_unseen: Annotated[
-        bool, typer.Option("--allow-unseen", help="accept a plan for a cluster that could not be read wholly")
-    ] = False,
-    all_permissions: Annotated[
-        bool, typer.Option("--all-permissions", help="run the operator as an admin, not with its declared permissions")
-    ] = False,
-    fail_on: _FailOn = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="write the state at the end as a snapshot")] = None,
-    user: Annotated[str, typer.Option("--as", metavar="USER", help="read the cluster as this user")] = "",
-    context: _Context = "",
-    kubeconfig: _Kubeconfig = None,
-    output: Annotated[PlanFormat, typer.Option(help="output format")] = PlanFormat.TEXT,
+    snapshot: options.SnapshotFile = None,
+    file: options.Files = None,
+    delete: options.Deletions = None,
+    scale: options.Scales = None,
+    flags: options.Flags = None,
+    doubles: options.DoublesName = "",
+    until: options.Until = 86_400,
+    allow_host: options.AllowedHosts = None,
+    allow_unseen: options.AllowUnseen = False,
+    all_permissions: options.AllPermissions = False,
+    fail_on: options.FailOn = None,
+    save: options.Save = None,
+    user: options.User = "",
+    context: options.Context = "",
+    kubeconfig: options.Kubeconfig = None,
+    output: options.Output = PlanFormat.TEXT,
 ) -> None:
     """Print what the operator would change in a cluster, and what follows from it. Nothing is written.
 
