@@ -51,10 +51,10 @@ def test_values_of_secrets_are_hidden() -> None:
     old = Version(children=lambda name: [secret(name, password="hunter2", user="me")])
     new = Version(children=lambda name: [secret(name, password="hunter3", user="me", token="t0ken")])
     plan = assert_plan(state_of(old), operator=new.operator, rules=ALL)
-    shown = str([(each.path, each.old, each.new) for change in plan.changes for each in change.differences])
-    assert "data.password" in shown
-    assert "(hidden, another value)" in shown
-    assert not any(value in shown for value in ("aHVudGVy", "hunter", "t0ken", "dDBrZW4="))
+    printed = str([(each.path, each.old, each.new) for change in plan.changes for each in change.differences])
+    assert "data.password" in printed
+    assert "(hidden, another value)" in printed
+    assert not any(value in printed for value in ("aHVudGVy", "hunter", "t0ken", "dDBrZW4="))
 
 
 def test_an_external_system_without_a_double_fails() -> None:
