@@ -39,6 +39,7 @@ from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
@@ -86,6 +87,8 @@ class Environment(Startable):
         pki: existing certificates and keys; by default the environment creates its own.
         compaction_interval: seconds between compactions, after which old revisions and continue tokens expire with 410;
             0 never compacts.
+        history_limit: writes that the journal keeps, and changes of each kind that watches may start from; a `storage`
+            has its own.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
@@ -114,13 +117,16 @@ class Environment(Startable):
         disable_admission_plugins: str | Collection[str] = (),
         pki: PKI = PKI(),  # noqa: B008 - frozen
         compaction_interval: float = INTERVAL,
+        history_limit: int = 10_000,
         hot_loop_limit: int = LIMIT,
     ) -> None:
         self._pki = pki
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         if snapshot is not None:
-            storage, service_range = _open_cluster_snapshot(snapshot, service_range, storage or data_dir)
+            storage, service_range = _open_cluster_snapshot(
+                snapshot, service_range, storage or data_dir, history_limit=history_limit
+            )
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -131,12 +137,13 @@ class Environment(Startable):
             "disable_admission_plugins": disable_admission_plugins,
             "pki": pki,
             "compaction_interval": compaction_interval,
+            "history_limit": history_limit,
             "hot_loop_limit": hot_loop_limit,
         }
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or _open_storage(data_dir),
+            storage=storage or _open_storage(data_dir) or MemoryStorage(history_limit=history_limit),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
@@ -151,6 +158,7 @@ class Environment(Startable):
         self._proxies: CertificateAuthority | None = None
         self._start_up = StartUp()
         self._journal: Journal | None = None
+        self._history_limit = history_limit
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
 
@@ -304,7 +312,7 @@ class Environment(Startable):
     def journal(self) -> Journal:
         """The journal of all writes; it records from the first use on."""
         if self._journal is None:
-            self._journal = Journal(self.server, self.plane.storage)
+            self._journal = Journal(self.server, self.plane.storage, limit=self._history_limit)
             self._journal.start_up = self._start_up
             self._journal.start()
         return self._journal
@@ -458,13 +466,13 @@ class Environment(Startable):
 
 
 def _open_cluster_snapshot(
-    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object
+    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, *, history_limit: int
 ) -> tuple[LocalStorage, str]:
     """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
         raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
     loaded = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
-    return load_cluster_snapshot(loaded), service_range_of(loaded) or service_range
+    return load_cluster_snapshot(loaded, history_limit=history_limit), service_range_of(loaded) or service_range
 
 
 def _open_storage(data_dir: Path | None) -> LocalStorage | None:

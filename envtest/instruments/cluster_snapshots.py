@@ -32,7 +32,7 @@ def service_range_of(snapshot: ClusterSnapshot) -> str:
     return f"{'.'.join(address.split('.')[:2])}.0.0/16" if address.count(".") == 3 else ""
 
 
-def load_cluster_snapshot(snapshot: ClusterSnapshot) -> MemoryStorage:
+def load_cluster_snapshot(snapshot: ClusterSnapshot, *, history_limit: int = 10_000) -> MemoryStorage:
     """Return a storage with the objects of a snapshot.
 
     Objects keep the fields that this version does not know. A kind that it does not know, and that no definition in the
@@ -41,7 +41,7 @@ def load_cluster_snapshot(snapshot: ClusterSnapshot) -> MemoryStorage:
     isolated = isolate(snapshot)
     revision = max((_revision(obj) for obj in isolated.objects), default=1)
     revision = max(revision, _number(snapshot.resource_version))
-    storage = MemoryStorage(revision=revision)
+    storage = MemoryStorage(revision=revision, history_limit=history_limit)
     prefixes = _Prefixes(isolated)
     for obj in (*isolated.objects, *prefixes.missing_definitions()):
         key, stored = prefixes.entry(obj)

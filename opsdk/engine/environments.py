@@ -14,6 +14,8 @@ from opsdk.errors import UsageError
 
 __all__ = ["environment_factory"]
 
+_HISTORY: Final = 1_000
+"""Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
 _WRITES: Final = 2_000
 _WRITES_PER_OBJECT: Final = 10
 
@@ -29,6 +31,7 @@ def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextMan
         environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
             controllers="cluster",
             snapshot=snapshot,
+            history_limit=_HISTORY,
             # A change of many objects takes no virtual time.
             hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
         )

@@ -248,8 +248,7 @@ class OperatorRun:
         now = self._last_write = monotonic()
         if self._phase is RunPhase.SETTLING:
             return
-        paths = entry.changed_paths
-        self._ledger.add(entry, paths, self._phase)
+        paths = self._ledger.add(entry, self._phase)
         if entry.writer.user == self._user:
             self._fixpoint.written(now, entry, paths)
 

@@ -143,7 +143,7 @@ async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
         snapshot = await take_snapshot(env.config, secret_values=True)
-        env.journal.subscribe(lambda entry: ledger.add(entry, entry.changed_paths, RunPhase.CHANGES))
+        env.journal.subscribe(lambda entry: ledger.add(entry, RunPhase.CHANGES))
         async with _deployed((scenario.upgraded or make_operator)(), env, cluster.uncached):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)
