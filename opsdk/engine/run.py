@@ -7,6 +7,7 @@ the operator's definitions, webhooks and role are applied, as an installation do
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -183,12 +184,12 @@ class OperatorRun:
 
     def execute(self) -> RunOutcome:
         """Run it. Must not be called from a running event loop."""
-        epoch = _epoch(self.snapshot)
+        epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
         seconds = 0.0
         with (
-            seeded_entropy(self.seed),
+            seeded_entropy(seed),
             refuse_connections(self.allowed_hosts) as connections,
-            asyncio.Runner(loop_factory=lambda: VirtualLoop(self.seed, epoch=epoch)) as runner,
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, epoch=epoch)) as runner,
         ):
             try:
                 runner.run(self._run())
@@ -320,6 +321,12 @@ class _HotLoopHook(TelemetryHook):
 def _named(config: Config, program: str) -> Config:
     """Return the configuration of a program: the server takes its name as the default field manager."""
     return replace(config, user_agent=f"{program}/opsdk")
+
+
+def _seed(seed: int, snapshot: ClusterSnapshot) -> int:
+    """Return a seed that differs from that of the run which made the snapshot: else new uids would repeat its uids."""
+    text = f"{seed} {snapshot.taken_at} {snapshot.resource_version} {len(snapshot.objects)}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
 
 
 def _epoch(snapshot: ClusterSnapshot) -> datetime:

@@ -13,6 +13,9 @@ from application.dns import DnsClient
 from application.operator import make_operator
 from fake_dns import make_doubles
 from opsdk import Client, ObjectMeta, Operator
+from opsdk.engine.environments import environment_factory
+from opsdk.engine.run import OperatorRun
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.plans import assert_plan
@@ -44,6 +47,22 @@ def test_another_plan_fails_with_the_difference(tmp_path: Path) -> None:
 def test_an_unchanged_version_has_an_empty_plan() -> None:
     """Without an expectation, the plan is for the test's own assertions."""
     assert assert_plan(state_of(OLD), operator=OLD.operator, rules=ALL).is_empty
+
+
+def test_runs_on_different_states_create_different_uids() -> None:
+    """A run on the end of another one, as ``opsdk plan --save`` writes it, must not repeat the uids of that one."""
+
+    def created(state: ClusterSnapshot) -> set[str]:
+        operator, environment = NEW.operator(), environment_factory()
+        outcome = OperatorRun(snapshot=state, operator=lambda: operator, environment=environment, rules=ALL).execute()
+        return {c.after["metadata"]["uid"] for c in outcome.changes.values() if c.before is None and c.after}
+
+    other = config("other")
+    other["metadata"]["namespace"] = "default"
+    state, later = state_of(Version(), apps=5), state_of(Version(), apps=5, more=[other])
+    assert len(created(state)) == 5
+    assert created(state) == created(state)
+    assert not created(state) & created(later)
 
 
 def test_values_of_secrets_are_hidden() -> None:
