@@ -21,7 +21,10 @@ def run_seed(job: tuple[str, int]) -> tuple[str, int, bool, str]:
     """Play one world: its operator, its seed, whether something happened, and how the plan differs."""
     name, seed = job
     comparison = compare(SCENARIOS[name], seed)
-    return name, seed, bool(comparison.happened), "" if comparison.is_exact else str(comparison.difference)
+    problems = [] if comparison.is_exact else [comparison.difference]
+    if comparison.methods != {"GET"} or comparison.connections:
+        problems.append(f"the plan sent {sorted(comparison.methods)}, and reached for {comparison.connections}")
+    return name, seed, bool(comparison.happened), "\n".join(problems)
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
 from opsdk.engine.writes import OWN_USERS
 from opsdk.errors import NotFoundError
+from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
@@ -84,10 +85,14 @@ class Comparison:
     Attributes:
         planned: the net changes of the plan, by object.
         happened: those of the live cluster.
+        methods: the HTTP methods of the plan's requests to the live cluster.
+        connections: what the operator tried to reach outside of the fork.
     """
 
     planned: Mapping[str, JsonValue]
     happened: Mapping[str, JsonValue]
+    methods: frozenset[str]
+    connections: Sequence[str]
 
     @property
     def is_exact(self) -> bool:
@@ -107,7 +112,7 @@ class Comparison:
 
 def compare(scenario: Scenario, seed: int) -> Comparison:
     """Play one world: its history, the snapshot, the next action, and the plan for it."""
-    snapshot, happened = _live(scenario, seed)
+    snapshot, methods, happened = _live(scenario, seed)
     action, action_seed = _next_action(scenario, seed)
 
     async def change(client: Client) -> None:
@@ -123,16 +128,21 @@ def compare(scenario: Scenario, seed: int) -> Comparison:
         seed=seed + 1,
     ).execute()
     assert not outcome.failure, outcome.failure
-    return Comparison(planned=_comparable(outcome.changes), happened=happened)
+    return Comparison(
+        planned=_comparable(outcome.changes), happened=happened, methods=methods, connections=outcome.connections
+    )
 
 
-def _live(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping[str, JsonValue]]:
-    """Return the state after a seeded history, and what the next action really changes."""
+_Live = tuple[ClusterSnapshot, frozenset[str], Mapping[str, JsonValue]]
+
+
+def _live(scenario: Scenario, seed: int) -> _Live:
+    """Return the state after a seeded history, how it was read, and what the next action really changes."""
     with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
         return runner.run(_play(scenario, seed))
 
 
-async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping[str, JsonValue]]:
+async def _play(scenario: Scenario, seed: int) -> _Live:
     rng = random.Random(seed)
     ledger = WriteLedger(OWN_USERS)
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
@@ -142,14 +152,29 @@ async def _play(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Mapping
                 await _act(rng.choice(scenario.actions), cluster.uncached, rng.randrange(2**30))
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
-        snapshot = await take_snapshot(env.config, secret_values=True)
+        requests = _Requests(env.config.app)
+        snapshot = await take_snapshot(replace(env.config, app=requests), secret_values=True)
         env.journal.subscribe(lambda entry: ledger.add(entry, RunPhase.CHANGES))
         async with _deployed((scenario.upgraded or make_operator)(), env, cluster.uncached):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)
             await _act(action, cluster.uncached, action_seed)
             await _rest(env)
-    return snapshot, _comparable(ledger.changes(lambda _: None))
+    return snapshot, frozenset(requests.methods), _comparable(ledger.changes(lambda _: None))
+
+
+class _Requests:
+    """Passes requests on, and notes their methods."""
+
+    def __init__(self, app: App | None) -> None:
+        assert app is not None
+        self._app = app
+        self.methods = set[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        self.methods.add(scope["method"])
+        await self._app(scope, receive, send)
 
 
 @asynccontextmanager
