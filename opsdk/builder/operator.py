@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
+from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
@@ -64,6 +65,7 @@ from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.certificates.injection import declared_targets
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig
+from opsdk.webhook.conversion import Converter
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -559,6 +561,11 @@ class Operator:
         default, owner = self.options.controller, self.options.cluster.field_owner or self.name
         deletes = [declared.name for declared in self._declared if declared.deletes_children(default)]
         return frozenset([*self._finalizers, *(children_finalizer(owner, name) for name in deletes)])
+
+    @property
+    def converters(self) -> dict[GroupKind, Converter]:
+        """The declared converters of custom resources, by kind."""
+        return {b.converter.group_kind: b.converter for b in self._webhooks if b.converter is not None}
 
     @property
     def has_webhooks(self) -> bool:

@@ -60,6 +60,8 @@ class ConsequenceKind(StrEnum):
     """Values of a Secret that exists are replaced."""
     FIELD_PRUNED = "field-pruned"
     """The new definition does not have a field that objects use."""
+    CONVERSION_LOSES_DATA = "conversion-loses-data"
+    """A field of an object is lost between two versions of its kind, or the object cannot be converted."""
     FIELD_REMOVED = "field-removed"
     """The operator no longer sets a field."""
     FIELD_TAKEN_OVER = "field-taken-over"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from opsdk.builder.operator import Operator
 from opsdk.engine.consequences.behaviour import behaviour_consequences
+from opsdk.engine.consequences.conversions import conversion_consequences
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
@@ -29,34 +31,29 @@ _MAX_CAUSES: Final = 3
 
 
 def make_plan(
-    snapshot: ClusterSnapshot,
-    outcome: RunOutcome,
-    *,
-    operator: str,
-    rules: RuleSet,
-    finalizers: Iterable[str] = (),
+    snapshot: ClusterSnapshot, outcome: RunOutcome, operator: Operator, *, namespace: str = "default"
 ) -> Plan:
     """Return the plan of a run.
 
     Args:
         snapshot: the state at the beginning, isolated.
         outcome: of the run.
-        operator: its name.
-        rules: that it declares: what it reads and writes.
-        finalizers: that it handles.
+        operator: as it is declared: with its permissions, finalizers and converters.
+        namespace: of the operator.
     """
-    changes = outcome.changes
+    changes, rules = outcome.changes, operator.rules(namespace=namespace)
     ownership = OwnerGraph(snapshot.objects, changes.values())
     evidence = Evidence(
-        operator=operator,
-        finalizers=frozenset(finalizers),
+        operator=operator.name,
+        finalizers=operator.finalizer_names(),
+        converters=operator.converters,
         objects=snapshot.objects,
         outcome=outcome,
         changes=changes,
         ownership=ownership,
     )
     return Plan(
-        operator=operator,
+        operator=operator.name,
         taken_at=snapshot.taken_at,
         server_version=snapshot.server_version,
         seconds=outcome.seconds,
@@ -83,6 +80,7 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
         object_consequences(evidence),
         pod_consequences(evidence),
         field_consequences(evidence),
+        conversion_consequences(evidence),
     )
     return sorted(consequences, key=lambda each: -each.severity)
 

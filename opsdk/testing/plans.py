@@ -69,7 +69,6 @@ def assert_plan(
     create = doubles(state).operator if doubles is not None else operator
     assert create is not None
     planned = create()
-    declared = planned.rules(namespace=namespace)
     run = OperatorRun(
         snapshot=state,
         operator=lambda: planned,
@@ -79,8 +78,7 @@ def assert_plan(
         horizon=until,
         rules=rules,
     )
-    finalizers = planned.finalizer_names()
-    plan = make_plan(run.snapshot, run.execute(), operator=planned.name, rules=declared, finalizers=finalizers)
+    plan = make_plan(run.snapshot, run.execute(), planned, namespace=namespace)
     _compare(plan, None if expected is None else Path(expected))
     return plan
 

@@ -18,6 +18,7 @@ from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
@@ -123,7 +124,8 @@ async def _state(version: Version, apps: int, more: Sequence[JsonObject]) -> Clu
     operator = version.operator()
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
         client = cluster.uncached
-        await apply_definitions(client, operator.definitions(), field_owner="opsdk-deploy")
+        serve_in_process(operator, env.local_apps)
+        await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner="opsdk-deploy")
         for tree in more:
             await client.create(Unstructured.from_tree(tree))
         config = replace(env.config, user_agent=f"{operator.name}/opsdk")
@@ -137,21 +139,14 @@ async def _state(version: Version, apps: int, more: Sequence[JsonObject]) -> Clu
 
 def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
     """Return the plan of a version for a cluster."""
-    operators: list[Operator] = []
-
-    def make() -> Operator:
-        operators.append(version.operator())
-        return operators[0]
-
+    operator = version.operator()
     run = OperatorRun(
         snapshot=snapshot,
-        operator=make,
+        operator=lambda: operator,
         environment=lambda each: envtest.Environment(controllers="cluster", snapshot=each),
         rules=version.rules,
     )
-    outcome = run.execute()
-    names = operators[0].finalizer_names() if operators else frozenset()
-    return make_plan(run.snapshot, outcome, operator=version.name, rules=version.rules, finalizers=names)
+    return make_plan(run.snapshot, run.execute(), operator)
 
 
 # ---------------------------------------------------------------- children

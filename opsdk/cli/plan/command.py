@@ -119,13 +119,7 @@ def plan(
 def _execute(run: OperatorRun, operator: Operator, save: Path | None, output: PlanFormat) -> Plan:
     """Run the operator, print the plan, and write the state at the end."""
     outcome = run.execute()
-    planned = make_plan(
-        run.snapshot,
-        outcome,
-        operator=operator.name,
-        rules=_rules(operator),
-        finalizers=operator.finalizer_names(),
-    )
+    planned = make_plan(run.snapshot, outcome, operator, namespace=run.namespace)
     _print(planned, output)
     if save is not None:
         _save(save, outcome)

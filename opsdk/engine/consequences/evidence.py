@@ -7,9 +7,11 @@ from functools import cached_property
 
 import msgspec
 
+from opsdk.apimachinery.gvk import GroupKind
 from opsdk.engine.net_changes import NetChange, OwnerGraph
 from opsdk.engine.run import RunOutcome
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.conversion import Converter
 
 
 class Evidence(msgspec.Struct, kw_only=True, dict=True):
@@ -26,6 +28,7 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
 
     operator: str
     finalizers: frozenset[str]
+    converters: Mapping[GroupKind, Converter]
     objects: Sequence[JsonObject]
     outcome: RunOutcome
     changes: Mapping[str, NetChange]
