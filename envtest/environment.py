@@ -124,9 +124,7 @@ class Environment(Startable):
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         if snapshot is not None:
-            storage, service_range = _open_cluster_snapshot(
-                snapshot, service_range, storage or data_dir, history_limit=history_limit
-            )
+            storage, service_range = _open_snapshot(snapshot, service_range, storage or data_dir, history_limit)
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -143,7 +141,7 @@ class Environment(Startable):
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or _open_storage(data_dir) or MemoryStorage(history_limit=history_limit),
+            storage=storage or _open_storage(data_dir, history_limit),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
@@ -158,7 +156,6 @@ class Environment(Startable):
         self._proxies: CertificateAuthority | None = None
         self._start_up = StartUp()
         self._journal: Journal | None = None
-        self._history_limit = history_limit
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
 
@@ -312,7 +309,7 @@ class Environment(Startable):
     def journal(self) -> Journal:
         """The journal of all writes; it records from the first use on."""
         if self._journal is None:
-            self._journal = Journal(self.server, self.plane.storage, limit=self._history_limit)
+            self._journal = Journal(self.server, self.plane.storage, limit=self._again["history_limit"])
             self._journal.start_up = self._start_up
             self._journal.start()
         return self._journal
@@ -465,8 +462,8 @@ class Environment(Startable):
         await self._stack.aclose()
 
 
-def _open_cluster_snapshot(
-    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, *, history_limit: int
+def _open_snapshot(
+    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, history_limit: int
 ) -> tuple[LocalStorage, str]:
     """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
@@ -475,9 +472,9 @@ def _open_cluster_snapshot(
     return load_cluster_snapshot(loaded, history_limit=history_limit), service_range_of(loaded) or service_range
 
 
-def _open_storage(data_dir: Path | None) -> LocalStorage | None:
+def _open_storage(data_dir: Path | None, history_limit: int) -> LocalStorage:
     if data_dir is None:
-        return None
+        return MemoryStorage(history_limit=history_limit)
     from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - most tests have no data directory
 
     return SqliteStorage(data_dir / "objects.db")
