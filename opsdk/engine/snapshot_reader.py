@@ -6,7 +6,7 @@ Upstream: k8s.io/client-go/tools/pager/pager.go (v1.36)
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -83,7 +83,7 @@ async def take_snapshot(
 
     Args:
         config: of the cluster, as the operator's service account or as a user.
-        rules: of the operator, see `choose_kinds`; None reads every kind.
+        rules: of the operator, see `choose_kinds`; the kinds of owners are read too. None reads every kind.
         secret_values: take the values of Secrets too. Otherwise each value is a digest.
         progress: called after each kind.
 
@@ -107,6 +107,7 @@ class _Reader:
         self._unseen: list[Unseen] = []
         self._objects: list[JsonObject] = []
         self._resource_version = ""
+        self._asked = set[tuple[str, str]]()
 
     async def read(self, rules: RuleSet | None) -> ClusterSnapshot:
         """Read the chosen kinds, one after the other."""
@@ -115,8 +116,12 @@ class _Reader:
         discovered = await Discovery(self._transport).fetch()
         for api, failure in discovered.failures.items():
             self._unseen.append(Unseen(what=api, reason=f"discovery failed: {failure}"))
-        for resource in choose_kinds(discovered, rules):
-            await self._read_kind(resource)
+        everything = choose_kinds(discovered)
+        waiting = choose_kinds(discovered, rules)
+        while waiting:
+            for resource in waiting:
+                await self._read_kind(resource)
+            waiting = self._unread_owners(everything)
         return ClusterSnapshot(
             taken_at=taken_at,
             server_version=version.git_version,
@@ -127,7 +132,20 @@ class _Reader:
             objects=self._objects,
         )
 
+    def _unread_owners(self, everything: Iterable[ApiResource]) -> Sequence[ApiResource]:
+        """Return the kinds of owners that were not read yet.
+
+        Without its owner, an object would lose the reference: the garbage collector must not delete it in a fork.
+        """
+        owners = {
+            (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind"))
+            for obj in self._objects
+            for owner in obj["metadata"].get("ownerReferences") or ()
+        }
+        return [each for each in everything if (key := (each.group, each.kind)) in owners and key not in self._asked]
+
     async def _read_kind(self, resource: ApiResource) -> None:
+        self._asked.add((resource.group, resource.kind))
         kind = SnapshotKind(
             group=resource.group,
             version=resource.version,

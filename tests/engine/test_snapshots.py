@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 import envtest
-from opsdk import ObjectMeta, Unstructured
-from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk import ObjectMeta, OwnerReference, Unstructured
+from opsdk.api.core.v1 import ConfigMap, Secret, Service, ServicePort, ServiceSpec
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.isolation import isolate
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind, read_snapshot, write_snapshot
@@ -98,6 +98,27 @@ async def test_a_user_without_permissions_gets_a_snapshot_that_names_what_is_mis
     assert "configmaps" in {unseen.what for unseen in taken.unseen}
     assert all("bob" in unseen.reason for unseen in taken.unseen)
     assert verbs <= {"get", "list"}
+
+
+async def test_the_owners_of_objects_are_read_too() -> None:
+    """The operator uses ConfigMaps. One is owned by a Secret, which is owned by a Service: both kinds are read."""
+
+    def owned_by(owner: Service | Secret) -> list[OwnerReference]:
+        api_version, kind = owner.gvk.api_version, owner.gvk.kind
+        name, uid = owner.metadata.name, owner.metadata.uid
+        return [OwnerReference(api_version=api_version, kind=kind, name=name, uid=uid)]
+
+    rules = RuleSet([Permission("list", "", "configmaps")])
+    async with envtest.Environment() as env, Cluster(env.config) as cluster:
+        meta = {"name": "a", "namespace": "default"}
+        spec = ServiceSpec(ports=[ServicePort(port=80)])
+        service = await cluster.uncached.create(Service(metadata=ObjectMeta(**meta), spec=spec))
+        secret = await cluster.uncached.create(Secret(metadata=ObjectMeta(**meta, owner_references=owned_by(service))))
+        alone = {kind.kind for kind in (await take_snapshot(env.config, rules=rules)).kinds}
+        await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(**meta, owner_references=owned_by(secret))))
+        taken = await take_snapshot(env.config, rules=rules)
+    assert {kind.kind for kind in taken.kinds} - alone == {"Secret", "Service"}
+    assert isolate(taken).unseen == taken.unseen
 
 
 async def test_a_server_keeps_the_objects_as_they_are() -> None:
