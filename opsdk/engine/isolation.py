@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["isolate"]
+__all__ = ["isolate", "with_certificates_of"]
 
 _WEBHOOKS: Final = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _NODES: Final = SnapshotKind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
@@ -39,6 +39,23 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         notes.append(Unseen(what="nodes", reason="they were not read: the nodes of the pods are assumed to be healthy"))
     unseen = tuple(dict.fromkeys((*snapshot.unseen, *notes)))
     return msgspec.structs.replace(snapshot, kinds=tuple(kinds), unseen=unseen, objects=objects)
+
+
+def with_certificates_of(end: ClusterSnapshot, start: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the end of a run with the root certificates of its start: a local server has another one in each run.
+
+    A namespace of the run itself has an empty certificate.
+    """
+    published = {key_of_tree(obj): obj.get("data") for obj in start.objects if _is_root_certificate(obj)}
+    objects = [
+        {**obj, "data": published.get(key_of_tree(obj), {"ca.crt": ""})} if _is_root_certificate(obj) else obj
+        for obj in end.objects
+    ]
+    return msgspec.structs.replace(end, objects=objects)
+
+
+def _is_root_certificate(obj: JsonObject) -> bool:
+    return (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", "kube-root-ca.crt")
 
 
 def _unchanged(obj: JsonObject, _: list[Unseen]) -> JsonObject | None:

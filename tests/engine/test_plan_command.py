@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,26 @@ def test_a_plan_shows_the_objects_with_their_reasons(
     assert "+ create ConfigMap default/first" in outputs[0]
     assert "Hello World!" in outputs[0]
     assert "because of Greeting create default/first" in outputs[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["text", "markdown", "json"])
+def test_equal_plans_have_equal_bytes_in_any_process(snapshot: Path, tmp_path: Path, output: str) -> None:
+    """The order of sets differs between processes; the plan does not."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    words = ["--snapshot", str(snapshot), "-f", str(greeting), "--output", output, "--save", str(tmp_path / "end")]
+    outputs = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "opsdk.cli", "plan", GREETER, "--all-permissions", *words],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr.decode()
+        outputs.add((done.stdout, (tmp_path / "end").read_bytes()))
+    assert len(outputs) == 1
 
 
 def test_json_and_markdown_say_the_same(snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
