@@ -28,7 +28,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
-from opsdk.engine.isolation import isolate
+from opsdk.engine.isolation import isolate, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
@@ -237,7 +237,7 @@ class OperatorRun:
             finally:
                 await self._stop(operator, running)
             if self.keep_end:
-                end = await take_snapshot(env.config, secret_values=True)
+                end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 self._end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
 
     def _source_of(self, change: NetChange) -> WriteSource | None:
