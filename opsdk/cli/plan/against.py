@@ -76,18 +76,24 @@ def plan_of_other_version(
         OtherVersionError: the version cannot be found, prepared or run, or does not come to rest.
     """
     with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
-        temporary = Path(folder)
-        other = find_version(request, temporary)
-        start, end = temporary / "state.snapshot", temporary / "base.snapshot"
-        start.write_bytes(write_snapshot(state, compress=False))
-        _progress(f"{other.name} runs until it has nothing more to do")
-        settled = _plan(request, other, "--snapshot", str(start), "--save", str(end), *words)
-        _check_rest(request, settled)
-        _progress(f"{other.name} is planned")
-        planned = _plan(request, other, "--snapshot", str(end), *words, *changes)
-        _check_rest(request, planned)
-        _progress("")
-        return OtherPlan(name=other.name, state=state, base=read_snapshot_file(end), plan=planned)
+        try:
+            return _plan_of_other_version(request, state, Path(folder), words=words, changes=changes)
+        except OtherVersionError as error:
+            raise OtherVersionError(f"--against {request.version}: {error}") from error
+
+
+def _plan_of_other_version(
+    request: VersionRequest, state: ClusterSnapshot, temporary: Path, *, words: Sequence[str], changes: Sequence[str]
+) -> OtherPlan:
+    other = find_version(request, temporary)
+    start, end = temporary / "state.snapshot", temporary / "base.snapshot"
+    start.write_bytes(write_snapshot(state, compress=False))
+    _progress(f"{other.name} runs until it has nothing more to do")
+    _plan(request, other, "--snapshot", str(start), "--save", str(end), *words)
+    _progress(f"{other.name} is planned")
+    planned = _plan(request, other, "--snapshot", str(end), *words, *changes)
+    _progress("")
+    return OtherPlan(name=other.name, state=state, base=read_snapshot_file(end), plan=planned)
 
 
 def run_words(
@@ -114,40 +120,36 @@ def _plan(request: VersionRequest, other: OtherVersion, *words: str) -> Plan:
     finished = other.run(*command, timeout=request.timeout)
     document = _DOCUMENT.search(finished.output)
     if document is None:
-        raise _failed(request, finished)
+        raise _failed(finished)
     try:
         plan = msgspec.json.decode(document.group(), type=Plan)
     except msgspec.MsgspecError as error:
         raise OtherVersionError(
-            f"--against {request.version}: its opsdk prints a plan that this one cannot read, {error}: install the "
-            f"same opsdk for both"
+            f"its opsdk prints a plan that this one cannot read, {error}: install the same opsdk for both"
         ) from error
     if plan.connections:
         raise OtherVersionError(
-            f"--against {request.version}: it tries to reach {', '.join(plan.connections)}: declare doubles in its "
-            "[tool.opsdk], or pass --doubles or --allow-host, which are for both versions"
+            f"it tries to reach {', '.join(plan.connections)}: declare doubles in its [tool.opsdk], or pass --doubles "
+            "or --allow-host, which are for both versions"
         )
-    # A plan that cannot be saved is still printed, with the reason as a consequence: `_check_rest` names it.
-    if finished.status == 1 and not _restless(plan):
-        raise _failed(request, finished)
+    if reasons := [each.message for each in plan.consequences if each.kind in _RESTLESS]:
+        raise _restless(reasons)
+    if finished.status == 1:
+        # A hot loop ends a run at once: the plan is printed, and there is no end to save.
+        loops = [each.message for each in plan.consequences if each.kind is ConsequenceKind.LOOP]
+        raise _restless(loops) if loops else _failed(finished)
     return plan
 
 
-def _failed(request: VersionRequest, finished: FinishedProgram) -> OtherVersionError:
-    return OtherVersionError(f"--against {request.version}: opsdk plan of that version failed: {finished.reason}")
+def _failed(finished: FinishedProgram) -> OtherVersionError:
+    return OtherVersionError(f"opsdk plan of that version failed: {finished.reason}")
 
 
-def _restless(plan: Plan) -> Sequence[str]:
-    """Return why a run has no end to plan from, in words."""
-    return [each.message for each in plan.consequences if each.kind in _RESTLESS]
-
-
-def _check_rest(request: VersionRequest, plan: Plan) -> None:
-    if reasons := _restless(plan):
-        raise OtherVersionError(
-            f"--against {request.version}: that version does not come to rest, so there is no state to plan from: "
-            f"{'; '.join(reasons)}: plan without --against, or with a longer --until"
-        )
+def _restless(reasons: Sequence[str]) -> OtherVersionError:
+    return OtherVersionError(
+        f"that version does not come to rest, so there is no state to plan from: {'; '.join(reasons)}: plan without "
+        "--against, or with a longer --until"
+    )
 
 
 def _progress(text: str) -> None:

@@ -90,12 +90,14 @@ def run_program(
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a program with its children, and wait until it is gone: it may write into a temporary folder."""
     if os.name == "posix":
         # The group has the number of its first process, which still runs.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
+    process.wait()
 
 
 @contextmanager

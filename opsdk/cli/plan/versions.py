@@ -122,16 +122,15 @@ def find_version(request: VersionRequest, temporary: Path) -> OtherVersion:
         return _of_wheel(request, path.absolute(), temporary)
     if not path.is_dir():
         raise OtherVersionError(
-            f"--against {version}: there is no such folder or wheel: name a checkout, a virtual environment, a .whl "
-            "file, or git:REVISION"
+            "there is no such folder or wheel: name a checkout, a virtual environment, a .whl file, or git:REVISION"
         )
     for name in _PYTHONS:
-        if (python := path.absolute() / name).exists():
+        # A link whose target is missing is named later, when it does not start.
+        if os.path.lexists(python := path.absolute() / name):
             return _of_environment(request, path.resolve(), python, temporary)
     if not (path / "pyproject.toml").is_file():
         raise OtherVersionError(
-            f"--against {version}: the folder has neither pyproject.toml, as a checkout has, nor bin/python, as a "
-            "virtual environment has"
+            "the folder has neither pyproject.toml, as a checkout has, nor bin/python, as a virtual environment has"
         )
     return _of_checkout(request, version, path.resolve())
 
@@ -151,7 +150,7 @@ def _of_checkout(request: VersionRequest, name: str, folder: Path) -> OtherVersi
     places = _probed(request, other)
     if not all(place.is_relative_to(root.resolve()) for place in places):
         raise OtherVersionError(
-            f"--against {request.version}: {other.reference} is imported from {places[0]}, not from the checkout: name "
+            f"{other.reference} is imported from {places[0]}, not from the checkout: name "
             "a virtual environment in which that version is installed"
         )
     return other
@@ -161,13 +160,7 @@ def _reference_in(request: VersionRequest, project: Project | None) -> str:
     """Return the operator of another checkout: that of its project, unless the user names another one than the own."""
     own = request.project.operator if request.project is not None else ""
     theirs = project.operator if project is not None else ""
-    reference = theirs if theirs and request.reference in ("", own) else request.reference
-    if not reference:
-        raise OtherVersionError(
-            f'--against {request.version}: its pyproject.toml names no operator: write operator = "MODULE:NAME" under '
-            "[tool.opsdk] there, or name the operator on the command line"
-        )
-    return reference
+    return theirs if theirs and request.reference in ("", own) else request.reference or own
 
 
 def _of_revision(request: VersionRequest, temporary: Path) -> OtherVersion:
@@ -183,11 +176,11 @@ def _of_revision(request: VersionRequest, temporary: Path) -> OtherVersion:
         with tarfile.open(archive) as files:
             files.extractall(tree, filter="tar")
     except (tarfile.TarError, OSError) as error:
-        raise OtherVersionError(f"--against {request.version}: its files cannot be written: {error}") from error
+        raise OtherVersionError(f"its files cannot be written: {error}") from error
     archive.unlink()
     folder = tree / prefix
     if not folder.is_dir():
-        raise OtherVersionError(f"--against {request.version}: the revision has no folder {prefix}")
+        raise OtherVersionError(f"the revision has no folder {prefix}")
     return _of_checkout(request, f"{request.version} ({identifier[:8]})", folder.resolve())
 
 
@@ -197,7 +190,7 @@ def _git(
     """Run git in a folder; the current one if there is none. Raises `OtherVersionError` if it fails."""
     git = shutil.which("git")
     if git is None:
-        raise OtherVersionError(f"--against {request.version} needs git: install it, or name a checkout")
+        raise OtherVersionError("git is not installed: install it, or name a checkout")
     # A revision must not be an option of git.
     unknown = revision is not None and (not revision or revision.startswith("-"))
     finished = (
@@ -208,33 +201,30 @@ def _git(
     if finished.status == 0:
         return finished
     if revision is not None:
-        raise OtherVersionError(
-            f"--against {request.version}: git knows no revision {revision!r}: fetch it, or look at git log"
-        )
-    raise OtherVersionError(f"--against {request.version}: git {words[0]} failed: {finished.reason}")
+        raise OtherVersionError(f"git knows no revision {revision!r}: fetch it, or look at git log")
+    raise OtherVersionError(f"git {words[0]} failed: {finished.reason}")
 
 
 # ------------------------------------------------------------------ wheels and environments
 def _of_wheel(request: VersionRequest, wheel: Path, temporary: Path) -> OtherVersion:
     """Return the version of a wheel, installed into a temporary folder without what it depends on."""
-    target = temporary / "wheel"
+    target, reference = temporary / "wheel", _installed_reference(request)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-index", "--no-deps", "--target", str(target), str(wheel)]
     finished = run_program(command, folder=temporary, timeout=request.timeout)
     if finished.status:
-        raise OtherVersionError(f"--against {request.version}: pip does not install the wheel: {finished.reason}")
+        raise OtherVersionError(f"pip does not install the wheel: {finished.reason}")
     other = OtherVersion(
         name=request.version,
         python=Path(sys.executable),
         folder=_stand_in(request, temporary),
-        reference=_installed_reference(request),
+        reference=reference,
         paths=[target],
     )
     places = _probed(request, other)
     if not all(place.is_relative_to(target.resolve()) for place in places):
         raise OtherVersionError(
-            f"--against {request.version}: the wheel does not have the module of {other.reference}; it is imported "
-            f"from {places[0]}"
+            f"the wheel does not have the module of {other.reference}; it is imported from {places[0]}"
         )
     return other
 
@@ -250,8 +240,7 @@ def _of_environment(request: VersionRequest, environment: Path, python: Path, te
     here = (request.project.folder if request.project is not None else Path.cwd()).resolve()
     if any(place.is_relative_to(here) and not place.is_relative_to(environment) for place in places):
         raise OtherVersionError(
-            f"--against {request.version}: it imports {other.reference} from {places[0]}, which is this version: "
-            "install the other version there"
+            f"it imports {other.reference} from {places[0]}, which is this version: install the other version there"
         )
     return other
 
@@ -260,9 +249,7 @@ def _installed_reference(request: VersionRequest) -> str:
     """Return the operator that the user or this project names. A file is not a part of an installation."""
     reference = request.reference or (request.project.operator if request.project is not None else "")
     if not reference or reference.partition(":")[0].endswith(".py"):
-        raise OtherVersionError(
-            f"--against {request.version} needs an operator that is installed there: name it as MODULE:NAME"
-        )
+        raise OtherVersionError("name an operator that is installed there, as MODULE:NAME")
     return reference
 
 
@@ -303,17 +290,11 @@ def _probed(request: VersionRequest, other: OtherVersion) -> Sequence[Path]:
     try:
         probe = msgspec.json.decode(finished.output, type=_Probe)
     except msgspec.MsgspecError as error:
-        raise OtherVersionError(
-            f"--against {request.version}: {other.python} does not run: {finished.reason}"
-        ) from error
+        raise OtherVersionError(f"{other.python} does not run: {finished.reason}") from error
     if not probe.plan:
         lacks = "its opsdk has no plan command" if probe.opsdk else "it has no opsdk"
-        raise OtherVersionError(
-            f"--against {request.version}: {lacks}: {other.python} -m pip install --upgrade 'opsdk[cli,envtest]'"
-        )
+        raise OtherVersionError(f"{lacks}: {other.python} -m pip install --upgrade 'opsdk[cli,envtest]'")
     places = [Path(place).resolve() for place in probe.places] if file is None else [file.resolve()]
     if not places or (file is not None and not file.is_file()):
-        raise OtherVersionError(
-            f"--against {request.version}: it has no module {module}: install it there, or name another operator"
-        )
+        raise OtherVersionError(f"it has no module {module}: install it there, or name another operator")
     return places
