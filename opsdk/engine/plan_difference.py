@@ -48,7 +48,7 @@ def subtract_plan(plan: Plan, other: Plan, *, against: str) -> Plan:
     others = {other_keys[id(change)]: change for change in other.changes}
     shared = set(own_keys.values())
     own_collected, other_collected = set(plan.collected), set(other.collected)
-    known = {_consequence_key(each) for each in other.consequences}
+    other_consequences = {_consequence_key(each) for each in other.consequences}
     return replace(
         plan,
         against=against,
@@ -62,7 +62,7 @@ def subtract_plan(plan: Plan, other: Plan, *, against: str) -> Plan:
             other.objects,
             lambda change: None if other_keys[id(change)] in shared or _is_in(own_collected, change) else change,
         ),
-        consequences=[each for each in plan.consequences if _consequence_key(each) not in known],
+        consequences=[each for each in plan.consequences if _consequence_key(each) not in other_consequences],
     )
 
 

@@ -31,6 +31,14 @@ from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.testing.doubles import EMPTY_CLUSTER
 
 NEW_GREETER = GREETER.replace("Hello", "Good morning")
+FAKES = f"""\
+from {MODULE} import operator
+from opsdk.testing.doubles import ClusterSnapshot, Doubles
+
+
+def make_doubles(snapshot: ClusterSnapshot) -> Doubles[None]:
+    return Doubles(operator=lambda: operator, systems=None)
+"""
 FIRST_UUID, SECOND_UUID = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
@@ -221,6 +229,14 @@ def _checkout(folder: Path, source: str = GREETER) -> str:
     return "../old"
 
 
+def _sources(folder: Path) -> str:
+    """Write a project with its module in ``src``."""
+    write_project(folder)
+    (folder / "src").mkdir()
+    (folder / f"{MODULE}.py").rename(folder / "src" / f"{MODULE}.py")
+    return "../old"
+
+
 def _wheel(folder: Path) -> str:
     folder.mkdir()
     return f"../old/{write_wheel(folder).name}"
@@ -252,7 +268,7 @@ def _revision(folder: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prepare", [_checkout, _wheel, _environment, _revision])
+@pytest.mark.parametrize("prepare", [_checkout, _sources, _wheel, _environment, _revision])
 def test_each_kind_of_version_is_planned(project: Path, tmp_path: Path, prepare: Callable[[Path], str]) -> None:
     """The plan has the text that differs, and nothing of what both versions do; no file stays."""
     version = prepare(tmp_path / "old")
@@ -286,6 +302,31 @@ def test_an_accident_is_dangerous_between_two_checkouts(project: Path, tmp_path:
     done = _opsdk_plan(project, "../old", PYTHONPATH=support)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "Danger: " in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prepare", [_wheel, _environment])
+def test_a_version_that_is_installed_runs_on_the_doubles_of_this_project(
+    project: Path, tmp_path: Path, prepare: Callable[[Path], str]
+) -> None:
+    """Doubles are beside the operator, and not a part of an installation. The operator is the installed one."""
+    settings = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(f'{settings}doubles = "fakes:make_doubles"\n')
+    (project / "fakes.py").write_text(FAKES)
+    done = _opsdk_plan(project, prepare(tmp_path / "old"), "-f", "../greeting.yaml")
+    assert done.returncode == 2, done.stderr
+    assert "data.text: 'Hello World!' -> 'Good morning World!'" in done.stdout
+
+
+@pytest.mark.slow
+def test_an_operator_in_a_file_is_that_file_of_the_other_checkout(project: Path, tmp_path: Path) -> None:
+    """Neither checkout names its operator in pyproject.toml."""
+    version = _checkout(tmp_path / "old")
+    for folder in (project, tmp_path / "old"):
+        (folder / "pyproject.toml").write_text("[project]\nname = 'greeting-operator'\n")
+    done = _opsdk_plan(project, version, "-f", "../greeting.yaml", f"{MODULE}.py")
+    assert done.returncode == 2, done.stderr
+    assert "data.text: 'Hello World!' -> 'Good morning World!'" in done.stdout
 
 
 def _broken_wheel(folder: Path) -> str:

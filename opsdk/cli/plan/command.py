@@ -90,8 +90,7 @@ def plan(
 ) -> None:
     """Print what the operator would change in a cluster, and what follows from it. Nothing is written.
 
-    A local API server gets the objects of the cluster, or of a snapshot. The operator runs there in virtual time until
-    it has nothing more to do.
+    The operator runs on a local API server with the objects of the cluster, until it has nothing more to do.
 
     Exits with status 0 if nothing changes, 2 if something does, 3 if a consequence is dangerous, and 1 if the plan
     could not see everything, or failed.
@@ -107,22 +106,19 @@ def plan(
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
     state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
-    other = None
+    changes, other = changes_of(file or (), delete or (), scale or ()), None
     if against:
-        request = VersionRequest(
-            version=against, reference=operator, project=find_project(Path.cwd()), timeout=against_timeout
-        )
+        request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
         words = run_words(until, allow_host or (), flags or (), doubles, all_permissions=all_permissions)
-        changed = change_words(file or (), delete or (), scale or ())
-        other = plan_of_other_version(request, state, words=words, changes=changed)
-        state = other.base
-    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), state)
+        words_of_changes = change_words(file or (), delete or (), scale or ())
+        other = plan_of_other_version(request, state, words=words, changes=words_of_changes)
+    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), other.base if other else state)
     run = OperatorRun(
-        snapshot=state,
+        snapshot=other.base if other else state,
         operator=lambda: on_doubles,
         environment=environment,
         namespace=_namespace(target),
-        changes=changes_of(file or (), delete or (), scale or ()),
+        changes=changes,
         horizon=until,
         allowed_hosts=allow_host or (),
         rules=RuleSet([Permission(ANY, ANY, ANY)]) if all_permissions else None,

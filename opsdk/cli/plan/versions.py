@@ -8,7 +8,7 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -60,14 +60,14 @@ class VersionRequest:
     Attributes:
         version: as it is on the command line.
         reference: of the operator, as it is on the command line; empty for that of the project.
-        project: around the current folder.
         timeout: seconds for each program that is run.
+        project: around the current folder.
     """
 
     version: str
     reference: str
-    project: Project | None
     timeout: float
+    project: Project | None = field(default_factory=lambda: find_project(Path.cwd()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
