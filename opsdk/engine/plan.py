@@ -73,7 +73,7 @@ class ConsequenceKind(StrEnum):
     LOOP = "loop"
     """Writes repeat without end."""
     REFUSED = "refused"
-    """The server refuses a request of the operator."""
+    """The server refuses a request of the operator, or a change of the user."""
     RECONCILE_FAILS = "reconcile-fails"
     """A reconcile still fails at the end: what it would write is not in the plan."""
     OPERATOR_FAILED = "operator-failed"
