@@ -131,16 +131,20 @@ def make_nothing(shell: Shell) -> None:
 
 def make_project(shell: Shell) -> None:
     """A project of one kind, and the greeter beside it."""
-    shell.run("opsdk init demo")
-    shell.folder /= "demo"
-    shell.environment["PYTHONPATH"] = str(shell.folder)
-    shell.run("opsdk create api --group demo.example.com --version v1 --kind Widget")
+    _make_project(shell, "demo.example.com", "Widget")
     shutil.copy(ROOT / "samples/greeter/greeter.py", shell.folder)
 
 
+def _make_project(shell: Shell, group: str, kind: str) -> None:
+    shell.run("opsdk init demo")
+    shell.folder /= "demo"
+    shell.environment["PYTHONPATH"] = str(shell.folder)
+    shell.run(f"opsdk create api --group {group} --version v1 --kind {kind}")
+
+
 def make_repository(shell: Shell) -> None:
-    """A project of one kind, and the name of a committer."""
-    make_project(shell)
+    """A project of a kind that the server does not have, and the name of a committer."""
+    _make_project(shell, "cards.example.com", "Card")
     shell.environment |= {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
