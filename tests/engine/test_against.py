@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import pytest
@@ -18,10 +19,10 @@ from planned_scenarios import SCENARIOS
 from planned_worlds import world_of
 from processes import until
 from upgrade_cases import ACCIDENTS, HARMLESS
-from upgrades import Version, state_of
+from upgrades import App, AppSpec, AppStatus, Version, state_of
 from versions import GREETER, GREETING, MODULE, plan_against, write_project, write_wheel
 
-from opsdk import Operator
+from opsdk import Client, Model, Object, ObjectMeta, Operator
 from opsdk.cli.__main__ import main
 from opsdk.engine.differences import Difference
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Plan, PlannedChange, PlannedObject, Severity
@@ -73,6 +74,45 @@ def test_a_version_that_loops_against_itself_has_an_empty_plan() -> None:
     """What both versions do wrong is not a difference."""
     looping = ACCIDENTS["a child has the time"].new
     assert plan_against(lambda _: looping.operator(), lambda _: looping.operator(), state_of(Version())).is_empty
+
+
+def test_webhooks_of_the_other_version_are_not_unseen() -> None:
+    """Its own run served them. They end with it, and this version brings its own."""
+    scenario = SCENARIOS["databases"]
+
+    def create(state: ClusterSnapshot) -> Operator:
+        return scenario.factory(state)()
+
+    assert create(EMPTY_CLUSTER).has_webhooks
+    plan = plan_against(create, create, EMPTY_CLUSTER)
+    assert plan.is_empty
+    assert not plan.unseen
+
+
+def test_a_change_that_only_this_version_refuses_is_dangerous() -> None:
+    """The definition of this version does not allow what that of the other one does."""
+
+    async def create(client: Client) -> None:
+        await client.create(App(metadata=ObjectMeta(name="app-9", namespace="default"), spec=AppSpec(image="")))
+
+    strict = Version(kind=StrictApp)
+    plan = plan_against(
+        lambda _: Version().operator(), lambda _: strict.operator(), state_of(Version()), changes=[create]
+    )
+    assert {(each.kind, each.subject) for each in plan.consequences} >= {(ConsequenceKind.REFUSED, "your change")}
+
+
+class StrictSpec(Model):
+    """A spec that needs the name of an image."""
+
+    image: Annotated[str, msgspec.Meta(min_length=1)] = "app:1"
+    backup: str = ""
+
+
+class StrictApp(Object[StrictSpec, AppStatus]):
+    """An App in a definition that allows less."""
+
+    gvk = App.gvk
 
 
 def _plan(*changes: PlannedChange, consequences: tuple[Consequence, ...] = (), collected: tuple[str, ...] = ()) -> Plan:
