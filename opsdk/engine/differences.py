@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -37,6 +37,21 @@ def differences(before: Mapping[str, JsonValue] | None, after: Mapping[str, Json
     ['spec.b: 2 -> absent', 'spec.c: absent -> [3]']
     """
     return list(_walk(before or {}, after or {}, ""))
+
+
+def new_fields(field_differences: Iterable[Difference]) -> Iterator[Difference]:
+    """Yield the differences, with one for each field of a new object.
+
+    >>> [str(d) for d in new_fields([Difference("spec", None, {"a": 1, "b": {"c": 2}})])]
+    ['spec.a: absent -> 1', 'spec.b.c: absent -> 2']
+    """
+    for difference in field_differences:
+        if difference.old is None and isinstance(difference.new, dict) and difference.new:
+            yield from new_fields(
+                Difference(f"{difference.path}.{name}", None, value) for name, value in difference.new.items()
+            )
+        else:
+            yield difference
 
 
 def _walk(old: JsonValue, new: JsonValue, path: str) -> Iterator[Difference]:

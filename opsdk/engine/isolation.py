@@ -14,7 +14,7 @@ from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["isolate", "with_certificates_of"]
+__all__ = ["isolate", "with_certificates_of", "without_server"]
 
 _WEBHOOKS: Final = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _NODES: Final = SnapshotKind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
@@ -56,6 +56,29 @@ def with_certificates_of(end: ClusterSnapshot, start: ClusterSnapshot) -> Cluste
 
 def _is_root_certificate(obj: JsonObject) -> bool:
     return (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", "kube-root-ca.crt")
+
+
+def without_server(snapshot: ClusterSnapshot, url: str) -> ClusterSnapshot:
+    """Return the end of a run without references to the webhook server of its operator, which ended with the run.
+
+    Args:
+        snapshot: of the end.
+        url: that the addresses of the webhooks begin with.
+    """
+    objects = [own for obj in snapshot.objects if (own := _without_server(obj, url)) is not None]
+    return msgspec.structs.replace(snapshot, objects=objects)
+
+
+def _without_server(obj: JsonObject, url: str) -> JsonObject | None:
+    if obj["kind"] in _WEBHOOKS:
+        addresses = [str((hook.get("clientConfig") or {}).get("url", "")) for hook in obj.get("webhooks") or ()]
+        return None if any(address.startswith(url) for address in addresses) else obj
+    if obj["kind"] == "CustomResourceDefinition":
+        spec = obj["spec"]
+        webhook = (spec.get("conversion") or {}).get("webhook") or {}
+        if str((webhook.get("clientConfig") or {}).get("url", "")).startswith(url):
+            return {**obj, "spec": {**spec, "conversion": {"strategy": "None"}}}
+    return obj
 
 
 def _unchanged(obj: JsonObject, _: list[Unseen]) -> JsonObject | None:

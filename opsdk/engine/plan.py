@@ -73,7 +73,7 @@ class ConsequenceKind(StrEnum):
     LOOP = "loop"
     """Writes repeat without end."""
     REFUSED = "refused"
-    """The server refuses a request of the operator."""
+    """The server refuses a request of the operator, or a change of the user."""
     RECONCILE_FAILS = "reconcile-fails"
     """A reconcile still fails at the end: what it would write is not in the plan."""
     OPERATOR_FAILED = "operator-failed"
@@ -112,6 +112,7 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
         manager: the field manager of the last write.
         reason: why it is written, where the operator knows it.
         effects: what the built-in controllers do with it and its dependents, such as ``Pod: 2 created, 2 deleted``.
+        generate_name: of the object; its name ends at random then.
     """
 
     action: ChangeAction
@@ -124,6 +125,7 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = ""
     reason: str = ""
     effects: Sequence[str] = ()
+    generate_name: str = ""
 
     @property
     def subject(self) -> str:
@@ -160,6 +162,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         unseen: what the snapshot lacks: the plan cannot promise what depends on it.
         blind: those of `unseen` that the operator reads or writes: they can hide a write.
         connections: targets outside of the fork that the operator tried to reach, and could not.
+        collected: objects that the built-in controllers delete and the operator does not write, such as dependents.
+        against: the version that the plan is compared with; empty for a plan of its own. The plan has only what this
+            version does and that one does not.
+        omitted: what the other version changes, and this one does not.
     """
 
     operator: str
@@ -171,6 +177,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     unseen: Sequence[Unseen] = ()
     blind: Sequence[Unseen] = ()
     connections: Sequence[str] = ()
+    collected: Sequence[str] = ()
+    against: str = ""
+    omitted: Sequence[PlannedObject] = ()
 
     @property
     def changes(self) -> Iterator[PlannedChange]:
@@ -185,7 +194,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes, and nothing follows."""
-        return not self.objects and all(each.severity is Severity.NOTE for each in self.consequences)
+        unchanged = not self.objects and not self.omitted
+        return unchanged and all(each.severity is Severity.NOTE for each in self.consequences)
 
     @property
     def is_dangerous(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from opsdk.engine.differences import Difference
+from opsdk.engine.differences import Difference, new_fields
 from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
 from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
@@ -38,6 +38,7 @@ _SEVERITIES: Final = {
 _MAX_DIFFERENCES: Final = 12
 _MAX_VALUE: Final = 70
 _MAX_NAMES: Final = 3
+_NAMING: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 
 
 class StyledLine(NamedTuple):
@@ -58,6 +59,12 @@ def text_lines(plan: Plan) -> Iterator[StyledLine]:
     for collapsed in collapse_objects(plan.objects):
         yield StyledLine("")
         yield from _object_lines(collapsed)
+    if plan.omitted:
+        yield StyledLine("")
+        yield StyledLine(_omitted_title(plan), "bold")
+    for collapsed in collapse_objects(plan.omitted):
+        yield StyledLine("")
+        yield from _object_lines(collapsed)
     yield from _unseen_lines(plan)
     yield StyledLine("")
     yield StyledLine(summary_of(plan), "bold")
@@ -65,7 +72,12 @@ def text_lines(plan: Plan) -> Iterator[StyledLine]:
 
 def _title(plan: Plan) -> str:
     version = f", {plan.server_version}" if plan.server_version else ""
-    return f"Plan of {plan.operator} for the cluster as of {plan.taken_at}{version}"
+    against = f" against {plan.against}" if plan.against else ""
+    return f"Plan of {plan.operator}{against} for the cluster as of {plan.taken_at}{version}"
+
+
+def _omitted_title(plan: Plan) -> str:
+    return f"Only {plan.against} does this:"
 
 
 def summary_of(plan: Plan) -> str:
@@ -80,6 +92,8 @@ def summary_of(plan: Plan) -> str:
         for severity, (label, _) in _SEVERITIES.items()
         if (count := sum(each.severity is severity for each in plan.consequences)) and severity is not Severity.NOTE
     ]
+    if omitted := sum(len(planned.changes) for planned in plan.omitted):
+        counts.append(f"{omitted} only in {plan.against}")
     parts = [", ".join(counts) or "Nothing changes", *([", ".join(severities)] if severities else [])]
     return ". ".join(parts) + "."
 
@@ -109,7 +123,8 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:
-    flat = list(_flat(change.differences))
+    # The line above has type and name. An empty object says nothing.
+    flat = [each for each in new_fields(change.differences) if each.path not in _NAMING and each.new != {}]
     for difference in flat[:_MAX_DIFFERENCES]:
         yield _difference_text(difference, created=change.action is ChangeAction.CREATE)
     if (rest := len(flat) - _MAX_DIFFERENCES) > 0:
@@ -120,18 +135,8 @@ def _detail_lines(change: PlannedChange) -> Iterator[str]:
         yield f"then: {'; '.join(change.effects)}"
 
 
-def _flat(differences: Sequence[Difference]) -> Iterator[Difference]:
-    """Yield new objects field by field, without type and name, which the line above has."""
-    for difference in differences:
-        if difference.old is None and isinstance(difference.new, dict):
-            below = [Difference(f"{difference.path}.{name}", None, value) for name, value in difference.new.items()]
-            yield from _flat(below)
-        elif difference.path not in ("apiVersion", "kind", "metadata.name", "metadata.namespace"):
-            yield difference
-
-
 def _difference_text(difference: Difference, *, created: bool) -> str:
-    if created:
+    if created and difference.old is None:
         return f"{difference.path}: {_value(difference.new)}"
     return f"{difference.path}: {_value(difference.old)} -> {_value(difference.new)}"
 
@@ -165,18 +170,12 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
         for each in consequences:
             yield f"- **{label}**: `{each.first.subject}`{_others(each.others)}: {each.first.message}"
     for collapsed in collapse_objects(plan.objects):
-        planned = collapsed.first
+        yield from _markdown_details(collapsed)
+    if plan.omitted:
         yield ""
-        yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
-        yield ""
-        yield "```diff"
-        for change in planned.changes:
-            yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"
-            for text in _detail_lines(change):
-                yield f"    {text}"
-        yield "```"
-        yield ""
-        yield "</details>"
+        yield f"**{_omitted_title(plan)}**"
+    for collapsed in collapse_objects(plan.omitted):
+        yield from _markdown_details(collapsed)
     if plan.unseen or plan.connections:
         yield ""
         yield "Not seen, so the plan does not promise what depends on it:"
@@ -185,3 +184,18 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
             yield f"- {unseen}"
         for target in plan.connections:
             yield f"- {target}: it was not reached"
+
+
+def _markdown_details(collapsed: CollapsedObject) -> Iterator[str]:
+    planned = collapsed.first
+    yield ""
+    yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
+    yield ""
+    yield "```diff"
+    for change in planned.changes:
+        yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"
+        for text in _detail_lines(change):
+            yield f"    {text}"
+    yield "```"
+    yield ""
+    yield "</details>"

@@ -62,6 +62,7 @@ def make_plan(
         unseen=outcome.unseen,
         blind=[unseen for unseen in outcome.unseen if _uses(rules, unseen.what)],
         connections=outcome.connections,
+        collected=[each.subject for each in changes.values() if not each.own and each.action is ChangeAction.DELETE],
     )
 
 
@@ -132,4 +133,5 @@ def _planned(change: NetChange, effect_texts: Sequence[str]) -> PlannedChange:
         manager=change.manager,
         reason=change.source.reason if change.source is not None else "",
         effects=effect_texts,
+        generate_name=str(obj["metadata"].get("generateName", "")),
     )

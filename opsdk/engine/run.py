@@ -28,7 +28,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
-from opsdk.engine.isolation import isolate, with_certificates_of
+from opsdk.engine.isolation import isolate, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
@@ -36,7 +36,7 @@ from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
 from opsdk.engine.writes import OWN_USERS, Entry
-from opsdk.errors import OpsdkError
+from opsdk.errors import ApiError, NoMatchError, NotFoundError, OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
@@ -44,7 +44,7 @@ from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 
-__all__ = ["OperatorRun", "RunEnvironment", "RunOutcome"]
+__all__ = ["ChangeError", "OperatorRun", "RunEnvironment", "RunOutcome"]
 
 _ADMIN: Final = "opsdk-deploy"
 """The program that makes the user's changes."""
@@ -104,6 +104,10 @@ Change = Callable[[Client], Awaitable[None]]
 """A change of the user, made when the operator has nothing more to do: ``kubectl apply``, a deletion, a new scale."""
 
 
+class ChangeError(OpsdkError):
+    """A change of the user cannot be made: the cluster has no such object or kind."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
     """What happened in a run.
@@ -113,6 +117,7 @@ class RunOutcome:
         turns: fields that several writers changed in turns.
         writes: number of writes.
         refused: requests of the operator that the server refused, each once.
+        refused_changes: why the server refused changes of the user.
         loops: writes that repeat without end.
         failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
@@ -128,6 +133,7 @@ class RunOutcome:
     turns: Sequence[WriteTurns] = ()
     writes: int = 0
     refused: Sequence[RefusedRequest] = ()
+    refused_changes: Sequence[str] = ()
     loops: Sequence[WriteLoop] = ()
     failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()
@@ -177,13 +183,14 @@ class OperatorRun:
         self._ledger = WriteLedger(OWN_USERS)
         self._sources = AttributionJournal()
         self._refusals = RefusalRecorder()
+        self._refused_changes: list[str] = []
         self._hot_loops: list[str] = []
         self._failure = ""
         self._reached = True
         self._end: ClusterSnapshot | None = None
 
     def execute(self) -> RunOutcome:
-        """Run it. Must not be called from a running event loop."""
+        """Run it. Must not be called from a running event loop. Raises `ChangeError`."""
         epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
         seconds = 0.0
         with (
@@ -196,6 +203,8 @@ class OperatorRun:
             except HotLoopError as error:
                 self._hot_loops.append(str(error))
                 self._reached = False
+            except ChangeError:
+                raise
             except OpsdkError as error:
                 self._failure = f"{self._phase.value} failed: {error}"
                 self._reached = False
@@ -208,6 +217,7 @@ class OperatorRun:
             turns=self._ledger.turns(FIGHT_TURNS),
             writes=self._ledger.count,
             refused=tuple(self._refusals.refusals),
+            refused_changes=tuple(self._refused_changes),
             loops=tuple(self._fixpoint.loops()),
             failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),
@@ -232,14 +242,23 @@ class OperatorRun:
                 await self._until_fixpoint(running)
                 self._phase = RunPhase.CHANGES
                 for change in self.changes:
-                    await change(admin.uncached)
+                    await self._make(change, admin.uncached)
                     await self._until_fixpoint(running)
             finally:
                 await self._stop(operator, running)
             if self.keep_end:
-                end = await take_snapshot(env.config, secret_values=True)
+                end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
                 self._end = with_certificates_of(end, self.snapshot)
+
+    async def _make(self, change: Change, client: Client) -> None:
+        """Make a change of the user. Raises `ChangeError` if its object or kind is not in the cluster."""
+        try:
+            await change(client)
+        except (NotFoundError, NoMatchError) as error:
+            raise ChangeError(f"your change cannot be made in this cluster: {error}") from error
+        except ApiError as error:
+            self._refused_changes.append(str(error))
 
     def _source_of(self, change: NetChange) -> WriteSource | None:
         deleted = change.after is None or "deletionTimestamp" in change.after["metadata"]

@@ -231,9 +231,9 @@ def test_modules_are_added_in_any_order(names: list[str]) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["Demo", "de mo", "1", "-a", "a_b", ""])
+@pytest.mark.parametrize("name", ["Demo", "de mo", "1", "-a", "a_b", "", "site", "json"])
 def test_names_that_are_no_project(name: str) -> None:
-    """A project's name is a DNS label, and its package an identifier."""
+    """A project's name is a DNS label, and its package an identifier that hides no module of Python."""
     with pytest.raises(UsageError, match="is not a valid project name"):
         package_of(name)
     assert package_of("my-operator") == "my_operator"

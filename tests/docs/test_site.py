@@ -68,12 +68,14 @@ ON_PHONES = [
 PROGRAMS = frozenset(
     [
         "opsdk",
+        "git",
         "kubectl",
         "etcd",
         "etcdctl",
         "openssl",
         "pip",
         "python",
+        "sed",
         "pytest",
         "cd",
         "cp",

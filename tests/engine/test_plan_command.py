@@ -87,6 +87,29 @@ def test_json_and_markdown_say_the_same(snapshot: Path, tmp_path: Path, capsys: 
     assert "create ConfigMap default/first" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words", [["--delete", "configmaps/default/gone"], ["--scale", "deployments.apps/default/gone=0"]]
+)
+def test_a_change_of_a_missing_object_is_an_error(
+    snapshot: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message says that it is the user's change, and names the object."""
+    assert _run("--snapshot", str(snapshot), *words) == 1
+    message = capsys.readouterr().err
+    assert "your change cannot be made in this cluster" in message
+    assert '"gone" not found' in message
+
+
+def test_a_change_that_the_server_refuses_is_dangerous(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What happens to a file is an answer, also if the definition refuses it."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING.replace("World", "[1]"))
+    assert _run("--snapshot", str(snapshot), "-f", str(greeting)) == 3
+    assert "Danger: your change\n  is refused: " in capsys.readouterr().out
+
+
 def test_a_wrong_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message has the file and what to do."""
     path = tmp_path / "x"

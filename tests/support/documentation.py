@@ -15,7 +15,10 @@ CHANGES = DOCS / "changes"
 """A file for each unreleased change: not part of the site."""
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if CHANGES not in page.parents)]
 
-_FENCE = re.compile(r"^```(?P<language>\w*)[ \t]*(?P<rest>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<fence>`{3,})(?P<language>\w*)[ \t]*(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL
+)
+"""A block. One with a fence in its text has a longer fence."""
 _TITLE = re.compile(r'title="([^"]+)"')
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -22,7 +22,7 @@ from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.ledger import WriteLedger
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import RunPhase
-from opsdk.engine.run import OperatorRun
+from opsdk.engine.run import Change, OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
@@ -113,16 +113,11 @@ class Comparison:
 def compare(scenario: Scenario, seed: int) -> Comparison:
     """Play one world: its history, the snapshot, the next action, and the plan for it."""
     snapshot, methods, happened = _live(scenario, seed)
-    action, action_seed = _next_action(scenario, seed)
-
-    async def change(client: Client) -> None:
-        await _act(action, client, action_seed)
-
     outcome = OperatorRun(
         snapshot=snapshot,
         operator=scenario.upgraded or scenario.factory(snapshot),
         environment=lambda state: envtest.Environment(controllers="cluster", snapshot=state),
-        changes=[change],
+        changes=[_change(scenario, seed)],
         # Some operators of tests declare no permissions: they run as an admin.
         rules=RuleSet([Permission("*", "*", "*")]),
         seed=seed + 1,
@@ -134,6 +129,20 @@ def compare(scenario: Scenario, seed: int) -> Comparison:
 
 
 _Live = tuple[ClusterSnapshot, frozenset[str], Mapping[str, JsonValue]]
+
+
+def world_of(scenario: Scenario, seed: int) -> tuple[ClusterSnapshot, Change]:
+    """Return the cluster after the history of one world, and the next action as a change."""
+    return _live(scenario, seed)[0], _change(scenario, seed)
+
+
+def _change(scenario: Scenario, seed: int) -> Change:
+    action, action_seed = _next_action(scenario, seed)
+
+    async def change(client: Client) -> None:
+        await _act(action, client, action_seed)
+
+    return change
 
 
 def _live(scenario: Scenario, seed: int) -> _Live:

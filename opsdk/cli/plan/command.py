@@ -17,8 +17,10 @@ from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json
 from opsdk.cli.plan import options
+from opsdk.cli.plan.against import OtherPlan, change_words, plan_of_other_version, run_words
 from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
 from opsdk.cli.plan.options import PlanFormat
+from opsdk.cli.plan.versions import VersionRequest
 from opsdk.cli.project import find_project
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.plan import ConsequenceKind, Plan
@@ -68,6 +70,8 @@ def plan(
     operator: options.OperatorArgument = "",
     *,
     snapshot: options.SnapshotFile = None,
+    against: options.Against = "",
+    against_timeout: options.AgainstTimeout = 600,
     file: options.Files = None,
     delete: options.Deletions = None,
     scale: options.Scales = None,
@@ -86,8 +90,7 @@ def plan(
 ) -> None:
     """Print what the operator would change in a cluster, and what follows from it. Nothing is written.
 
-    A local API server gets the objects of the cluster, or of a snapshot. The operator runs there in virtual time until
-    it has nothing more to do.
+    The operator runs on a local API server with the objects of the cluster, until it has nothing more to do.
 
     Exits with status 0 if nothing changes, 2 if something does, 3 if a consequence is dangerous, and 1 if the plan
     could not see everything, or failed.
@@ -96,30 +99,43 @@ def plan(
 
     opsdk plan --snapshot cluster.snapshot.gz -f new-site.yaml
 
+    opsdk plan --against git:main
+
     opsdk plan --delete websites.example.com/shop/site --output markdown
     """
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
     state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
-    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), state)
+    changes, other = changes_of(file or (), delete or (), scale or ()), None
+    if against:
+        request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
+        words = run_words(until, allow_host or (), flags or (), doubles, all_permissions=all_permissions)
+        words_of_changes = change_words(file or (), delete or (), scale or ())
+        other = plan_of_other_version(request, state, words=words, changes=words_of_changes)
+    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), other.base if other else state)
     run = OperatorRun(
-        snapshot=state,
+        snapshot=other.base if other else state,
         operator=lambda: on_doubles,
         environment=environment,
         namespace=_namespace(target),
-        changes=changes_of(file or (), delete or (), scale or ()),
+        changes=changes,
         horizon=until,
         allowed_hosts=allow_host or (),
         rules=RuleSet([Permission(ANY, ANY, ANY)]) if all_permissions else None,
         keep_end=save is not None,
     )
-    raise typer.Exit(_status(_execute(run, target, save, output), allow_unseen=allow_unseen, fail_on=fail_on or ()))
+    planned = _execute(run, target, other, save, output)
+    raise typer.Exit(_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
 
 
-def _execute(run: OperatorRun, operator: Operator, save: Path | None, output: PlanFormat) -> Plan:
+def _execute(
+    run: OperatorRun, operator: Operator, other: OtherPlan | None, save: Path | None, output: PlanFormat
+) -> Plan:
     """Run the operator, print the plan, and write the state at the end."""
     outcome = run.execute()
     planned = make_plan(run.snapshot, outcome, operator, namespace=run.namespace)
+    if other is not None:
+        planned = other.subtracted_from(planned)
     _print(planned, output)
     if save is not None:
         _save(save, outcome)

@@ -36,6 +36,14 @@ AllowUnseen = Annotated[
     bool, typer.Option("--allow-unseen", help="accept a plan for a cluster that could not be read wholly")
 ]
 
+# ------------------------------------------------------------------ the other version
+Against = Annotated[
+    str, typer.Option(metavar="VERSION", help="print what differs from a checkout, wheel, environment, or git:REVISION")
+]
+AgainstTimeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=1, help="time limit of each run of the other version")
+]
+
 # ------------------------------------------------------------------ the user's changes
 Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")

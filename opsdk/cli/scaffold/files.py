@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 
 from opsdk.errors import UsageError
 
@@ -18,6 +19,8 @@ def package_of(name: str) -> str:
         raise UsageError(
             f"{name!r} is not a valid project name: use lower case letters, digits and -, starting with a letter"
         )
+    if package in sys.stdlib_module_names:
+        raise UsageError(f"{name!r} is not a valid project name: Python has a module {package}. Choose {name}-operator")
     return package
 
 

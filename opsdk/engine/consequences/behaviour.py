@@ -27,6 +27,13 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
             subject=subject,
             message=f"{refusal.method} {refusal.path} is refused: {refusal.message}{times}",
         )
+    for reason in outcome.refused_changes:
+        yield Consequence(
+            kind=ConsequenceKind.REFUSED,
+            severity=Severity.DANGER,
+            subject="your change",
+            message=f"is refused: {reason}",
+        )
     for record in outcome.failing:
         yield Consequence(
             kind=ConsequenceKind.RECONCILE_FAILS,
