@@ -19,14 +19,16 @@ from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*+'"""
 _QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*+")"""
+# Groups repeat with `*`, not with `*+`: before Python 3.11.5, an iteration of `(...)*+` that fails keeps the characters
+# that it consumed (gh-106052). No text matches in two ways, so going back stays linear.
 _STEP = re.compile(
     rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}@$\\])+)       # .field, ..field, .*, with escaped dots
     | [ @$]+(?P<word>\w*)                                              # nothing; with a word behind it, an error
     | \[(?P<all>\*)\]                                                  # [*]
     | \[(?P<slice>-?\d{{0,18}}:-?\d{{0,18}}(?::-?\d{{0,18}})?)\]  # [1:], [0:4:2]
-    | \[(?P<indices>-?\d{{1,18}}(?:\s*+,\s*+-?\d{{1,18}})*+)\]            # [0], [0,2]
-    | \[\s*+(?P<names>{_NAME}(?:\s*+,\s*+{_NAME})*+)\s*+\]         # ['a'], ['a','b']
-    | \[\?\(\s*+@(?P<left>(?:[^=!<>)]|\)(?!\]))*+)
+    | \[(?P<indices>-?\d{{1,18}}(?:\s*+,\s*+-?\d{{1,18}})*)\]             # [0], [0,2]
+    | \[\s*+(?P<names>{_NAME}(?:\s*+,\s*+{_NAME})*)\s*+\]          # ['a'], ['a','b']
+    | \[\?\(\s*+@(?P<left>(?:[^=!<>)]|\)(?!\]))*)
       (?:(?P<op>==|!=|<=|>=|<|>)\s*+(?P<right>{_QUOTED}\s*+(?=\))|[^)]*+))?\)\]
     """,
     re.VERBOSE,

@@ -234,7 +234,8 @@ async def test_media_types_are_matched_as_upstream_does() -> None:
     objects = f"{UNKNOWN}application/json, application/yaml, application/vnd.kubernetes.protobuf"
     patches = "415: Unsupported Media Type"
     bad = ("text/plain", "application/cbor", "garbage", "application/*", "application/json,text/plain", "; x",
-           "application/json; x", "application/merge-patch+json")  # fmt: skip
+           "application/json; x", "application/json;;", 'application/json; a="b',
+           "application/merge-patch+json")  # fmt: skip
     good = (
         "APPLICATION/JSON",
         "application/json; charset=utf-16",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from documentation import ROOT, blocks
 
 README = ROOT / "README.md"
+COMMANDS = [line.partition("#")[0].strip() for line in README.read_text().splitlines() if line.startswith("    ")]
+"""The lines of the indented blocks, without their comments."""
 FILES = {block.title: block for block in blocks(README) if block.title}
 
 
@@ -23,26 +26,26 @@ def test_the_operator_on_the_first_screen_is_the_sample() -> None:
 
 
 def test_the_test_in_the_readme_passes(tmp_path: Path) -> None:
-    """The README's test passes beside its operator, with the command that the README names."""
-    for block in FILES.values():
-        (tmp_path / block.title).write_text(block.text)
-    command = re.findall(r"`(pytest [^`]+)`", README.read_text())
-    assert command == ["pytest -p opsdk.testing.plugin"]
+    """The README's test is beside its operator in samples/greeter, and passes there with the command of the README."""
+    sample = tmp_path / "greeter"
+    shutil.copytree(ROOT / "samples/greeter", sample, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
+    assert FILES["test_greeter.py"].text == (sample / "test_greeter.py").read_text()
+    assert [line for line in COMMANDS if line.startswith("pytest")] == ["pytest"]
     done = subprocess.run(
-        [sys.executable, "-m", *command[0].split()],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "pytest"], cwd=sample, capture_output=True, text=True, check=False, timeout=120
+    )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert "warning" not in done.stdout, done.stdout
 
 
 def test_each_block_of_commands_starts_where_the_one_before_ends() -> None:
-    """The commands of the samples return to the clone, and the operator ends before its API server."""
-    commands = [line.strip() for line in README.read_text().splitlines() if line.startswith("    ")]
+    """The commands lead from the clone to an existing folder, and the operator ends before its API server."""
     folder = Path("clone")
-    for line in commands[: commands.index("opsdk init demo && cd demo")]:
+    for line in COMMANDS:
+        if line.startswith("opsdk init"):
+            assert folder == Path("clone"), "the block with kubectl does not return to the clone"
         for target in re.findall(r"(?:^|&& )cd (\S+)", line):
             folder = Path(os.path.normpath(folder / target))
-    assert folder == Path("clone")
-    ends = [line.partition("#")[0].strip() for line in commands if line.startswith("kill ")]
+    assert folder == Path("clone/samples/greeter")
+    ends = [line for line in COMMANDS if line.startswith("kill ")]
     assert ends == ["kill %2; wait %2; kill %1"]

@@ -65,7 +65,9 @@ async def listening(
     finally:
         server.close()
         for writer in writers:
-            writer.transport.abort()
+            # Python 3.11.2 cannot abort a TLS connection twice: its transport has lost its protocol by then.
+            with suppress(AttributeError):
+                writer.transport.abort()
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 

@@ -48,11 +48,14 @@ def media_type(call: Call) -> str:
 
 
 _MEDIA = re.compile(
-    r"""\s*+([!#$%&'*+.^_`|~\w-]++(?:/[!#$%&'*+.^_`|~\w-]++)?+)\s*+"""
-    r"""(?:;\s*+[!#$%&'*+.^_`|~\w-]++=(?:[!#$%&'*+.^_`|~\w-]++|"(?:[^"\\]|\\.)*+")\s*+)*+;?+\s*+""",
+    r"""\s*+([!#$%&'*+.^_`|~\w-]++(?:/[!#$%&'*+.^_`|~\w-]++)?)\s*+"""
+    r"""(?:;\s*+[!#$%&'*+.^_`|~\w-]++=(?:[!#$%&'*+.^_`|~\w-]++|"(?:[^"\\]|\\.)*+")\s*+)*;?+\s*+""",
     re.ASCII,
 )
-"""A media type with its parameters. Nothing is tried twice: the header may hold a megabyte of blanks."""
+"""A media type with its parameters. Nothing is tried twice: the header may hold a megabyte of blanks.
+
+Before Python 3.11.5, an iteration of ``(...)*+`` that fails keeps what it consumed (gh-106052): the groups use ``*``.
+"""
 
 
 def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError:

@@ -70,7 +70,10 @@ def test_every_json_path_form_of_a_column_works(path: str, found: list[Any]) -> 
     assert find(TREE, path) == found
 
 
-@pytest.mark.parametrize("path", ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a[ 0 ]", '.a["b"]'])
+INVALID = ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a[ 0 ]", ".a[0,]", ".a['b',]", '.a["b"]']
+
+
+@pytest.mark.parametrize("path", INVALID)
 def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
     """An invalid JSONPath is not valid for a column."""
     assert not valid(path)
