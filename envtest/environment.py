@@ -71,6 +71,7 @@ class Environment(Startable):
         controllers: ``none`` for a bare API server, ``cluster`` for all simulated controllers, or names of
             kube-controller-manager's controllers; ``-name`` excludes one.
         stages: the rules for pod phases; by default pods become ready immediately, and pods of jobs succeed.
+        controller_events: whether the controllers record Events.
         tokens: more users by bearer token.
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let them
@@ -104,6 +105,7 @@ class Environment(Startable):
         data_dir: Path | None = None,
         controllers: str | Collection[str] = NONE,
         stages: Sequence[Stage] = DEFAULT_STAGES,
+        controller_events: bool = True,
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
@@ -120,14 +122,14 @@ class Environment(Startable):
         history_limit: int = 10_000,
         hot_loop_limit: int = LIMIT,
     ) -> None:
-        self._pki = pki
+        self._pki, self._data_dir = pki, data_dir
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
-        self._data_dir = data_dir
         if snapshot is not None:
             storage, service_range = _open_snapshot(snapshot, service_range, storage or data_dir, history_limit)
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
+            "controller_events": controller_events,
             "authorizer": authorizer,
             "anonymous": anonymous,
             "service_range": service_range,
@@ -150,7 +152,7 @@ class Environment(Startable):
         )
         if hot_loop_limit:
             self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
-        self._simulated = self._simulate(controllers, stages)
+        self._simulated = self._simulate(controllers, stages, events=controller_events)
         self._stack = AsyncExitStack()
         self._authority: CertificateAuthority | None = None
         self._proxies: CertificateAuthority | None = None
@@ -171,7 +173,7 @@ class Environment(Startable):
             names=pki.names,
         )
 
-    def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage]) -> Simulation:
+    def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage], *, events: bool) -> Simulation:
         if controllers == NONE:
             return NoControllers()
         from envtest.controllers.simulation import (  # noqa: PLC0415 - a bare server needs no controllers
@@ -188,6 +190,7 @@ class Environment(Startable):
             names,
             sign=self.plane.access.key.sign,
             stages=stages,
+            records_events=events,
             certificate=self._certificate,
             certify=self._certify,
         )
@@ -281,7 +284,7 @@ class Environment(Startable):
     async def ensure_controllers(self, controllers: Collection[str]) -> None:
         """Start simulated controllers if the environment was created without any. It must be running."""
         if isinstance(self._simulated, NoControllers):
-            self._simulated = self._simulate(controllers, DEFAULT_STAGES)
+            self._simulated = self._simulate(controllers, DEFAULT_STAGES, events=self._again["controller_events"])
             await self._simulated.start()
 
     # -------------------------------------------------------------- snapshots

@@ -60,6 +60,7 @@ class ControllerContext:
         certificate: returns the CA certificates (PEM) for clients in the cluster.
         sign: signs service account tokens.
         certify: signs certificate requests.
+        records_events: whether the controllers record Events.
     """
 
     informers: SharedInformers
@@ -69,6 +70,7 @@ class ControllerContext:
     certificate: Callable[[], str] = _no_certificate
     sign: Sign = _no_signature
     certify: Certify = no_authority
+    records_events: bool = True
 
     def now(self) -> datetime:
         """Return the current time."""
@@ -92,7 +94,7 @@ class SimulatedController(ABC):
         self.queue: WorkQueue[str] = WorkQueue(
             self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT)
         )
-        self.events = Recorder(context.api, self.component or f"{self.name}-controller")
+        self.events = Recorder(context.api, self.component or f"{self.name}-controller", enabled=context.records_events)
         self.reported_error: ApiError | None = None
 
     def __repr__(self) -> str:

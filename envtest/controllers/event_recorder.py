@@ -126,10 +126,10 @@ def event_of(event: PendingEvent, message: str, *, name: str, source: JsonObject
 
 # ------------------------------------------------------------------ shell
 class Recorder:
-    """Records Events of one component."""
+    """Records Events of one component, if it is enabled."""
 
-    def __init__(self, api: InProcessClient, component: str, *, host: str = "") -> None:
-        self._api = api
+    def __init__(self, api: InProcessClient, component: str, *, host: str = "", enabled: bool = True) -> None:
+        self._api, self._enabled = api, enabled
         self._component = component
         self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
         self._correlator = Correlator()
@@ -139,6 +139,8 @@ class Recorder:
 
     async def record(self, event: PendingEvent, *, name: str = "", error: str = "") -> None:
         """Create an Event or raise its count. Events are best effort: errors are logged."""
+        if not self._enabled:
+            return
         message = event.message.replace("{name}", name).replace("{error}", error)[:1024]
         correlated = self._correlator.look(event, message, monotonic())
         if correlated is None:

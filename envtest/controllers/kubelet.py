@@ -153,8 +153,8 @@ class KubeletController(SimulatedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.stages = tuple(context.stages)
-        self.scheduler = Recorder(context.api, "default-scheduler")
-        self.events = Recorder(context.kubelet, "kubelet", host=NODE)
+        self.scheduler = Recorder(context.api, "default-scheduler", enabled=context.records_events)
+        self.events = Recorder(context.kubelet, "kubelet", host=NODE, enabled=context.records_events)
         self._addresses = 0
         self._hosts = 0
         self._used: Counter[int] = Counter()

@@ -125,11 +125,13 @@ def simulate(
     stages: Sequence[Stage] = DEFAULT_STAGES,
     certificate: Callable[[], str] = str,
     certify: Certify = no_authority,
+    records_events: bool = True,
 ) -> Runner:
     """Return the runner of the controllers with these names; they write through `server`.
 
     The tokens of their users are added to `tokens`. `sign` signs service account tokens; `stages` are the rules for
     pods; `certificate` returns the CA certificates (PEM) for clients in the cluster; `certify` signs certificates.
+    They record Events if `records_events`.
     """
     context = ControllerContext(
         informers=SharedInformers(core.storage, _resources(core.stores.values()) if names else ()),
@@ -139,6 +141,7 @@ def simulate(
         certificate=certificate,
         sign=sign,
         certify=certify,
+        records_events=records_events,
     )
     return Runner(context, [_class(name)(context) for name in _WHERE if name in names])
 

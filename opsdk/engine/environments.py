@@ -32,6 +32,8 @@ def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextMan
             controllers="cluster",
             snapshot=snapshot,
             history_limit=_HISTORY,
+            # Events are not a part of a snapshot or a plan, and are a tenth of the writes of a mass restart.
+            controller_events=False,
             # A change of many objects takes no virtual time.
             hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
         )
