@@ -1,0 +1,65 @@
+"""The report of a migration, for the terminal and as Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from opsdk.cli.migrate.model import Finding, Migration, Verdict
+
+__all__ = ["markdown_report", "report_lines"]
+
+_TITLES: Final = {
+    Verdict.TURNED: "Turned",
+    Verdict.CHECK: "To check",
+    Verdict.BY_HAND: "By hand",
+}
+_NOTES: Final = {
+    Verdict.TURNED: "",
+    Verdict.CHECK: "It works, but it may behave differently. Read each line once.",
+    Verdict.BY_HAND: "It is not migrated. The code has a `TODO(migrate)`, or raises NotImplementedError, at its place.",
+}
+_RECORDS: Final = (
+    "The operator keeps kopf's records: its finalizer, and the annotation with the spec that was last handled. So "
+    "nothing is created a second time, and kopf can take over again. Run one of them at a time."
+)
+
+
+def report_lines(migration: Migration) -> Iterator[str]:
+    """Yield the report for a terminal, what is to be done by hand last."""
+    for verdict in Verdict:
+        for finding in _of(migration, verdict):
+            yield f"{finding.file}:{finding.line}: {finding.what}: {verdict.value}: {finding.became}"
+    yield summary(migration)
+
+
+def summary(migration: Migration) -> str:
+    """Return one sentence with the counts."""
+    counts = Counter(finding.verdict for finding in migration.findings)
+    words = ", ".join(f"{counts[verdict]} {_TITLES[verdict].lower()}" for verdict in Verdict)
+    return f"{migration.handlers} handlers of {len(migration.kinds)} kinds: {words}"
+
+
+def markdown_report(migration: Migration, *, name: str) -> str:
+    """Return the report as a Markdown document."""
+    lines = [f"# {name}: migrated from kopf", "", f"{summary(migration)}.", "", _RECORDS, ""]
+    for verdict in reversed(Verdict):
+        findings = _of(migration, verdict)
+        if not findings:
+            continue
+        lines += [f"## {_TITLES[verdict]}", ""]
+        if _NOTES[verdict]:
+            lines += [_NOTES[verdict], ""]
+        lines += ["| place | what | became |", "| --- | --- | --- |"]
+        lines += [f"| {each.file}:{each.line} | {_cell(each.what)} | {_cell(each.became)} |" for each in findings]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _of(migration: Migration, verdict: Verdict) -> Sequence[Finding]:
+    return [finding for finding in migration.findings if finding.verdict is verdict]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
