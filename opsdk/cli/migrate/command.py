@@ -92,12 +92,14 @@ class _Source:
         name: of the new operator.
         package: the name of the folder if it is a package; empty for files.
         files: text by path, relative to the folder.
+        others: other files of a folder, such as templates, which are copied.
     """
 
     folder: Path
     name: str
     package: str
     files: Mapping[str, str]
+    others: Sequence[str] = ()
 
     @classmethod
     def read(cls, path: Path, name: str) -> _Source:
@@ -105,11 +107,12 @@ class _Source:
         if not path.exists():
             raise UsageError(f"{path} does not exist: name the file or folder of the kopf operator")
         folder = (path if path.is_dir() else path.parent).absolute()
-        paths = sorted(_python_files(folder)) if path.is_dir() else [path.absolute()]
-        files = {str(each.relative_to(folder)): _text(each) for each in paths}
+        paths = sorted(_files_in(folder)) if path.is_dir() else [path.absolute()]
+        files = {str(each.relative_to(folder)): _text(each) for each in paths if each.suffix == ".py"}
+        others = [str(each.relative_to(folder)) for each in paths if each.suffix != ".py"]
         package = folder.name if path.is_dir() and "__init__.py" in files else ""
         words = re.sub(r"[^a-z0-9]+", "-", (name or (folder.name if path.is_dir() else path.stem)).lower())
-        return cls(folder=folder, name=words.strip("-") or "operator", package=package, files=files)
+        return cls(folder=folder, name=words.strip("-") or "operator", package=package, files=files, others=others)
 
     @property
     def definition_folders(self) -> Sequence[Path]:
@@ -121,10 +124,11 @@ class _Source:
         return folder / self.package if self.package else folder
 
 
-def _python_files(folder: Path) -> Iterator[Path]:
-    for each in folder.rglob("*.py"):
-        parts = each.relative_to(folder).parts[:-1]
-        if not any(part.startswith(".") or part in _SKIPPED for part in parts):
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder, without tests, environments, and what earlier runs have left."""
+    for each in folder.rglob("*"):
+        parts = each.relative_to(folder).parts
+        if each.is_file() and not any(part.startswith((".", "__py")) or part in _SKIPPED for part in parts[:-1]):
             yield each
 
 
@@ -158,6 +162,10 @@ def _write(folder: Path, source: _Source, migration: Migration, *, force: bool) 
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for file in source.others:
+        copied = target / file
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.folder / file, copied)
 
 
 # ------------------------------------------------------------------ the proof
