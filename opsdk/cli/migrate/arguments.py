@@ -22,11 +22,6 @@ _PROGRESS: Final = ("retry", "started", "runtime")
 _FILTERS: Final = ("labels", "annotations", "when")
 _CALL_OPTIONS: Final = ("retries", "timeout", "backoff")
 _READ: Final = frozenset({"id", "param", "field", "value", "old", "new", "errors", *_FILTERS})
-_ERRORS: Final = {
-    "ErrorsMode.TEMPORARY": "temporary",
-    "ErrorsMode.PERMANENT": "permanent",
-    "ErrorsMode.IGNORED": "ignored",
-}
 
 
 def quoted(text: str) -> str:
@@ -81,11 +76,10 @@ class HandlerCode:
 
     def _options(self) -> list[str]:
         words = []
-        mode = self.handler.options.get("errors", "").rpartition("kopf_handlers.")[2].removeprefix("kopf.")
         if self.handler.kind is HandlerKind.EVENT:
             words.append('errors="ignored"')
-        elif mode in _ERRORS:
-            words.append(f'errors="{_ERRORS[mode]}"')
+        elif "errors" in self.handler.options:
+            words.append(f"errors={self.option('errors')}")
         if self.handler.kind in CHANGES:
             words += [f"{name}={self.option(name)}" for name in _CALL_OPTIONS if name in self.handler.options]
         return words

@@ -16,6 +16,7 @@ NAMES: Final[Mapping[str, str]] = {
         f"kopf.{name}": _HANDLERS + name
         for name in ("ABSENT", "PRESENT", "Body", "Memo", "Meta", "Patch", "adopt", "append_owner_reference", "label")
     },
+    **{f"kopf.ErrorsMode.{mode}": f'"{mode.lower()}"' for mode in ("TEMPORARY", "PERMANENT", "IGNORED")},
     **{f"kopf.{name}": f"{_HANDLERS}post_event" for name in ("event", "info", "warn")},
 }
 """Names that handlers use, with their counterparts in the generated module."""
@@ -42,6 +43,7 @@ TYPES: Final[Mapping[str, str]] = {
     ),
     "kopf.Diff": "tuple",
     "kopf.RawEventType": "str",
+    "kopf.Reason": "str",
     "kopf.SyncDaemonStopperChecker": f"{_HANDLERS}BlockingStopped",
     "kopf.AsyncDaemonStopperChecker": f"{_HANDLERS}Stopped",
 }

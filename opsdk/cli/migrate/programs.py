@@ -29,6 +29,8 @@ __all__ = ["EndState", "Program", "run_programs"]
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
 _STEP: Final = 0.25
 _STOP_SECONDS: Final = 15.0
+PYTHON_VARIABLES: Final = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
+"""Variables of the programs: sets have the same order in each."""
 _LEASES: Final = "coordination.k8s.io/leases/"
 
 
@@ -158,7 +160,7 @@ class _Process:
 
 @asynccontextmanager
 async def _running(program: Program, kubeconfig: Path) -> Any:
-    environ: Mapping[str, str] = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
+    environ: Mapping[str, str] = {**os.environ, "KUBECONFIG": str(kubeconfig), **PYTHON_VARIABLES}
     log = kubeconfig.with_name("program.log")
     with log.open("wb") as output:
         try:

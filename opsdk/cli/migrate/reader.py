@@ -180,13 +180,23 @@ class _Reader(cst.CSTTransformer):
         if self._is_annotation(node):
             return cst.Name("object")
         self._unknown += 1
-        if not self._functions:
+        if not self._runs_later(node):
             if isinstance(self.get_metadata(md.ParentNodeProvider, node), cst.Decorator):
                 return updated
             self._report(node, name, Verdict.BY_HAND, advice_for(name))
             return cst.Name("object" if self._is_base(node) else "None")
         self._report(node, name, Verdict.BY_HAND, f"raises NotImplementedError; {advice_for(name)}")
         return cst.parse_expression(f'kopf_handlers.not_migrated("{name}")')
+
+    def _runs_later(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is evaluated in a call, not when the module is imported."""
+        count = len(self._functions)
+        parent: Any = node
+        while count and not isinstance(parent, cst.FunctionDef | cst.Module):
+            parent = self.get_metadata(md.ParentNodeProvider, parent)
+            if isinstance(parent, cst.Decorator | cst.Parameters):
+                return count > 1
+        return bool(count)
 
     def _is_annotation(self, node: cst.CSTNode) -> bool:
         parent: cst.CSTNode | None = node

@@ -218,7 +218,7 @@ class _Writer:
 
     def _report_call(self, code: HandlerCode, became: str, *, used: dict[str, str]) -> None:
         handler = code.handler
-        self._report(handler, Verdict.BY_HAND if code.unknown else Verdict.TURNED, became)
+        self._report(handler, Verdict.CHECK if code.unknown else Verdict.TURNED, became)
         for name in code.unknown:
             self._report(
                 handler, Verdict.BY_HAND, "raises NotImplementedError: compute it in the handler", f"argument {name}"
