@@ -35,7 +35,7 @@ _PLAN_SECONDS: Final = "900"
 _NO_SERVER: Final = """\
 apiVersion: v1
 kind: Config
-clusters: [{name: plan, cluster: {server: "http://plan.invalid"}}]
+clusters: [{name: plan, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: plan, user: {}}]
 contexts: [{name: plan, context: {cluster: plan, user: plan}}]
 current-context: plan
@@ -77,7 +77,9 @@ def kopf(
     opsdk migrate kopf src/shop --crd deploy/crd.yaml --output shop-opsdk --examples examples/
     """
     source = _Source.read(path, name)
-    definitions = [*definitions_in(source.definition_folders), *_definitions_of(crd or ())]
+    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(source.definition_folders)}
+    named = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
+    definitions = list({**beside, **named}.values())
     migration = _migrate(source, definitions)
     folder = output if output is not None else Path(f"{source.name}-opsdk")
     _write(folder, source, migration, force=force)

@@ -76,7 +76,8 @@ def _is_ignored(obj: JsonObject) -> bool:
 def _identity(obj: JsonObject) -> str:
     metadata: Mapping[str, Any] = obj["metadata"]
     name = f"{metadata['generateName']}*" if metadata.get("generateName") else metadata["name"]
-    return f"{obj['kind']} {metadata['namespace']}/{name}" if metadata.get("namespace") else f"{obj['kind']} {name}"
+    identity = f"{metadata['namespace']}/{name}" if metadata.get("namespace") else str(name)
+    return f"{obj['kind']} {_masked(identity)}"
 
 
 def _masked(value: Any, *, path: tuple[str, ...] = ()) -> Any:

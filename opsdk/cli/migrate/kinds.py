@@ -52,6 +52,8 @@ def _is_definition(document: object) -> bool:
         and document.get("kind") == "CustomResourceDefinition"
         and isinstance(document.get("spec"), dict)
         and isinstance(document["spec"].get("names"), dict)
+        and isinstance(document.get("metadata"), dict)
+        and isinstance(document["metadata"].get("name"), str)
     )
 
 

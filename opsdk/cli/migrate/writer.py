@@ -272,6 +272,9 @@ class _Writer:
             self._report(
                 handler, Verdict.CHECK, "the filter is checked at the start of the daemon", f"filter of {handler.shown}"
             )
+        if not is_timer:
+            note = "if it returns, the finalizer stays until the deletion; kopf removes it then"
+            self._report(handler, Verdict.CHECK, note, f"end of {handler.shown}")
         self._written.imports.add("from opsdk.controller.daemons import DaemonSpec")
         self._report_call(code, f"a daemon of {words.reconcile}, by {function}", used=used)
         return call_code("DaemonSpec", options, 8).strip()
