@@ -331,9 +331,9 @@ class FieldChange:
     """The old and the new value of one field.
 
     Attributes:
-        old: the value that was last handled; None if there was none.
-        new: the present value; None if there is none.
-        diff: what differs, relative to the field.
+        old (Any): the value that was last handled; None if there was none.
+        new (Any): the present value; None if there is none.
+        diff (tuple[DiffItem, ...]): what differs, relative to the field.
     """
 
     def __init__(self, old: Any, new: Any, arguments: Mapping[str, Any]) -> None:
@@ -363,9 +363,10 @@ class ChangeCall(ObjectCall):
     progress, and raises so that the reconcile is retried.
 
     Attributes:
-        old: the essence that was last handled; None at first.
-        new: the present essence.
-        diff: what differs.
+        old (JsonObject | None): the essence that was last handled; None at first.
+        new (JsonObject): the present essence.
+        diff (tuple[DiffItem, ...]): what differs.
+        is_watched (bool): whether the filter of any handler matches; set it to False to write no record.
 
     Raises:
         TemporaryError: handlers are to be called again; the delay is the shortest of them.
@@ -377,6 +378,7 @@ class ChangeCall(ObjectCall):
         self.old = last_handled(self.body, kind.names)
         self.new = essence_of(self.body, kind.extra_fields)
         self.diff = tuple(differences(self.old, self.new))
+        self.is_watched = True
         self._called: dict[str, HandlerProgress] = {}
         self._waits: dict[str, float] = {}
         self._problems: list[str] = []
@@ -530,7 +532,7 @@ class ChangeCall(ObjectCall):
 
     def _with_record(self) -> Patch:
         """Return the patch with the record of the handled state, and without progress."""
-        if self.is_delete:
+        if self.is_delete or not self.is_watched:
             return self.patch
         names = self._kind.names
         annotations = self.patch.metadata.annotations

@@ -132,6 +132,15 @@ class HandlerCode:
         reason = reasons.get(self.handler.kind, "")
         return f"{reason} and {changed}" if self.handler.kind is HandlerKind.UPDATE and self._field else reason
 
+    def watched(self) -> str:
+        """Return the condition under which kopf keeps a record for this handler; empty if it always does."""
+        words = [f"{name}={self.option(name)}" for name in _FILTERS if name in self.handler.options]
+        parts = [f"{self._call}.matches({', '.join(words)})"] if words else []
+        if self._field:
+            value = f"value={self.option('value')}" if "value" in self.handler.options else ""
+            parts.append(f"{self._field}.matches({value})")
+        return " and ".join(parts)
+
     def _filter(self) -> str:
         words = [f"{name}={self.option(name)}" for name in _FILTERS if name in self.handler.options]
         parts = []

@@ -14,12 +14,14 @@ __all__ = ["compare_states"]
 
 _IGNORED_KINDS: Final = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
 """Kinds that the server's controllers and the operators' libraries write, with names of Pods in them."""
+_WORKLOADS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"})
 _ROOT_CERTIFICATE: Final = "kube-root-ca.crt"
 _RANDOM: Final = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 )
 _MASKS: Final = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UID"),
+    (re.compile(r"\b(?=[a-f]*[0-9])[0-9a-f]{8,}\b"), "HASH"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"), "ADDRESS"),
 )
@@ -69,6 +71,7 @@ def _is_ignored(obj: JsonObject) -> bool:
         obj.get("kind") in _IGNORED_KINDS
         or namespace.startswith("kube-")
         or name == _ROOT_CERTIFICATE
+        or any(owner.get("kind") in _WORKLOADS for owner in metadata.get("ownerReferences") or ())
         or (namespace, name) == ("default", "kubernetes")
     )
 

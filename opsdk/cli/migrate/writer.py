@@ -69,6 +69,8 @@ class _Writer:
         self._taken = set(taken)
         self._written = Reconcilers()
         self._parts: list[str] = []
+        self._watching: dict[str, list[Handler]] = {}
+        """The handlers of changes by the variable of their kind."""
         self._operator = self._unique("operator")
         self._memo = self._unique("MEMO")
 
@@ -111,9 +113,15 @@ class _Writer:
             arguments.append(f"memo={self._memo}")
         declared = f'{words.kind} = opsdk.unstructured("{kind.api_version}", "{kind.kind}")'
         self._parts[0] += f"\n{declared}\n{words.record} = kopf_handlers.KopfKind({', '.join(arguments)})"
+        self._watching[words.kind] = [handler for handler in handlers if handler.kind in CHANGES]
         changes = [handler for handler in handlers if handler.kind in CHANGES - {HandlerKind.DELETE}]
         deletions = [handler for handler in handlers if handler.kind is HandlerKind.DELETE]
         daemons = [handler for handler in handlers if handler.kind in (HandlerKind.TIMER, HandlerKind.DAEMON)]
+        if not daemons and all(handler.options.get("optional") == "True" for handler in deletions):
+            for handler in deletions:
+                note = "not called: without a finalizer, kopf never calls it either; pass finalizers={...} if it should run"
+                self._report(handler, Verdict.BY_HAND, note)
+            deletions = []
         specs = [self._write_daemon(words, handler) for handler in daemons]
         if deletions or daemons:
             self._write_finalizer(words, kind, deletions)
@@ -208,6 +216,8 @@ class _Writer:
             self._report_call(code, f"{place} calls it", used={"optional": ""})
         if not calls:
             yield "        pass"
+        elif class_name == "ChangeCall":
+            yield from self._watched(words, call)
         for statement, codes in calls.items():
             alternatives = list(dict.fromkeys(code.condition() for code in codes))
             if "" in alternatives:
@@ -215,6 +225,20 @@ class _Writer:
                 continue
             yield from _if(alternatives)
             yield statement
+
+    def _watched(self, words: _Words, call: str) -> Iterable[str]:
+        """Yield the statement that leaves objects without a record that no filter of the kind matches."""
+        filters = [HandlerCode(handler, self._reference, call).watched() for handler in self._watching[words.kind]]
+        if "" not in filters:
+            unique = list(dict.fromkeys(filters))
+            parts = [f"({each})" if " and " in each and len(unique) > 1 else each for each in unique]
+            yield "\n".join(
+                [
+                    f"        {call}.is_watched = (",
+                    *(f"            {'or ' if index else ''}{each}" for index, each in enumerate(parts)),
+                    "        )",
+                ]
+            )
 
     def _report_call(self, code: HandlerCode, became: str, *, used: dict[str, str]) -> None:
         handler = code.handler
