@@ -40,13 +40,13 @@ from opsdk.controller.kopf_record import (
     value_at,
 )
 from opsdk.controller.kopf_stopped import BlockingStopped, Stopped
-from opsdk.controller.kopf_views import Body, Memo, Meta, Patch, matches_metadata, matches_value
+from opsdk.controller.kopf_views import Body, KopfPatch, Memo, Meta, matches_metadata, matches_value
 from opsdk.errors import NotFoundError, TemporaryError, TerminalError
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
-__all__ = ["ChangeCall", "FieldChange", "KopfKind", "ObjectCall"]
+__all__ = ["ChangeCall", "HandledField", "KopfKind", "ObjectCall"]
 
 log = SafeLogger(__name__)
 
@@ -127,7 +127,7 @@ class ObjectCall:
         self._object, self._ctx, self._kind = obj, ctx, kind
         self._remembered = kind.remembered(obj.metadata.uid)
         self.body = Body(to_tree(obj))
-        self.patch = Patch()
+        self.patch = KopfPatch()
         self.stopped = Stopped()
         self.blocking_stopped = BlockingStopped()
 
@@ -327,7 +327,7 @@ class ObjectCall:
             await self._ctx.client.patch(copy.copy(self._object), merge_patch(status))
 
 
-class FieldChange:
+class HandledField:
     """The old and the new value of one field.
 
     Attributes:
@@ -409,10 +409,10 @@ class ChangeCall(ObjectCall):
         reasons = {"delete": self.is_delete, "create": self.is_create, "update": self.is_update}
         return next((name for name, holds in reasons.items() if holds), "resume" if self.is_resume else "noop")
 
-    def field(self, field: str | Sequence[str]) -> FieldChange:
+    def field(self, field: str | Sequence[str]) -> HandledField:
         """Return the change of one field, such as ``spec.size``."""
         path = field_path(field)
-        return FieldChange(value_at(self.old, path), value_at(self.new, path), self.arguments())
+        return HandledField(value_at(self.old, path), value_at(self.new, path), self.arguments())
 
     def retry(self, handler_id: str) -> int:
         """Return how often a handler was called for this change."""
@@ -522,7 +522,7 @@ class ChangeCall(ObjectCall):
         await self._send(self._with_record())
         self._remembered.is_handled = True
 
-    def _with_progress(self) -> Patch:
+    def _with_progress(self) -> KopfPatch:
         annotations = self.patch.metadata.annotations
         for handler_id, progress in self._called.items():
             text = progress_text(progress)
@@ -530,7 +530,7 @@ class ChangeCall(ObjectCall):
                 annotations[key] = text
         return self.patch
 
-    def _with_record(self) -> Patch:
+    def _with_record(self) -> KopfPatch:
         """Return the patch with the record of the handled state, and without progress."""
         if self.is_delete or not self.is_watched:
             return self.patch

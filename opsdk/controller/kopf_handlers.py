@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from opsdk.aio.blocking import current_call
-from opsdk.controller.kopf_calls import CURRENT_CALL, ChangeCall, FieldChange, KopfKind, ObjectCall
+from opsdk.controller.kopf_calls import CURRENT_CALL, ChangeCall, HandledField, KopfKind, ObjectCall
 from opsdk.controller.kopf_record import KopfNames, value_at
 from opsdk.controller.kopf_stopped import BlockingStopped, Stopped
-from opsdk.controller.kopf_views import Body, FilterToken, Memo, Meta, Patch
+from opsdk.controller.kopf_views import Body, FilterToken, KopfPatch, Memo, Meta
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -25,13 +25,13 @@ __all__ = [
     "BlockingStopped",
     "Body",
     "ChangeCall",
-    "FieldChange",
+    "HandledField",
     "KopfKind",
     "KopfNames",
+    "KopfPatch",
     "Memo",
     "Meta",
     "ObjectCall",
-    "Patch",
     "Stopped",
     "adopt",
     "append_owner_reference",

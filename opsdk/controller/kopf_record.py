@@ -118,8 +118,8 @@ def essence_of(tree: JsonObject, extra_fields: Sequence[str] = ()) -> JsonObject
     metadata = tree.get("metadata") or {}
     annotations = _without_records(metadata.get("annotations") or {})
     members = {"labels": dict(metadata.get("labels") or {}), "annotations": annotations}
-    if kept := {name: value for name, value in members.items() if value}:
-        essence["metadata"] = kept
+    if tracked := {name: value for name, value in members.items() if value}:
+        essence["metadata"] = tracked
     for path in extra_fields:
         if (value := value_at(tree, path)) is not MISSING:
             _set_value(essence, field_path(path), copy.deepcopy(value))
@@ -132,7 +132,7 @@ def _without_records(annotations: Mapping[str, str]) -> dict[str, str]:
     prefixes |= {
         prefix
         for prefix in (key.partition("/")[0] for key in annotations if "/" in key)
-        if any(prefix == known or prefix.endswith(f".{known}") for known in _KNOWN_PREFIXES)
+        if any(prefix == other or prefix.endswith(f".{other}") for other in _KNOWN_PREFIXES)
     }
     return {
         key: value

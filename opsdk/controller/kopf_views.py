@@ -12,7 +12,7 @@ from typing import Any
 from opsdk.controller.kopf_record import MISSING
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["Body", "FilterToken", "Memo", "Meta", "Patch"]
+__all__ = ["Body", "FilterToken", "KopfPatch", "Memo", "Meta"]
 
 
 class FilterToken(Enum):
@@ -129,10 +129,10 @@ class _MetaSection(_Section):
         return _Section(self, "annotations")
 
 
-class Patch(dict[str, Any]):
+class KopfPatch(dict[str, Any]):
     """A JSON merge patch of the object, which is sent after the handlers.
 
-    >>> patch = Patch()
+    >>> patch = KopfPatch()
     >>> patch.status["phase"] = "Ready"
     >>> patch.metadata.labels["tier"] = "web"
     >>> patch

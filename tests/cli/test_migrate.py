@@ -20,7 +20,7 @@ from opsdk.cli.app import app
 from opsdk.cli.migrate.equality import compare_states
 from opsdk.cli.migrate.kinds import kinds_of_definitions, parse_selector, resolve
 from opsdk.cli.migrate.kopf import migrate_sources
-from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, Selector, Verdict
+from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, MigrationVerdict, ResourceSelector
 
 SITES = Path(__file__).parents[1] / "compat" / "kopf_operators" / "sites"
 SITE = KindName(
@@ -52,7 +52,7 @@ def load(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def reported(migration: Migration, verdict: Verdict) -> list[str]:
+def reported(migration: Migration, verdict: MigrationVerdict) -> list[str]:
     """Return what has a verdict."""
     return [finding.what for finding in migration.findings if finding.verdict is verdict]
 
@@ -155,7 +155,7 @@ def test_what_is_not_migrated_is_named_in_the_code(operator: tuple[str, list[str
     turned = {"not called", "argument"}
     for finding in migration.findings:
         if (
-            finding.verdict is Verdict.BY_HAND
+            finding.verdict is MigrationVerdict.BY_HAND
             and finding.what.startswith("@kopf.")
             and "calls it" not in finding.became
         ):
@@ -226,7 +226,7 @@ def gone(**_): ...
     written = migration.files["main.py"]
     assert 'finalizers={"shop.test/done": finalize_site}' in written
     assert 'KopfKind(kopf_handlers.KopfNames(prefix="shop.test", key="last"))' in written
-    assert "settings.batching.worker_limit" in reported(migration, Verdict.BY_HAND)
+    assert "settings.batching.worker_limit" in reported(migration, MigrationVerdict.BY_HAND)
     assert "pass  # TODO(migrate): settings.batching.worker_limit = 5" in written
 
 
@@ -256,7 +256,7 @@ def test_a_folder_gets_a_module_with_the_reconcilers(tmp_path: Path) -> None:
     written = migration.files["reconcilers.py"]
     assert 'await change.call("make", main.make, backoff=main.WAIT)' in written
     assert 'await change.call("gone", other.gone)' in written
-    assert not reported(migration, Verdict.BY_HAND)
+    assert not reported(migration, MigrationVerdict.BY_HAND)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_what_cannot_be_turned_is_by_hand(text: str, what: str, tmp_path: Path) 
     """It is in the report with its line, and the rest can still be imported."""
     text = f"import kopf\ndef compute(): return 'pods'\n\n{text}\n@kopf.on.create('pods')\ndef fine(**_): ...\n"
     migration = migrate(text)
-    (finding,) = [each for each in migration.findings if each.verdict is Verdict.BY_HAND]
+    (finding,) = [each for each in migration.findings if each.verdict is MigrationVerdict.BY_HAND]
     assert finding.what == what
     assert finding.line > 3
     load(migration.files["main.py"], tmp_path)
@@ -296,16 +296,18 @@ def test_a_nested_handler_raises_at_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "keywords", "selector"),
     [
-        (["a.b", "v1", "sites"], {}, Selector(group="a.b", version="v1", name="sites")),
-        (["a.b/v1", "sites"], {}, Selector(group="a.b", version="v1", name="sites")),
-        (["v1", "pods"], {}, Selector(group="", version="v1", name="pods")),
-        (["sites"], {}, Selector(name="sites")),
-        (["sites.a.b"], {}, Selector(group="a.b", name="sites")),
-        (["sites.v1.a.b"], {}, Selector(group="a.b", version="v1", name="sites")),
-        ([], {"group": "a.b", "kind": "Site"}, Selector(group="a.b", name="Site")),
+        (["a.b", "v1", "sites"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        (["a.b/v1", "sites"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        (["v1", "pods"], {}, ResourceSelector(group="", version="v1", name="pods")),
+        (["sites"], {}, ResourceSelector(name="sites")),
+        (["sites.a.b"], {}, ResourceSelector(group="a.b", name="sites")),
+        (["sites.v1.a.b"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        ([], {"group": "a.b", "kind": "Site"}, ResourceSelector(group="a.b", name="Site")),
     ],
 )
-def test_selectors_have_the_forms_of_kopf(words: list[str], keywords: dict[str, str], selector: Selector) -> None:
+def test_selectors_have_the_forms_of_kopf(
+    words: list[str], keywords: dict[str, str], selector: ResourceSelector
+) -> None:
     """Group, version and name are positional, joined, or keywords."""
     assert parse_selector(words, keywords) == selector
 
@@ -314,15 +316,15 @@ def test_kinds_come_from_definitions_then_from_the_built_in_ones() -> None:
     """A definition has the names; a kind without one is guessed only with group and version."""
     names = {"plural": "geese", "singular": "goose", "kind": "Goose", "shortNames": ["gs"]}
     versions = [{"name": "v1"}, {"name": "v2", "storage": True}]
-    known = kinds_of_definitions([{"spec": {"group": "x.test", "names": names, "versions": versions}}])
+    kinds = kinds_of_definitions([{"spec": {"group": "x.test", "names": names, "versions": versions}}])
     for name in ("geese", "goose", "Goose", "gs"):
-        assert resolve(Selector(name=name), known) == known[0]
-    assert known[0].version == "v2"
-    deployment = resolve(Selector(name="deployments"), [])
+        assert resolve(ResourceSelector(name=name), kinds) == kinds[0]
+    assert kinds[0].version == "v2"
+    deployment = resolve(ResourceSelector(name="deployments"), [])
     assert deployment is not None
     assert (deployment.api_version, deployment.kind) == ("apps/v1", "Deployment")
-    assert resolve(Selector(name="policies"), []) is None
-    guessed = resolve(Selector(group="x.test", version="v1", name="policies"), [])
+    assert resolve(ResourceSelector(name="policies"), []) is None
+    guessed = resolve(ResourceSelector(group="x.test", version="v1", name="policies"), [])
     assert guessed is not None
     assert (guessed.kind, guessed.is_guessed) == ("Policy", True)
 

@@ -209,7 +209,7 @@ async def test_the_patch_is_written_with_the_record() -> None:
     """What a handler puts into the patch reaches the object; a change of labels is a later update, as in kopf."""
 
     async def body(change: kopf_handlers.ChangeCall, calls: list[str]) -> None:
-        def mark(patch: kopf_handlers.Patch) -> None:
+        def mark(patch: kopf_handlers.KopfPatch) -> None:
             patch.metadata.labels["marked"] = "yes"
 
         if change.is_create:

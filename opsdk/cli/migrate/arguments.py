@@ -9,7 +9,7 @@ from typing import Any, Final
 import libcst as cst
 import libcst.matchers as m
 
-from opsdk.cli.migrate.model import ACTIVITIES, CHANGES, Handler, HandlerKind
+from opsdk.cli.migrate.model import ACTIVITIES, CHANGES, HandlerKind, KopfHandler
 
 __all__ = ["HandlerCode"]
 
@@ -47,7 +47,7 @@ class HandlerCode:
         call: name of the variable with the call.
     """
 
-    def __init__(self, handler: Handler, reference: Callable[[str, str], str], call: str) -> None:
+    def __init__(self, handler: KopfHandler, reference: Callable[[str, str], str], call: str) -> None:
         self.handler, self._reference, self._call = handler, reference, call
         self.unknown: list[str] = []
         """Parameters whose value is not known."""
@@ -85,35 +85,35 @@ class HandlerCode:
         return words
 
     def _arguments(self) -> list[str]:
-        known = self._known()
+        codes = self._known()
         values: dict[str, str] = {}
         for name, has_default in self.handler.parameters.items():
-            if name in known:
-                values[name] = known[name]
+            if name in codes:
+                values[name] = codes[name]
             elif not has_default:
                 self.unknown.append(name)
                 values[name] = f'kopf_handlers.not_migrated("the argument {name}")'
         if not self.handler.passes_everything:
             return [f"{name}={code}" for name, code in values.items()]
         common = {*_OBJECT, *(_CHANGE if self.handler.kind in CHANGES and not self._field else ())}
-        extra = "".join(f", {quoted(name)}: {code}" for name, code in {**known, **values}.items() if name not in common)
+        extra = "".join(f", {quoted(name)}: {code}" for name, code in {**codes, **values}.items() if name not in common)
         return [f"**{{**{self._call}.arguments(){extra}}}"]
 
     def _known(self) -> dict[str, str]:
         """Return the code of each argument that kopf passes to this handler."""
         call, handler = self._call, self.handler
-        known = {name: f"{call}.{name}" for name in _OBJECT}
-        known |= {name: f"{call}.{name}({quoted(handler.id)})" for name in _PROGRESS}
-        known["param"] = self.option("param")
+        codes = {name: f"{call}.{name}" for name in _OBJECT}
+        codes |= {name: f"{call}.{name}({quoted(handler.id)})" for name in _PROGRESS}
+        codes["param"] = self.option("param")
         if handler.kind in CHANGES:
             source = self._field or call
-            known |= {name: f"{source}.{name}" for name in ("old", "new", "diff")}
-            known["reason"] = f"{call}.reason"
+            codes |= {name: f"{source}.{name}" for name in ("old", "new", "diff")}
+            codes["reason"] = f"{call}.reason"
         if handler.kind is HandlerKind.EVENT:
-            known |= {name: f"{call}.{name}" for name in ("event", "type")}
+            codes |= {name: f"{call}.{name}" for name in ("event", "type")}
         if handler.kind is HandlerKind.DAEMON:
-            known["stopped"] = f"{call}.stopped" if handler.is_async else f"{call}.blocking_stopped"
-        return known
+            codes["stopped"] = f"{call}.stopped" if handler.is_async else f"{call}.blocking_stopped"
+        return codes
 
     # -------------------------------------------------------------- conditions
     def condition(self) -> str:

@@ -22,7 +22,7 @@ from opsdk.base.extras import RequiredExtra
 from opsdk.cli.migrate.equality import compare_states
 from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions
 from opsdk.cli.migrate.model import Migration
-from opsdk.cli.migrate.programs import PYTHON_VARIABLES, EndState, Program, run_programs
+from opsdk.cli.migrate.programs import PYTHON_VARIABLES, EndState, OperatorProgram, run_programs
 from opsdk.cli.migrate.report import markdown_report, report_lines
 from opsdk.cli.validate.documents import read_files
 from opsdk.engine.snapshot import write_snapshot
@@ -78,8 +78,8 @@ def kopf(
     """
     source = _Source.read(path, name)
     beside = {tree["metadata"]["name"]: tree for tree in definitions_in(source.definition_folders)}
-    named = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
-    definitions = list({**beside, **named}.values())
+    passed = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
+    definitions = list({**beside, **passed}.values())
     migration = _migrate(source, definitions)
     folder = output if output is not None else Path(f"{source.name}-opsdk")
     _write(folder, source, migration, force=force)
@@ -158,8 +158,8 @@ def _definitions_of(files: Sequence[Path]) -> list[JsonObject]:
 def _migrate(source: _Source, definitions: Sequence[JsonObject]) -> Migration:
     with RequiredExtra("migrate", "opsdk migrate kopf"):
         from opsdk.cli.migrate.kopf import migrate_sources  # noqa: PLC0415 - needs an extra
-    known = kinds_of_definitions(definitions)
-    return migrate_sources(source.files, known, name=source.name, package=source.package)
+    kinds = kinds_of_definitions(definitions)
+    return migrate_sources(source.files, kinds, name=source.name, package=source.package)
 
 
 # ------------------------------------------------------------------ the new folder
@@ -195,8 +195,10 @@ class _Proof:
         self._definitions = definitions
         self._entry = f"{source.package}.reconcilers" if source.package else migration.entry
         self._folder = folder.absolute()
-        self._kopf = Program(name="the kopf operator", command=_kopf_command(source, command), folder=source.folder)
-        self._migrated = Program(
+        self._kopf = OperatorProgram(
+            name="the kopf operator", command=_kopf_command(source, command), folder=source.folder
+        )
+        self._migrated = OperatorProgram(
             name="the migrated operator",
             command=[sys.executable, "-m", "opsdk.cli", "run", self._entry],
             folder=self._folder,

@@ -85,11 +85,11 @@ def _evaluate_environment(node: cst.Call, constants: Mapping[str, Any]) -> Any:
 
 
 def _evaluate_operation(node: cst.BinaryOperation, constants: Mapping[str, Any]) -> Any:
-    left, right = evaluate(node.left, constants), evaluate(node.right, constants)
-    if isinstance(node.operator, cst.Add) and isinstance(left, str) and isinstance(right, str):
-        return left + right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left + right if isinstance(node.operator, cst.Add) else left * right
+    first, second = evaluate(node.left, constants), evaluate(node.right, constants)
+    if isinstance(node.operator, cst.Add) and isinstance(first, str) and isinstance(second, str):
+        return first + second
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return first + second if isinstance(node.operator, cst.Add) else first * second
     raise NotConstantError
 
 

@@ -57,7 +57,8 @@ def _by_identity(objects: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
     states: dict[str, list[JsonObject]] = {}
     for obj in objects:
         if not _is_ignored(obj):
-            states.setdefault(_identity(obj), []).append(_masked(obj))
+            tree = {key: value for key, value in obj.items() if key != "status" or obj["kind"] not in _WORKLOADS}
+            states.setdefault(_identity(obj), []).append(_masked(tree))
     for members in states.values():
         members.sort(key=lambda member: json.dumps(member, sort_keys=True))
     return states

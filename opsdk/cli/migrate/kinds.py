@@ -11,7 +11,7 @@ import yaml
 
 from opsdk.api.generated_kinds import BUILT_IN
 from opsdk.apimachinery.plurals import pluralize
-from opsdk.cli.migrate.model import KindName, Selector
+from opsdk.cli.migrate.model import KindName, ResourceSelector
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["definitions_in", "kinds_of_definitions", "resolve"]
@@ -63,14 +63,14 @@ def kinds_of_definitions(definitions: Iterable[JsonObject]) -> list[KindName]:
     for definition in definitions:
         spec, names = definition["spec"], definition["spec"]["names"]
         versions = spec.get("versions") or [{"name": spec.get("version", "v1"), "storage": True}]
-        known = {str(names[key]) for key in ("plural", "singular", "kind") if names.get(key)}
+        own_names = {str(names[key]) for key in ("plural", "singular", "kind") if names.get(key)}
         for version in sorted(versions, key=lambda each: not each.get("storage")):
             kind = KindName(
                 group=str(spec.get("group", "")),
                 version=str(version.get("name", "")),
                 kind=str(names.get("kind", "")),
                 plural=str(names.get("plural", "")),
-                names=frozenset(known | {str(name) for name in names.get("shortNames") or ()}),
+                names=frozenset(own_names | {str(name) for name in names.get("shortNames") or ()}),
             )
             kinds.setdefault((kind.group, kind.version, kind.kind), kind)
     return list(kinds.values())
@@ -83,7 +83,7 @@ def _built_in_kinds() -> Iterator[KindName]:
         yield KindName(group=gvk.group, version=gvk.version, kind=gvk.kind, plural=plural, names=names)
 
 
-def resolve(selector: Selector, known: Sequence[KindName]) -> KindName | None:
+def resolve(selector: ResourceSelector, known: Sequence[KindName]) -> KindName | None:
     """Return the kind that a selector names; None if it is not known and cannot be guessed.
 
     Args:
@@ -118,11 +118,11 @@ def _singular(plural: str) -> str:
     return plural.removesuffix("s")
 
 
-def parse_selector(words: Sequence[str], keywords: dict[str, str]) -> Selector:
+def parse_selector(words: Sequence[str], keywords: dict[str, str]) -> ResourceSelector:
     """Return the selector of a decorator's arguments.
 
     >>> parse_selector(["example.com/v1", "toys"], {})
-    Selector(group='example.com', version='v1', name='toys')
+    ResourceSelector(group='example.com', version='v1', name='toys')
     >>> parse_selector(["toys.v1.example.com"], {}).group
     'example.com'
     """
@@ -143,4 +143,4 @@ def parse_selector(words: Sequence[str], keywords: dict[str, str]) -> Selector:
             group, version = others, first
         elif rest:
             group = rest
-    return Selector(group=group, version=version, name=name)
+    return ResourceSelector(group=group, version=version, name=name)

@@ -11,13 +11,13 @@ from opsdk.cli.migrate.constants import constants_of, parse
 from opsdk.cli.migrate.kinds import resolve
 from opsdk.cli.migrate.model import (
     ACTIVITIES,
-    Finding,
-    Handler,
     KindName,
+    KopfHandler,
     Migration,
+    MigrationFinding,
+    MigrationVerdict,
     Settings,
     SourceModule,
-    Verdict,
 )
 from opsdk.cli.migrate.reader import read_module
 from opsdk.cli.migrate.writer import Reconcilers, write_reconcilers
@@ -74,7 +74,9 @@ def _module_name(file: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def _with_kind(handler: Handler, known: Sequence[KindName], findings: list[Finding]) -> tuple[Handler, KindName | None]:
+def _with_kind(
+    handler: KopfHandler, known: Sequence[KindName], findings: list[MigrationFinding]
+) -> tuple[KopfHandler, KindName | None]:
     """Return a handler with its kind; report one whose kind is not known."""
     if handler.selector is None:
         return handler, None
@@ -84,21 +86,23 @@ def _with_kind(handler: Handler, known: Sequence[KindName], findings: list[Findi
     if not problem and (kind := resolve(handler.selector, known)) is None:
         problem = f"no definition of {handler.selector.name} was found: pass --crd FILE"
     if problem:
-        findings.append(_finding(handler, Verdict.BY_HAND, f"not called: {problem}"))
+        findings.append(_finding(handler, MigrationVerdict.BY_HAND, f"not called: {problem}"))
     elif kind is not None and kind.is_guessed:
         text = f"no definition was found, so {kind.kind} is guessed from {kind.plural}: pass --crd FILE"
-        findings.append(_finding(handler, Verdict.CHECK, text, what=f"kind of {handler.shown}"))
+        findings.append(_finding(handler, MigrationVerdict.CHECK, text, what=f"kind of {handler.shown}"))
     return handler, kind
 
 
-def _finding(handler: Handler, verdict: Verdict, became: str, *, what: str = "") -> Finding:
-    return Finding(file=handler.file, line=handler.line, what=what or handler.shown, verdict=verdict, became=became)
+def _finding(handler: KopfHandler, verdict: MigrationVerdict, became: str, *, what: str = "") -> MigrationFinding:
+    return MigrationFinding(
+        file=handler.file, line=handler.line, what=what or handler.shown, verdict=verdict, became=became
+    )
 
 
 # ------------------------------------------------------------------ the generated module
 def _write(
     modules: Sequence[SourceModule],
-    handlers: Sequence[tuple[Handler, KindName | None]],
+    handlers: Sequence[tuple[KopfHandler, KindName | None]],
     *,
     name: str,
     is_single: bool,

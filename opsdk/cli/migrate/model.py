@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-__all__ = ["Finding", "Handler", "HandlerKind", "KindName", "Migration", "Selector", "SourceModule", "Verdict"]
+__all__ = [
+    "HandlerKind",
+    "KindName",
+    "KopfHandler",
+    "Migration",
+    "MigrationFinding",
+    "MigrationVerdict",
+    "ResourceSelector",
+    "SourceModule",
+]
 
 
 class HandlerKind(Enum):
@@ -44,7 +53,7 @@ RESOURCES: Final = CHANGES | {HandlerKind.EVENT, HandlerKind.TIMER, HandlerKind.
 ACTIVITIES: Final = frozenset({HandlerKind.STARTUP, HandlerKind.CLEANUP})
 
 
-class Verdict(Enum):
+class MigrationVerdict(Enum):
     """What became of a handler, an option or a name."""
 
     TURNED = "turned"
@@ -55,7 +64,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MigrationFinding:
     """One line of the report.
 
     Attributes:
@@ -69,7 +78,7 @@ class Finding:
     file: str
     line: int
     what: str
-    verdict: Verdict
+    verdict: MigrationVerdict
     became: str
 
 
@@ -105,7 +114,7 @@ class KindName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
+class ResourceSelector:
     """How a decorator names its resource.
 
     Attributes:
@@ -120,7 +129,7 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class KopfHandler:
     """One decorator on one function.
 
     Attributes:
@@ -145,7 +154,7 @@ class Handler:
     function: str
     kind: HandlerKind
     id: str
-    selector: Selector | None = None
+    selector: ResourceSelector | None = None
     problem: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, object] = field(default_factory=dict)
@@ -192,8 +201,8 @@ class SourceModule:
     name: str
     file: str
     text: str
-    handlers: list[Handler] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    handlers: list[KopfHandler] = field(default_factory=list)
+    findings: list[MigrationFinding] = field(default_factory=list)
     top_names: frozenset[str] = frozenset()
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -212,6 +221,6 @@ class Migration:
 
     files: Mapping[str, str]
     entry: str
-    findings: Sequence[Finding]
+    findings: Sequence[MigrationFinding]
     kinds: Sequence[KindName]
     handlers: int

@@ -14,8 +14,9 @@ NAMES: Final[Mapping[str, str]] = {
     "kopf.TemporaryError": "opsdk.TemporaryError",
     **{
         f"kopf.{name}": _HANDLERS + name
-        for name in ("ABSENT", "PRESENT", "Body", "Memo", "Meta", "Patch", "adopt", "append_owner_reference", "label")
+        for name in ("ABSENT", "PRESENT", "Body", "Memo", "Meta", "adopt", "append_owner_reference", "label")
     },
+    "kopf.Patch": f"{_HANDLERS}KopfPatch",
     **{f"kopf.ErrorsMode.{mode}": f'"{mode.lower()}"' for mode in ("TEMPORARY", "PERMANENT", "IGNORED")},
     **{f"kopf.{name}": f"{_HANDLERS}post_event" for name in ("event", "info", "warn")},
 }

@@ -24,7 +24,7 @@ from opsdk.errors import OpsdkError, UsageError
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["EndState", "Program", "run_programs"]
+__all__ = ["EndState", "OperatorProgram", "run_programs"]
 
 _FIELD_OWNER: Final = "kubectl-client-side-apply"
 _STEP: Final = 0.25
@@ -35,7 +35,7 @@ _LEASES: Final = "coordination.k8s.io/leases/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class OperatorProgram:
     """An operator to run.
 
     Attributes:
@@ -65,7 +65,7 @@ class EndState:
 
 
 async def run_programs(
-    programs: Sequence[Program],
+    programs: Sequence[OperatorProgram],
     definitions: Sequence[JsonObject],
     objects: Sequence[JsonObject],
     *,
@@ -114,7 +114,7 @@ class _Activity:
         if entry.writer.user not in OWN_USERS and not entry.key.startswith(_LEASES):
             self._last = monotonic()
 
-    async def settle(self, process: _Process, program: Program, *, quiet: float, limit: float) -> bool:
+    async def settle(self, process: _Process, program: OperatorProgram, *, quiet: float, limit: float) -> bool:
         """Wait until nothing was written for some seconds. Returns False at the limit."""
         self._last = monotonic()
         end = monotonic() + limit
@@ -159,7 +159,7 @@ class _Process:
 
 
 @asynccontextmanager
-async def _running(program: Program, kubeconfig: Path) -> Any:
+async def _running(program: OperatorProgram, kubeconfig: Path) -> Any:
     environ: Mapping[str, str] = {**os.environ, "KUBECONFIG": str(kubeconfig), **PYTHON_VARIABLES}
     log = kubeconfig.with_name("program.log")
     with log.open("wb") as output:

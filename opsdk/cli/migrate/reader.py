@@ -17,12 +17,12 @@ from opsdk.cli.migrate.kinds import parse_selector
 from opsdk.cli.migrate.model import (
     ACTIVITIES,
     RESOURCES,
-    Finding,
-    Handler,
     HandlerKind,
-    Selector,
+    KopfHandler,
+    MigrationFinding,
+    MigrationVerdict,
+    ResourceSelector,
     SourceModule,
-    Verdict,
 )
 from opsdk.cli.migrate.names import EVENT_TYPES, NAMES, SETTINGS_ADVICE, TYPES, advice_for
 
@@ -106,9 +106,9 @@ class _Reader(cst.CSTTransformer):
             "",
         )
 
-    def _report(self, node: cst.CSTNode, what: str, verdict: Verdict, became: str) -> None:
+    def _report(self, node: cst.CSTNode, what: str, verdict: MigrationVerdict, became: str) -> None:
         self._source.findings.append(
-            Finding(file=self._source.file, line=self._line(node), what=what, verdict=verdict, became=became)
+            MigrationFinding(file=self._source.file, line=self._line(node), what=what, verdict=verdict, became=became)
         )
 
     @property
@@ -128,16 +128,16 @@ class _Reader(cst.CSTTransformer):
         for name in names:
             if name.partition(".")[0] in _BLOCKING:
                 advice = "stays: it blocks, so plain handlers run in threads; declare the permissions that it needs"
-                self._report(node, f"import {name}", Verdict.CHECK, advice)
+                self._report(node, f"import {name}", MigrationVerdict.CHECK, advice)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        kept = [alias for alias in updated_node.names if alias.evaluated_name.partition(".")[0] != "kopf"]
-        if len(kept) == len(updated_node.names):
+        remaining = [alias for alias in updated_node.names if alias.evaluated_name.partition(".")[0] != "kopf"]
+        if len(remaining) == len(updated_node.names):
             return updated_node
         self._has_imports = True
-        if kept:
-            kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-            return updated_node.with_changes(names=kept)
+        if remaining:
+            remaining[-1] = remaining[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            return updated_node.with_changes(names=remaining)
         return cst.RemoveFromParent()
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
@@ -183,9 +183,9 @@ class _Reader(cst.CSTTransformer):
         if not self._runs_later(node):
             if isinstance(self.get_metadata(md.ParentNodeProvider, node), cst.Decorator):
                 return updated
-            self._report(node, name, Verdict.BY_HAND, advice_for(name))
+            self._report(node, name, MigrationVerdict.BY_HAND, advice_for(name))
             return cst.Name("object" if self._is_base(node) else "None")
-        self._report(node, name, Verdict.BY_HAND, f"raises NotImplementedError; {advice_for(name)}")
+        self._report(node, name, MigrationVerdict.BY_HAND, f"raises NotImplementedError; {advice_for(name)}")
         return cst.parse_expression(f'kopf_handlers.not_migrated("{name}")')
 
     def _runs_later(self, node: cst.CSTNode) -> bool:
@@ -270,10 +270,10 @@ class _Reader(cst.CSTTransformer):
         code = " ".join(cst.Module([original.with_changes(leading_lines=())]).code.split())
         problem = self._read_setting(target, statement.value)
         if problem is None:
-            self._report(original, target, Verdict.TURNED, "the reconcilers use the same name")
+            self._report(original, target, MigrationVerdict.TURNED, "the reconcilers use the same name")
             note = f"the reconcilers have it: {code}"
         else:
-            self._report(original, target, Verdict.BY_HAND, problem)
+            self._report(original, target, MigrationVerdict.BY_HAND, problem)
             note = f"{_TODO}: {code}"
         return updated.with_changes(body=[cst.Pass()], trailing_whitespace=_comment(note))
 
@@ -327,16 +327,16 @@ class _Reader(cst.CSTTransformer):
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> Any:
         self._scopes.pop()
-        kept, lines, before = [], list(updated_node.leading_lines), []
+        remaining, lines, before = [], list(updated_node.leading_lines), []
         for original, updated in zip(original_node.decorators, updated_node.decorators, strict=True):
             kind = self._handler_kind(original)
             if kind is None and not (name := self._kopf_name(_function_of(original))):
-                kept.append(updated)
+                remaining.append(updated)
                 continue
             lines += [line for line in updated.leading_lines if line.comment is not None]
             if kind is None:
                 problem = advice_for(name)
-                self._report(original, f"@{name}", Verdict.BY_HAND, problem)
+                self._report(original, f"@{name}", MigrationVerdict.BY_HAND, problem)
             else:
                 problem = self._read_handler(original_node, original, updated, kind)
             if problem:
@@ -346,14 +346,14 @@ class _Reader(cst.CSTTransformer):
                 before.append(
                     cst.parse_statement(f'kopf_handlers.not_migrated("@kopf.{kind.value if kind else "on"}")')
                 )
-        turned = updated_node.with_changes(decorators=kept, leading_lines=lines)
+        turned = updated_node.with_changes(decorators=remaining, leading_lines=lines)
         return cst.FlattenSentinel([*before, turned]) if before else turned
 
     def _read_handler(
         self, function: cst.FunctionDef, original: cst.Decorator, decorator: cst.Decorator, kind: HandlerKind
     ) -> str:
         """Add the handler of a decorator; return why it cannot be turned, or ""."""
-        shown = f"@kopf.{kind.value} {function.name.value}"
+        title = f"@kopf.{kind.value} {function.name.value}"
         problem = ""
         if self._scopes:
             problem = "the function is inside of another one: move it to the top level of the module"
@@ -362,7 +362,7 @@ class _Reader(cst.CSTTransformer):
         if kind not in RESOURCES | ACTIVITIES:
             problem = advice_for(f"kopf.{kind.value}")
         if problem:
-            self._report(original, shown, Verdict.BY_HAND, problem)
+            self._report(original, title, MigrationVerdict.BY_HAND, problem)
             return problem
         handler = self._handler(function, original, decorator, kind)
         self._source.handlers.append(handler)
@@ -370,7 +370,7 @@ class _Reader(cst.CSTTransformer):
 
     def _handler(
         self, function: cst.FunctionDef, original: cst.Decorator, decorator: cst.Decorator, kind: HandlerKind
-    ) -> Handler:
+    ) -> KopfHandler:
         call = decorator.decorator
         arguments = call.args if isinstance(call, cst.Call) else ()
         words, keywords, options, values, problem = self._arguments(arguments)
@@ -379,7 +379,7 @@ class _Reader(cst.CSTTransformer):
             handler_id += "/" + (field if isinstance(field, str) else ".".join(map(str, field)))  # type: ignore[call-overload] # a sequence
         params = [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
         rest = function.params.star_kwarg
-        return Handler(
+        return KopfHandler(
             module=self._source.name,
             file=self._source.file,
             line=self._line(original),
@@ -396,7 +396,7 @@ class _Reader(cst.CSTTransformer):
         )
 
     @staticmethod
-    def _selector(words: Sequence[str], keywords: Mapping[str, str]) -> Selector:
+    def _selector(words: Sequence[str], keywords: Mapping[str, str]) -> ResourceSelector:
         return parse_selector(words, dict(keywords))
 
     def _arguments(

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from opsdk.cli.migrate.model import Finding, Migration, Verdict
+from opsdk.cli.migrate.model import Migration, MigrationFinding, MigrationVerdict
 
 __all__ = ["markdown_report", "report_lines"]
 
 _TITLES: Final = {
-    Verdict.TURNED: "Turned",
-    Verdict.CHECK: "To check",
-    Verdict.BY_HAND: "By hand",
+    MigrationVerdict.TURNED: "Turned",
+    MigrationVerdict.CHECK: "To check",
+    MigrationVerdict.BY_HAND: "By hand",
 }
 _NOTES: Final = {
-    Verdict.TURNED: "",
-    Verdict.CHECK: "It works, but it may behave differently. Read each line once.",
-    Verdict.BY_HAND: "It is not migrated. The code has a `TODO(migrate)`, or raises NotImplementedError, at its place.",
+    MigrationVerdict.TURNED: "",
+    MigrationVerdict.CHECK: "It works, but it may behave differently. Read each line once.",
+    MigrationVerdict.BY_HAND: "Not migrated. The code has a `TODO(migrate)`, or raises NotImplementedError.",
 }
 _RECORDS: Final = (
     "The operator keeps kopf's records: its finalizer, and the annotation with the spec that was last handled. So "
@@ -28,7 +28,7 @@ _RECORDS: Final = (
 
 def report_lines(migration: Migration) -> Iterator[str]:
     """Yield the report for a terminal, what is to be done by hand last."""
-    for verdict in Verdict:
+    for verdict in MigrationVerdict:
         for finding in _of(migration, verdict):
             yield f"{finding.file}:{finding.line}: {finding.what}: {verdict.value}: {finding.became}"
     yield summary(migration)
@@ -37,14 +37,14 @@ def report_lines(migration: Migration) -> Iterator[str]:
 def summary(migration: Migration) -> str:
     """Return one sentence with the counts."""
     counts = Counter(finding.verdict for finding in migration.findings)
-    words = ", ".join(f"{counts[verdict]} {_TITLES[verdict].lower()}" for verdict in Verdict)
+    words = ", ".join(f"{counts[verdict]} {_TITLES[verdict].lower()}" for verdict in MigrationVerdict)
     return f"{migration.handlers} handlers of {len(migration.kinds)} kinds: {words}"
 
 
 def markdown_report(migration: Migration, *, name: str) -> str:
     """Return the report as a Markdown document."""
     lines = [f"# {name}: migrated from kopf", "", f"{summary(migration)}.", "", _RECORDS, ""]
-    for verdict in reversed(Verdict):
+    for verdict in reversed(MigrationVerdict):
         findings = _of(migration, verdict)
         if not findings:
             continue
@@ -57,7 +57,7 @@ def markdown_report(migration: Migration, *, name: str) -> str:
     return "\n".join(lines)
 
 
-def _of(migration: Migration, verdict: Verdict) -> Sequence[Finding]:
+def _of(migration: Migration, verdict: MigrationVerdict) -> Sequence[MigrationFinding]:
     return [finding for finding in migration.findings if finding.verdict is verdict]
 
 

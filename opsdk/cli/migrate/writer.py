@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.cli.migrate.arguments import HandlerCode, call_code, quoted
-from opsdk.cli.migrate.model import ACTIVITIES, CHANGES, Finding, Handler, HandlerKind, KindName, Settings, Verdict
+from opsdk.cli.migrate.model import (
+    ACTIVITIES,
+    CHANGES,
+    HandlerKind,
+    KindName,
+    KopfHandler,
+    MigrationFinding,
+    MigrationVerdict,
+    Settings,
+)
 from opsdk.cli.scaffold.files import module_of
 
 __all__ = ["Reconcilers", "write_reconcilers"]
@@ -29,7 +38,7 @@ class Reconcilers:
 
     text: str = ""
     imports: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[MigrationFinding] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +53,7 @@ class _Words:
 
 
 def write_reconcilers(
-    handlers: Sequence[tuple[Handler, KindName | None]],
+    handlers: Sequence[tuple[KopfHandler, KindName | None]],
     *,
     name: str,
     settings: Settings,
@@ -69,7 +78,7 @@ class _Writer:
         self._taken = set(taken)
         self._written = Reconcilers()
         self._parts: list[str] = []
-        self._watching: dict[str, list[Handler]] = {}
+        self._watching: dict[str, list[KopfHandler]] = {}
         """The handlers of changes by the variable of their kind."""
         self._operator = self._unique("operator")
         self._memo = self._unique("MEMO")
@@ -80,12 +89,14 @@ class _Writer:
         self._taken.add(name)
         return name
 
-    def _report(self, handler: Handler, verdict: Verdict, became: str, what: str = "") -> None:
+    def _report(self, handler: KopfHandler, verdict: MigrationVerdict, became: str, what: str = "") -> None:
         self._written.findings.append(
-            Finding(file=handler.file, line=handler.line, what=what or handler.shown, verdict=verdict, became=became)
+            MigrationFinding(
+                file=handler.file, line=handler.line, what=what or handler.shown, verdict=verdict, became=became
+            )
         )
 
-    def write(self, handlers: Sequence[tuple[Handler, KindName | None]]) -> Reconcilers:
+    def write(self, handlers: Sequence[tuple[KopfHandler, KindName | None]]) -> Reconcilers:
         """Return the code."""
         kinds = list(dict.fromkeys(kind for _, kind in handlers if kind is not None))
         uses_memo = any("memo" in handler.parameters or handler.passes_everything for handler, _ in handlers)
@@ -99,7 +110,7 @@ class _Writer:
         return self._written
 
     # -------------------------------------------------------------- one kind
-    def _write_kind(self, kind: KindName, handlers: Sequence[Handler], *, uses_memo: bool) -> None:
+    def _write_kind(self, kind: KindName, handlers: Sequence[KopfHandler], *, uses_memo: bool) -> None:
         module = _identifier(kind.kind)
         words = _Words(
             kind=self._unique(module.upper()),
@@ -119,8 +130,8 @@ class _Writer:
         daemons = [handler for handler in handlers if handler.kind in (HandlerKind.TIMER, HandlerKind.DAEMON)]
         if not daemons and all(handler.options.get("optional") == "True" for handler in deletions):
             for handler in deletions:
-                note = "not called: without a finalizer, kopf never calls it either; pass finalizers={...} if it should run"
-                self._report(handler, Verdict.BY_HAND, note)
+                note = "not called, as in kopf: the kind has no finalizer; pass finalizers={...} if it should run"
+                self._report(handler, MigrationVerdict.BY_HAND, note)
             deletions = []
         specs = [self._write_daemon(words, handler) for handler in daemons]
         if deletions or daemons:
@@ -131,7 +142,7 @@ class _Writer:
             if handler.kind is HandlerKind.EVENT:
                 self._write_event(words, handler)
 
-    def _record_arguments(self, handlers: Iterable[Handler]) -> list[str]:
+    def _record_arguments(self, handlers: Iterable[KopfHandler]) -> list[str]:
         settings, arguments = self._settings, []
         names = [f'{key}="{value}"' for key, value in (("prefix", settings.prefix), ("key", settings.key)) if value]
         if names:
@@ -150,11 +161,11 @@ class _Writer:
     def _write_reconciler(
         self,
         words: _Words,
-        changes: Sequence[Handler],
+        changes: Sequence[KopfHandler],
         daemons: Sequence[str],
         *,
         has_finalizer: bool,
-        deletions: Sequence[Handler],
+        deletions: Sequence[KopfHandler],
     ) -> None:
         options = [words.kind]
         if has_finalizer:
@@ -177,7 +188,7 @@ class _Writer:
             )
         )
 
-    def _write_finalizer(self, words: _Words, kind: KindName, deletions: Sequence[Handler]) -> None:
+    def _write_finalizer(self, words: _Words, kind: KindName, deletions: Sequence[KopfHandler]) -> None:
         summary = "Call the handlers of the deletion." if deletions else "Release the object: its daemons have ended."
         self._parts.append(
             "\n".join(
@@ -192,20 +203,20 @@ class _Writer:
             if handler.options.get("optional") == "True":
                 self._report(
                     handler,
-                    Verdict.CHECK,
+                    MigrationVerdict.CHECK,
                     f"optional=True: the finalizer is added to every {kind.kind}",
                     f"option optional of {handler.shown}",
                 )
             if handler.options.keys() & {"labels", "annotations", "when", "field"}:
                 self._report(
                     handler,
-                    Verdict.CHECK,
+                    MigrationVerdict.CHECK,
                     f"the finalizer is added to every {kind.kind}, also to those that the filter excludes",
                     f"filter of {handler.shown}",
                 )
 
     def _calls(
-        self, words: _Words, class_name: str, call: str, handlers: Sequence[Handler], place: str
+        self, words: _Words, class_name: str, call: str, handlers: Sequence[KopfHandler], place: str
     ) -> Iterable[str]:
         """Yield the block that calls handlers: one `if` for each function, with the conditions of its decorators."""
         yield f"    async with kopf_handlers.{class_name}({words.variable}, ctx, {words.record}) as {call}:"
@@ -242,21 +253,24 @@ class _Writer:
 
     def _report_call(self, code: HandlerCode, became: str, *, used: dict[str, str]) -> None:
         handler = code.handler
-        self._report(handler, Verdict.CHECK if code.unknown else Verdict.TURNED, became)
+        self._report(handler, MigrationVerdict.CHECK if code.unknown else MigrationVerdict.TURNED, became)
         for name in code.unknown:
             self._report(
-                handler, Verdict.BY_HAND, "raises NotImplementedError: compute it in the handler", f"argument {name}"
+                handler,
+                MigrationVerdict.BY_HAND,
+                "raises NotImplementedError: compute it in the handler",
+                f"argument {name}",
             )
         for name in code.ignored_options(used):
             self._report(
                 handler,
-                Verdict.CHECK,
+                MigrationVerdict.CHECK,
                 f"{name}={handler.options[name]} has no counterpart, so it is not applied",
                 f"option {name} of {handler.shown}",
             )
 
     # -------------------------------------------------------------- daemons, timers, events
-    def _write_daemon(self, words: _Words, handler: Handler) -> str:
+    def _write_daemon(self, words: _Words, handler: KopfHandler) -> str:
         """Write the function of a daemon or timer; return its specification."""
         function = self._unique(f"run_{_identifier(handler.function)}")
         code = HandlerCode(handler, self._reference, "call")
@@ -282,7 +296,7 @@ class _Writer:
             if "interval" not in handler.options:
                 self._report(
                     handler,
-                    Verdict.BY_HAND,
+                    MigrationVerdict.BY_HAND,
                     "it has no interval: every hour is a placeholder",
                     f"interval of {handler.shown}",
                 )
@@ -294,11 +308,14 @@ class _Writer:
             options.append(f"stop_timeout={code.option('cancellation_timeout')}")
         if condition and not is_timer:
             self._report(
-                handler, Verdict.CHECK, "the filter is checked at the start of the daemon", f"filter of {handler.shown}"
+                handler,
+                MigrationVerdict.CHECK,
+                "the filter is checked at the start of the daemon",
+                f"filter of {handler.shown}",
             )
         if not is_timer:
             note = "if it returns, the finalizer stays until the deletion; kopf removes it then"
-            self._report(handler, Verdict.CHECK, note, f"end of {handler.shown}")
+            self._report(handler, MigrationVerdict.CHECK, note, f"end of {handler.shown}")
         self._written.imports.add("from opsdk.controller.daemons import DaemonSpec")
         self._report_call(code, f"a daemon of {words.reconcile}, by {function}", used=used)
         return call_code("DaemonSpec", options, 8).strip()
@@ -307,7 +324,7 @@ class _Writer:
         options = code.handler.options
         return [f"        # TODO(migrate): {name}={options[name]}" for name in code.ignored_options(used)]
 
-    def _write_event(self, words: _Words, handler: Handler) -> None:
+    def _write_event(self, words: _Words, handler: KopfHandler) -> None:
         function = self._unique(f"observe_{_identifier(handler.function)}")
         name = re.sub(r"[^a-z0-9]+", "-", f"{words.variable}-{handler.function}".lower()).strip("-")
         self._parts.append(
@@ -322,10 +339,10 @@ class _Writer:
         )
         if handler.parameters.keys() & {"event", "type"}:
             note = "it sees ADDED and MODIFIED; for DELETED, add a finalizer or WatchSpec with Funcs(delete=...)"
-            self._report(handler, Verdict.CHECK, note, f"event type of {handler.shown}")
+            self._report(handler, MigrationVerdict.CHECK, note, f"event type of {handler.shown}")
 
     # -------------------------------------------------------------- startup and cleanup
-    def _write_activities(self, handlers: Sequence[Handler]) -> None:
+    def _write_activities(self, handlers: Sequence[KopfHandler]) -> None:
         if not handlers:
             return
         self._written.imports.add("from collections.abc import AsyncIterator")
@@ -341,9 +358,9 @@ class _Writer:
                 lines.append("    yield")
         self._parts.append("\n".join(lines))
 
-    def _activity(self, handler: Handler, place: str) -> str:
+    def _activity(self, handler: KopfHandler, place: str) -> str:
         code = HandlerCode(handler, self._reference, "_")
-        known = {
+        codes = {
             "logger": f'logging.getLogger("{self._name}")',
             "memo": self._memo,
             "settings": "None",
@@ -352,13 +369,13 @@ class _Writer:
         }
         words = []
         for name, has_default in handler.parameters.items():
-            if name in known:
-                words.append(f"{name}={known[name]}")
+            if name in codes:
+                words.append(f"{name}={codes[name]}")
             elif not has_default:
                 code.unknown.append(name)
                 words.append(f'{name}=kopf_handlers.not_migrated("the argument {name}")')
         if handler.passes_everything:
-            words += [f"{name}={value}" for name, value in known.items() if name not in handler.parameters]
+            words += [f"{name}={value}" for name, value in codes.items() if name not in handler.parameters]
         if any("logging." in word for word in words):
             self._written.imports.add("import logging")
         self._report_call(code, f"{place} calls it", used={})

@@ -46,9 +46,9 @@ def create_deployment(spec, name, namespace, logger, **kwargs):
     body = deployment_of(name, spec)
     kopf.adopt(body)
     with api() as api_client:
-        made = client.AppsV1Api(api_client).create_namespaced_deployment(namespace, body)
-    logger.info("created %s", made.metadata.name)
-    return {"deployment": made.metadata.name}
+        deployment = client.AppsV1Api(api_client).create_namespaced_deployment(namespace, body)
+    logger.info("created %s", deployment.metadata.name)
+    return {"deployment": deployment.metadata.name}
 
 
 @kopf.on.create(GROUP, "v1", "sites", retries=5, backoff=1)
