@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from opsdk import Operator, UsageError
 from opsdk.cli.app import app
 from opsdk.cli.migrate.equality import compare_states
-from opsdk.cli.migrate.kinds import kinds_of_definitions, parse_selector, resolve
+from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions, parse_selector, resolve
 from opsdk.cli.migrate.kopf import migrate_sources
 from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, MigrationVerdict, ResourceSelector
 
@@ -358,12 +359,28 @@ def test_the_command_writes_a_folder_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("def f(:\n", "main.py:1"), ("x = 1\n", "no file of .* has a handler"), ("# kopf\n", "no file of")],
+    [
+        ("def f(kopf:\n", r"main.py:1"),
+        ("import kopf\n\0", "main.py"),
+        ("x = 1\n", "no file of .* has a handler"),
+        ("# kopf\n", "no file of"),
+    ],
 )
 def test_bad_sources_are_named(text: str, message: str) -> None:
     """A file that does not parse, or without handlers, is an error with what to do."""
     with pytest.raises(UsageError, match=message):
         migrate(text)
+
+
+def test_files_that_are_no_definitions_are_skipped(tmp_path: Path) -> None:
+    """Templates, dates that do not exist and binary files are beside many operators."""
+    names = {"plural": "sites", "kind": "Site"}
+    definition = {"kind": "CustomResourceDefinition", "metadata": {"name": "sites.x.test"}, "spec": {"names": names}}
+    texts = {"a.yaml": "{{ .Values.x }", "b.yaml": "at: 2024-13-45", "c.json": "[1]", "d.yml": json.dumps(definition)}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "e.yaml").write_bytes(b"\xff\x00")
+    assert list(definitions_in(tmp_path.iterdir())) == [definition]
 
 
 def test_a_missing_path_is_named(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def kopf(
     opsdk migrate kopf src/shop --crd deploy/crd.yaml --output shop-opsdk --examples examples/
     """
     source = _Source.read(path, name)
-    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(source.definition_folders)}
+    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(_files_in(source.folder))}
     passed = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
     definitions = list({**beside, **passed}.values())
     migration = _migrate(source, definitions)
@@ -125,11 +125,6 @@ class _Source:
         package = folder.name if path.is_dir() and "__init__.py" in files else ""
         words = re.sub(r"[^a-z0-9]+", "-", (name or (folder.name if path.is_dir() else path.stem)).lower())
         return cls(folder=folder, name=words.strip("-") or "operator", package=package, files=files, others=others)
-
-    @property
-    def definition_folders(self) -> Sequence[Path]:
-        """The folders in which definitions are searched."""
-        return [self.folder]
 
     def target(self, folder: Path) -> Path:
         """Return the folder of the new files."""

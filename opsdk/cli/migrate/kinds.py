@@ -35,15 +35,14 @@ _SHORT_NAMES: Final = {
 }
 
 
-def definitions_in(folders: Iterable[Path]) -> Iterator[JsonObject]:
-    """Yield the CustomResourceDefinitions in folders. Files that do not parse, such as templates, are skipped."""
-    for folder in folders:
-        for path in sorted(each for each in folder.rglob("*") if each.suffix in _SUFFIXES and each.is_file()):
-            try:
-                documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
-            except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-                continue
-            yield from (each for each in documents if _is_definition(each))
+def definitions_in(files: Iterable[Path]) -> Iterator[JsonObject]:
+    """Yield the CustomResourceDefinitions in YAML files. Files that do not parse, such as templates, are skipped."""
+    for path in sorted(each for each in files if each.suffix in _SUFFIXES):
+        try:
+            documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
+        except (yaml.YAMLError, ValueError, OSError, RecursionError):  # such as a date that does not exist
+            continue
+        yield from (each for each in documents if _is_definition(each))
 
 
 def _is_definition(document: object) -> bool:
