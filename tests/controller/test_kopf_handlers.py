@@ -23,6 +23,7 @@ from opsdk.controller.kopf_record import (
     progress_of,
     time_of,
 )
+from opsdk.event.predicates import of_object
 from opsdk.testing.running import running
 
 CONFIG = unstructured("v1", "ConfigMap")
@@ -194,6 +195,52 @@ async def test_a_permanent_error_ends_only_its_handler() -> None:
         await asyncio.sleep(60)
         assert it.calls == ["other"]
         assert await it.record() == {}
+
+
+async def test_an_object_without_watching_handlers_gets_no_record() -> None:
+    """Kopf keeps no record of objects that no filter matches, and neither does the migrated operator."""
+
+    async def body(change: kopf_handlers.ChangeCall, calls: list[str]) -> None:
+        change.is_watched = change.matches(labels={"watched": kopf_handlers.PRESENT})
+        calls.append(change.reason)
+
+    async with world(body, config_map()) as it:
+        await asyncio.sleep(10)
+        assert it.calls == ["create"]
+        assert await it.record() is None
+        await it.user.uncached.patch(await it.read(), merge_patch({"metadata": {"labels": {"watched": ""}}}))
+        await asyncio.sleep(10)
+        assert await it.record() == {"metadata": {"labels": {"watched": ""}}}
+
+
+async def test_a_deletion_that_waits_for_kopf_is_finished() -> None:
+    """An object with kopf's finalizer calls the handlers of the deletion until they succeed, and goes."""
+    operator, kind, calls = Operator("migrated"), kopf_handlers.KopfKind(), []
+    marker = "kopf.zalando.org/KopfFinalizerMarker"
+
+    def fail_once(retry: int) -> None:
+        calls.append(retry)
+        if not retry:
+            raise TemporaryError("not yet", delay=5)
+
+    async def finalize(config: Unstructured, ctx: Context) -> None:
+        async with kopf_handlers.ChangeCall(config, ctx, kind) as change:
+            assert change.reason == "delete"
+            await change.call("gone", fail_once, retry=change.retry("gone"))
+
+    @operator.reconciler(
+        CONFIG, finalizers={marker: finalize}, predicates=[of_object(lambda o: o.metadata.name == "a")]
+    )
+    async def reconcile(config: Unstructured, ctx: Context) -> None: ...
+
+    obj = config_map()
+    obj.metadata.finalizers = [marker]
+    async with envtest.Environment() as env, Cluster(env.config) as user:
+        await user.uncached.delete(await user.uncached.create(obj))
+        async with running(operator, env):
+            await asyncio.sleep(60)
+            assert calls == [0, 1]
+            assert await user.uncached.get_or_none(CONFIG, "default/a") is None
 
 
 async def test_a_malformed_record_stops_the_object() -> None:

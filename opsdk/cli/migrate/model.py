@@ -194,8 +194,7 @@ class SourceModule:
         handlers: the handlers that can be turned.
         findings: what is reported so far.
         top_names: names that the module binds at its top level.
-        settings: what it sets.
-        settings_found: names of the fields of `Settings` that it sets.
+        settings: fields of `Settings` that its startup handlers set.
     """
 
     name: str

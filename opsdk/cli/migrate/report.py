@@ -35,10 +35,10 @@ def report_lines(migration: Migration) -> Iterator[str]:
 
 
 def summary(migration: Migration) -> str:
-    """Return one sentence with the counts."""
+    """Return the counts."""
     counts = Counter(finding.verdict for finding in migration.findings)
-    words = ", ".join(f"{counts[verdict]} {_TITLES[verdict].lower()}" for verdict in MigrationVerdict)
-    return f"{migration.handlers} handlers of {len(migration.kinds)} kinds: {words}"
+    words = [f"{_TITLES[verdict].lower()}: {counts[verdict]}" for verdict in MigrationVerdict]
+    return ", ".join([f"handlers: {migration.handlers}", f"kinds: {len(migration.kinds)}", *words])
 
 
 def markdown_report(migration: Migration, *, name: str) -> str:

@@ -337,9 +337,8 @@ class _Writer:
                 ]
             )
         )
-        if handler.parameters.keys() & {"event", "type"}:
-            note = "it sees ADDED and MODIFIED; for DELETED, add a finalizer or WatchSpec with Funcs(delete=...)"
-            self._report(handler, MigrationVerdict.CHECK, note, f"event type of {handler.shown}")
+        note = "it sees ADDED and MODIFIED; for DELETED, add a finalizer or WatchSpec with Funcs(delete=...)"
+        self._report(handler, MigrationVerdict.CHECK, note, f"events of {handler.shown}")
 
     # -------------------------------------------------------------- startup and cleanup
     def _write_activities(self, handlers: Sequence[KopfHandler]) -> None:
