@@ -25,7 +25,7 @@ ALL_PYTHONS := .venv-pythons
 
 $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(PYTHON) -m venv $(COMPAT)
-	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[envtest]' -r tests/compat/requirements.txt
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[cli,envtest,migrate]' -r tests/compat/requirements.txt
 	@touch $@
 
 $(PEERS_STAMP): benchmarks/requirements.txt

@@ -98,6 +98,10 @@ class Environment(Startable):
     """
 
     webhook_serving: WebhookServing | None = None
+    _authority: CertificateAuthority | None = None
+    _proxies: CertificateAuthority | None = None
+    _journal: Journal | None = None
+    _faults: Faults | None = None
 
     def __init__(
         self,
@@ -154,11 +158,7 @@ class Environment(Startable):
             self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages, events=controller_events)
         self._stack = AsyncExitStack()
-        self._authority: CertificateAuthority | None = None
-        self._proxies: CertificateAuthority | None = None
         self._start_up = StartUp()
-        self._journal: Journal | None = None
-        self._faults: Faults | None = None
         self._webs: list[WebServer] = []
 
     def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:

@@ -14,6 +14,7 @@ EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "cron": frozenset({"cronsim", "tzdata"}),
     "envtest": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "etcd": frozenset({"google", "grpc"}),
+    "migrate": frozenset({"libcst"}),
     "norman": frozenset({"jinja2", "websockets"}),
     "norman-sql": frozenset({"sqlalchemy"}),
     "otel": frozenset({"opentelemetry"}),

@@ -140,6 +140,16 @@ class _GenerateGroup(LazyGroup):
     }
 
 
+class _MigrateGroup(LazyGroup):
+    lazy_commands: ClassVar = {
+        "kopf": LazyCommand(
+            target="opsdk.cli.migrate.command:kopf",
+            summary="Turn a kopf operator into an opsdk operator.",
+            epilog="Requires the extra migrate: pip install 'opsdk[cli,migrate]'. For --examples: envtest, and kopf.",
+        ),
+    }
+
+
 app = typer.Typer(
     cls=_OpsdkGroup,
     help="Tools for operators written with opsdk.",
@@ -163,4 +173,13 @@ app.add_typer(
         rich_markup_mode=None,
     ),
     name="generate",
+)
+app.add_typer(
+    typer.Typer(
+        cls=_MigrateGroup,
+        help="Turn operators of other frameworks into opsdk operators.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    ),
+    name="migrate",
 )

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 T = TypeVar("T")
 CLIENTS = ("kopf", "kr8s", "kubernetes", "kubernetes_asyncio", "lightkube")
 MISSING = [name for name in CLIENTS if find_spec(name) is None]
-collect_ignore_glob = ["toys_operator.py", *(["test_with_*.py"] if MISSING else [])]
+collect_ignore_glob = ["toys_operator.py", "kopf_operators", *(["test_with_*.py"] if MISSING else [])]
 
 
 class Served:

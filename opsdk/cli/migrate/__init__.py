@@ -1,0 +1,1 @@
+"""``opsdk migrate``: turns operators of other frameworks into opsdk operators."""

@@ -1,0 +1,287 @@
+"""``opsdk migrate kopf``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from opsdk.base.extras import RequiredExtra
+from opsdk.cli.migrate.equality import compare_states
+from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions
+from opsdk.cli.migrate.model import Migration
+from opsdk.cli.migrate.programs import PYTHON_VARIABLES, EndState, OperatorProgram, run_programs
+from opsdk.cli.migrate.report import markdown_report, report_lines
+from opsdk.cli.validate.documents import read_files
+from opsdk.engine.snapshot import write_snapshot
+from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
+
+_REPORT: Final = "MIGRATION.md"
+_SKIPPED: Final = frozenset({"venv", "node_modules", "site-packages", "build", "dist", "tests", "test"})
+_PLAN_SECONDS: Final = "900"
+_NO_SERVER: Final = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: plan, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: plan, user: {}}]
+contexts: [{name: plan, context: {cluster: plan, user: plan}}]
+current-context: plan
+"""
+"""For clients of handlers, which must not reach a cluster while the plan runs."""
+
+
+def kopf(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="file or folder of the kopf operator")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="folder to write; default: NAME-opsdk in this folder")
+    ] = None,
+    name: Annotated[str, typer.Option(help="name of the operator; default: that of the folder or file")] = "",
+    crd: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="definitions, if they are not beside the operator")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
+    examples: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="run both operators with these objects, and compare what they do"),
+    ] = None,
+    kopf_command: Annotated[
+        str, typer.Option("--kopf", metavar="COMMAND", help="how to run the kopf operator; default: kopf run -A FILE")
+    ] = "",
+    quiet: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="without a write until a run ends")] = 10,
+    limit: Annotated[float, typer.Option(metavar="SECONDS", min=5, help="until a run ends in any case")] = 120,
+) -> None:
+    """Turn a kopf operator into an opsdk operator. Writes a new folder; the original stays as it is.
+
+    Handlers become plain functions, and each kind gets a reconciler that calls them. MIGRATION.md in the new folder
+    names what became of each handler, and what is left to do by hand.
+
+    With --examples, both operators run on a local API server with these objects. Exits with status 1 if the new
+    operator changes what kopf has made, or makes something else.
+
+    opsdk migrate kopf handlers.py
+
+    opsdk migrate kopf src/shop --crd deploy/crd.yaml --output shop-opsdk --examples examples/
+    """
+    source = _Source.read(path, name)
+    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(_files_in(source.folder))}
+    passed = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
+    definitions = list({**beside, **passed}.values())
+    migration = _migrate(source, definitions)
+    folder = output if output is not None else Path(f"{source.name}-opsdk")
+    _write(folder, source, migration, force=force)
+    for line in report_lines(migration):
+        print(line)
+    entry = source.target(folder) / migration.entry
+    print(f"wrote {folder}: read {folder / _REPORT}, then opsdk run {entry}")
+    if examples is not None:
+        objects = [document.tree for document in read_files(examples)]
+        proof = _Proof(source, folder, migration, definitions, kopf_command)
+        if not proof.run(objects, quiet=quiet, limit=limit):
+            raise typer.Exit(1)
+
+
+# ------------------------------------------------------------------ sources
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """The kopf operator.
+
+    Attributes:
+        folder: of its files.
+        name: of the new operator.
+        package: the name of the folder if it is a package; empty for files.
+        files: text by path, relative to the folder.
+        others: other files of a folder, such as templates, which are copied.
+    """
+
+    folder: Path
+    name: str
+    package: str
+    files: Mapping[str, str]
+    others: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, path: Path, name: str) -> _Source:
+        """Read a file, or the Python files of a folder. Raises `UsageError`."""
+        if not path.exists():
+            raise UsageError(f"{path} does not exist: name the file or folder of the kopf operator")
+        folder = (path if path.is_dir() else path.parent).absolute()
+        paths = sorted(_files_in(folder)) if path.is_dir() else [path.absolute()]
+        files = {str(each.relative_to(folder)): _text(each) for each in paths if each.suffix == ".py"}
+        others = [str(each.relative_to(folder)) for each in paths if each.suffix != ".py"]
+        package = folder.name if path.is_dir() and "__init__.py" in files else ""
+        words = re.sub(r"[^a-z0-9]+", "-", (name or (folder.name if path.is_dir() else path.stem)).lower())
+        return cls(folder=folder, name=words.strip("-") or "operator", package=package, files=files, others=others)
+
+    def target(self, folder: Path) -> Path:
+        """Return the folder of the new files."""
+        return folder / self.package if self.package else folder
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder, without tests, environments, and what earlier runs have left."""
+    for each in folder.rglob("*"):
+        parts = each.relative_to(folder).parts
+        if each.is_file() and not any(part.startswith((".", "__py")) or part in _SKIPPED for part in parts[:-1]):
+            yield each
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _definitions_of(files: Sequence[Path]) -> list[JsonObject]:
+    return [document.tree for document in read_files(files) if document.tree["kind"] == "CustomResourceDefinition"]
+
+
+def _migrate(source: _Source, definitions: Sequence[JsonObject]) -> Migration:
+    with RequiredExtra("migrate", "opsdk migrate kopf"):
+        from opsdk.cli.migrate.kopf import migrate_sources  # noqa: PLC0415 - needs an extra
+    kinds = kinds_of_definitions(definitions)
+    return migrate_sources(source.files, kinds, name=source.name, package=source.package)
+
+
+# ------------------------------------------------------------------ the new folder
+def _write(folder: Path, source: _Source, migration: Migration, *, force: bool) -> None:
+    """Write the new files. Raises `UsageError` if one of them was edited."""
+    target = source.target(folder)
+    texts = {target / file: text for file, text in {**source.files, **migration.files}.items()}
+    texts[folder / _REPORT] = markdown_report(migration, name=source.name)
+    edited = [path for path, text in texts.items() if path.exists() and _text(path) != text]
+    if edited and not force:
+        raise UsageError(f"{edited[0]} exists with another text: pass another --output, or --force to overwrite it")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for file in source.others:
+        copied = target / file
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.folder / file, copied)
+
+
+# ------------------------------------------------------------------ the proof
+class _Proof:
+    """Runs both operators with examples, and compares what they leave behind."""
+
+    def __init__(
+        self,
+        source: _Source,
+        folder: Path,
+        migration: Migration,
+        definitions: Sequence[JsonObject],
+        command: str,
+    ) -> None:
+        self._definitions = definitions
+        self._entry = f"{source.package}.reconcilers" if source.package else migration.entry
+        self._folder = folder.absolute()
+        self._kopf = OperatorProgram(
+            name="the kopf operator", command=_kopf_command(source, command), folder=source.folder
+        )
+        self._migrated = OperatorProgram(
+            name="the migrated operator",
+            command=[sys.executable, "-m", "opsdk.cli", "run", self._entry],
+            folder=self._folder,
+        )
+
+    def run(self, objects: Sequence[JsonObject], *, quiet: float, limit: float) -> bool:
+        """Print the comparison; return whether both operators do the same."""
+        times = {"quiet": quiet, "limit": limit}
+        kopf_end, takeover = asyncio.run(
+            run_programs([self._kopf, self._migrated], self._definitions, objects, **times)
+        )
+        (fresh,) = asyncio.run(run_programs([self._migrated], self._definitions, objects, **times))
+        plan = self._plan(kopf_end)
+        results = [
+            _print_plan(plan),
+            _print("after the new operator took over", _differences(kopf_end, takeover)),
+            _print("kopf and the new operator from scratch", _differences(kopf_end, fresh)),
+        ]
+        for program, state in (("kopf", kopf_end), ("the new operator", takeover), ("the new operator", fresh)):
+            if not state.is_quiet:
+                print(f"{program} still wrote when it was stopped: a timer, or a retry")
+        return all(results)
+
+    def _plan(self, state: EndState) -> Any:
+        """Plan the migrated operator for a snapshot, in a process of its own."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "kopf.snapshot.gz")
+            file.write_bytes(write_snapshot(state.snapshot))
+            kubeconfig = Path(folder, "kubeconfig")
+            kubeconfig.write_text(_NO_SERVER, encoding="utf-8")
+            environ = {**os.environ, "KUBECONFIG": str(kubeconfig), **PYTHON_VARIABLES}
+            words = [
+                sys.executable,
+                "-m",
+                "opsdk.cli",
+                "plan",
+                self._entry,
+                "--snapshot",
+                str(file),
+                "--all-permissions",
+            ]
+            options = ["--until", _PLAN_SECONDS, "--output", "json"]
+            planned = subprocess.run(  # noqa: S603 - this program
+                [*words, *options], cwd=self._folder, env=environ, capture_output=True, text=True, check=False
+            )
+        try:
+            return json.loads(planned.stdout)
+        except ValueError as error:
+            raise UsageError(f"the plan for the migrated operator failed: {planned.stderr.strip()}") from error
+
+
+def _kopf_command(source: _Source, command: str) -> Sequence[str]:
+    if command:
+        return shlex.split(command)
+    if len(source.files) > 1:
+        raise UsageError(
+            'the operator has several files: pass --kopf "kopf run -A main.py" with the file that kopf runs'
+        )
+    beside = Path(sys.executable).with_name("kopf")
+    program = str(beside) if beside.exists() else shutil.which("kopf")
+    if program is None:
+        raise UsageError('kopf is not installed here: pass --kopf "/path/to/kopf run -A FILE"')
+    return [program, "run", "--all-namespaces", "--standalone", next(iter(source.files))]
+
+
+def _plan_lines(plan: Any) -> Sequence[str]:
+    lines = [
+        f"{change['action']} {change['kind']} {change['namespace']}/{change['name']}: {change['differences']}"
+        for group in plan["objects"]
+        for change in group["changes"]
+    ]
+    return [*lines, *(f"{each['kind']}: {each['subject']}: {each['message']}" for each in plan["consequences"])]
+
+
+def _differences(first: EndState, second: EndState) -> Sequence[str]:
+    return compare_states(first.snapshot.objects, second.snapshot.objects)
+
+
+def _print_plan(plan: Any) -> bool:
+    """Print the plan; return whether it is empty. A plan whose handlers need other connections proves nothing."""
+    if targets := plan["connections"]:
+        print(f"no plan: handlers connect to {', '.join(targets)}, which a plan refuses; the next run shows it instead")
+        return True
+    return _print("plan for the state that kopf left behind", _plan_lines(plan))
+
+
+def _print(title: str, lines: Sequence[str]) -> bool:
+    print(f"{title}: {'no difference' if not lines else f'{len(lines)} differences'}")
+    for line in lines:
+        print(f"  {line}")
+    return not lines

@@ -1,0 +1,93 @@
+"""What the names of kopf are in opsdk. The page "From kopf" has the same table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ADVICE", "NAMES", "TYPES"]
+
+_HANDLERS: Final = "kopf_handlers."
+
+NAMES: Final[Mapping[str, str]] = {
+    "kopf.PermanentError": "opsdk.TerminalError",
+    "kopf.TemporaryError": "opsdk.TemporaryError",
+    **{
+        f"kopf.{name}": _HANDLERS + name
+        for name in ("ABSENT", "PRESENT", "Body", "Memo", "Meta", "adopt", "append_owner_reference", "label")
+    },
+    "kopf.Patch": f"{_HANDLERS}KopfPatch",
+    **{f"kopf.ErrorsMode.{mode}": f'"{mode.lower()}"' for mode in ("TEMPORARY", "PERMANENT", "IGNORED")},
+    **{f"kopf.{name}": f"{_HANDLERS}post_event" for name in ("event", "info", "warn")},
+}
+"""Names that handlers use, with their counterparts in the generated module."""
+
+EVENT_TYPES: Final[Mapping[str, str]] = {"kopf.info": "Normal", "kopf.warn": "Warning"}
+"""The type of the Events that these functions write."""
+
+TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "kopf.Spec",
+            "kopf.Status",
+            "kopf.Labels",
+            "kopf.Annotations",
+            "kopf.RawBody",
+            "kopf.RawEvent",
+            "kopf.BodyEssence",
+            "kopf.Headers",
+            "kopf.UserInfo",
+            "kopf.SSLPeer",
+            "kopf.Index",
+        ),
+        "dict",
+    ),
+    "kopf.Diff": "tuple",
+    "kopf.RawEventType": "str",
+    "kopf.Reason": "str",
+    "kopf.SyncDaemonStopperChecker": f"{_HANDLERS}BlockingStopped",
+    "kopf.AsyncDaemonStopperChecker": f"{_HANDLERS}Stopped",
+}
+"""Types that only annotations use. Others become ``object``."""
+
+ADVICE: Final[Mapping[str, str]] = {
+    "kopf.run": "opsdk run FILE starts the operator, or call operator.run()",
+    "kopf.operator": "await operator.start(config)",
+    "kopf.configure": "opsdk run --log-format and --log-level, see the reference of flags",
+    "kopf.exception": "call kopf_handlers.post_event(obj, type='Warning', reason=..., message=...)",
+    "kopf.execute": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
+    "kopf.register": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
+    "kopf.subhandler": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
+    "kopf.index": "cache.index_field, or a list with a label selector: the page Map events",
+    "kopf.AdmissionError": "raise opsdk.errors.AdmissionDeniedError in a webhook: the page Webhooks",
+    "kopf.on.login": "nothing: opsdk reads the kubeconfig or the service account, see load_config",
+    "kopf.on.probe": "operator.manager.add_healthz_check in @operator.setup: the page Metrics and health",
+    "kopf.on.validate": "operator.webhook_for(Kind).with_validator(...): the page Webhooks",
+    "kopf.on.mutate": "operator.webhook_for(Kind).with_defaulter(...): the page Webhooks",
+    "kopf.harmonize_naming": "set metadata.name, or metadata.generateName",
+    "kopf.adjust_namespace": "set metadata.namespace",
+}
+"""What to do by hand for names that the command does not turn."""
+
+SETTINGS_ADVICE: Final[Mapping[str, str]] = {
+    "settings.posting": "Events are written only where the program calls post_event or ctx.event",
+    "settings.watching": "opsdk resumes watches by itself; timeouts are ListWatchOptions of the cache",
+    "settings.networking": "Config has the timeouts of requests",
+    "settings.batching": "ControllerOptions(max_concurrent_reconciles=...)",
+    "settings.queueing": "ControllerOptions(max_concurrent_reconciles=...)",
+    "settings.execution": "handlers run in up to 100 threads; ControllerOptions(max_concurrent_reconciles=...)",
+    "settings.peering": "leader election with a Lease is on by default: the page Leader election",
+    "settings.admission": "OperatorOptions(webhook=...) has the certificates: the page Webhooks",
+    "settings.scanning": "a controller waits for a kind that does not exist yet",
+    "settings.background": "DaemonSpec(stop_timeout=...)",
+}
+"""The counterparts of kopf's settings, by their beginning."""
+
+
+def advice_for(name: str) -> str:
+    """Return what to do by hand for a name.
+
+    >>> advice_for("kopf.run")
+    'opsdk run FILE starts the operator, or call operator.run()'
+    """
+    return ADVICE.get(name, "opsdk has no counterpart under this name: see the page From kopf")

@@ -1,0 +1,202 @@
+"""Runs operators as processes against a local API server, until they have nothing more to do, and takes snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from opsdk.aio.clock import monotonic
+from opsdk.apimachinery.object import Unstructured
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.writes import OWN_USERS, Entry
+from opsdk.errors import OpsdkError, UsageError
+from opsdk.recipes.definitions import apply_definitions
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["EndState", "OperatorProgram", "run_programs"]
+
+_FIELD_OWNER: Final = "kubectl-client-side-apply"
+_STEP: Final = 0.25
+_STOP_SECONDS: Final = 15.0
+PYTHON_VARIABLES: Final = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
+"""Variables of the programs: sets have the same order in each."""
+_LEASES: Final = "coordination.k8s.io/leases/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorProgram:
+    """An operator to run.
+
+    Attributes:
+        name: for messages.
+        command: its command line. The variable ``KUBECONFIG`` names the server.
+        folder: where it runs.
+    """
+
+    name: str
+    command: Sequence[str]
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndState:
+    """The state after a program.
+
+    Attributes:
+        snapshot: all objects, with the values of Secrets.
+        is_quiet: whether the program had stopped writing.
+        output: the last lines of the program.
+    """
+
+    snapshot: ClusterSnapshot
+    is_quiet: bool
+    output: str
+
+
+async def run_programs(
+    programs: Sequence[OperatorProgram],
+    definitions: Sequence[JsonObject],
+    objects: Sequence[JsonObject],
+    *,
+    quiet: float,
+    limit: float,
+) -> list[EndState]:
+    """Run programs one after the other on one server, and return the state after each.
+
+    The objects are created after the first program has started.
+
+    Args:
+        programs: in this order.
+        definitions: CustomResourceDefinitions.
+        objects: examples.
+        quiet: seconds without a write, after which a program has nothing more to do.
+        limit: seconds after which a program is stopped in any case.
+
+    Raises:
+        UsageError: envtest is not installed, or a program ended by itself or cannot be started.
+    """
+    states = []
+    async with _served() as (env, kubeconfig), Cluster(env.config) as admin:
+        activity = _Activity()
+        env.journal.subscribe(activity.on_write)
+        await apply_definitions(admin.uncached, definitions, field_owner=_FIELD_OWNER)
+        waiting = list(objects)
+        for program in programs:
+            async with _running(program, kubeconfig) as process:
+                await activity.settle(process, program, quiet=min(quiet, 3.0), limit=limit)
+                for obj in waiting:
+                    await _apply(admin.uncached, obj)
+                waiting = []
+                is_quiet = await activity.settle(process, program, quiet=quiet, limit=limit)
+            snapshot = await take_snapshot(env.config, secret_values=True)
+            states.append(EndState(snapshot=snapshot, is_quiet=is_quiet, output=process.output))
+    return states
+
+
+class _Activity:
+    """When the server was last written by a program."""
+
+    def __init__(self) -> None:
+        self._last = monotonic()
+
+    def on_write(self, entry: Entry) -> None:
+        if entry.writer.user not in OWN_USERS and not entry.key.startswith(_LEASES):
+            self._last = monotonic()
+
+    async def settle(self, process: _Process, program: OperatorProgram, *, quiet: float, limit: float) -> bool:
+        """Wait until nothing was written for some seconds. Returns False at the limit."""
+        self._last = monotonic()
+        end = monotonic() + limit
+        while monotonic() - self._last < quiet:
+            if process.has_ended:
+                raise UsageError(f"{program.name} ended by itself: {' '.join(program.command)}\n{process.output}")
+            if monotonic() >= end:
+                return False
+            await asyncio.sleep(_STEP)
+        return True
+
+
+class _Process:
+    """A running program."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process, self._log = process, log
+        self.output = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended."""
+        if self._process.returncode is None:
+            return False
+        self.read_output()
+        return True
+
+    def read_output(self) -> None:
+        """Keep the last lines of its log."""
+        self.output = "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+
+    async def stop(self) -> None:
+        """Send SIGTERM, and SIGKILL if it does not end in time."""
+        if self._process.returncode is None:
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        self.read_output()
+
+
+@asynccontextmanager
+async def _running(program: OperatorProgram, kubeconfig: Path) -> Any:
+    environ: Mapping[str, str] = {**os.environ, "KUBECONFIG": str(kubeconfig), **PYTHON_VARIABLES}
+    log = kubeconfig.with_name("program.log")
+    with log.open("wb") as output:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *program.command, cwd=program.folder, env=environ, stdout=output, stderr=output
+            )
+        except OSError as error:
+            raise UsageError(f"{program.name} cannot be started: {' '.join(program.command)}: {error}") from error
+    running = _Process(process, log)
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+@asynccontextmanager
+async def _served() -> Any:
+    """Serve a local API server with simulated controllers; yield it with the path of its kubeconfig."""
+    if importlib.util.find_spec("envtest") is None:
+        raise UsageError("the proof runs the operators on a local API server: pip install 'opsdk[envtest]'")
+    # opsdk never depends on envtest: this command uses it where it is installed.
+    envtest: Any = importlib.import_module("envtest")
+    with tempfile.TemporaryDirectory() as folder:
+        async with envtest.Environment(controllers="cluster") as env:
+            web = await env.serve(port=0)
+            kubeconfig = Path(folder, "kubeconfig")
+            kubeconfig.write_text(env.kubeconfig(web), encoding="utf-8")  # noqa: ASYNC240 - a few lines, once
+            yield env, kubeconfig
+
+
+async def _apply(client: Client, tree: JsonObject) -> None:
+    obj = Unstructured.from_tree(tree)
+    try:
+        mapping = await client.mapper.mapping_for(obj.gvk)
+        if mapping.namespaced and not obj.metadata.namespace:
+            obj.metadata.namespace = "default"
+        await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
+    except OpsdkError as error:
+        raise UsageError(f"the example {obj.kind} {obj.metadata.name} cannot be created: {error}") from error

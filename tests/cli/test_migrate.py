@@ -1,0 +1,414 @@
+"""``opsdk migrate kopf``: what it writes, and that it reports everything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from opsdk import Operator, UsageError
+from opsdk.cli.app import app
+from opsdk.cli.migrate.equality import compare_states
+from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions, parse_selector, resolve
+from opsdk.cli.migrate.kopf import migrate_sources
+from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, MigrationVerdict, ResourceSelector
+
+SITES = Path(__file__).parents[1] / "compat" / "kopf_operators" / "sites"
+SITE = KindName(
+    group="x.test", version="v1", kind="Site", plural="sites", names=frozenset({"sites", "site", "Site", "st"})
+)
+RESOURCE = '"x.test", "v1", "sites"'
+
+
+def migrate(text: str, **others: str) -> Migration:
+    """Migrate one file, or several."""
+    files = {"main.py": text, **{f"{name}.py": source for name, source in others.items()}}
+    return migrate_sources(files, [SITE], name="sites")
+
+
+def code(text: str) -> str:
+    """Return the new text of one file."""
+    return migrate(f"import kopf\n{text}").files["main.py"]
+
+
+def load(text: str, folder: Path) -> ModuleType:
+    """Import a text as a module."""
+    path = folder / "migrated_main.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("migrated_main", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def reported(migration: Migration, verdict: MigrationVerdict) -> list[str]:
+    """Return what has a verdict."""
+    return [finding.what for finding in migration.findings if finding.verdict is verdict]
+
+
+# ------------------------------------------------------------------ properties
+_KINDS = st.sampled_from(list(HandlerKind))
+_PARAMETERS = st.lists(
+    st.sampled_from(
+        [
+            "spec",
+            "status",
+            "meta",
+            "body",
+            "name",
+            "namespace",
+            "uid",
+            "labels",
+            "annotations",
+            "logger",
+            "memo",
+            "patch",
+            "retry",
+        ]
+    ),
+    unique=True,
+    max_size=5,
+)
+_OPTIONS = st.lists(
+    st.sampled_from(
+        [
+            'id="other"',
+            'labels={"a": kopf.PRESENT}',
+            "annotations={'b': 'c'}",
+            "when=lambda spec, **_: bool(spec)",
+            "retries=3",
+            "timeout=60",
+            "backoff=5",
+            "errors=kopf.ErrorsMode.PERMANENT",
+            "param=LIMIT",
+            "unknown_option=1",
+        ]
+    ),
+    unique=True,
+    max_size=4,
+)
+
+
+def decorator(kind: HandlerKind, options: list[str]) -> str:
+    """Return the decorator of a handler."""
+    activities = (HandlerKind.STARTUP, HandlerKind.CLEANUP, HandlerKind.LOGIN, HandlerKind.PROBE)
+    arguments = [] if kind in activities else [RESOURCE]
+    if kind is HandlerKind.FIELD:
+        options = [*options, 'field="spec.size"']
+    if kind is HandlerKind.TIMER:
+        options = [*options, "interval=60"]
+    if kind is HandlerKind.SUBHANDLER:
+        arguments = []
+    return f"@kopf.{kind.value}({', '.join([*arguments, *options])})"
+
+
+@st.composite
+def operators(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Draw the source of an operator, and its handlers as the report names them."""
+    blocks, names = ["import kopf", "LIMIT = 5"], []
+    for number in range(draw(st.integers(1, 5))):
+        kind, options, parameters = draw(_KINDS), draw(_OPTIONS), draw(_PARAMETERS)
+        keyword = draw(st.sampled_from(["def", "async def"]))
+        rest = draw(st.sampled_from(["**_", "**kwargs"]))
+        body = draw(st.sampled_from(["pass", "print(kwargs)" if rest == "**kwargs" else "pass", "kopf.unknown()"]))
+        signature = ", ".join([*parameters, rest])
+        blocks.append(f"{decorator(kind, options)}\n{keyword} handler_{number}({signature}):\n    {body}")
+        names.append(f"@kopf.{kind.value} handler_{number}")
+    return "\n\n\n".join(blocks) + "\n", names
+
+
+@given(operators())
+def test_every_handler_is_reported_and_the_output_imports(operator: tuple[str, list[str]]) -> None:
+    """Each decorator has a line in the report; the result parses, runs, and is equal when it is written again."""
+    text, names = operator
+    migration = migrate(text)
+    whats = [finding.what for finding in migration.findings]
+    assert all(name in whats for name in names)
+    assert migration.handlers == len(names)
+    written = migration.files["main.py"]
+    assert not re.search(
+        r"^\s*(import|from) kopf|@kopf\.(?!.*TODO)", written.replace("# TODO(migrate): @kopf", ""), re.MULTILINE
+    )
+    namespace: dict[str, object] = {"__name__": "migrated"}
+    exec(compile(ast.parse(written), "main.py", "exec"), namespace)
+    assert any(isinstance(value, Operator) for value in namespace.values())
+    assert migrate(text) == migration
+
+
+@given(operators())
+def test_what_is_not_migrated_is_named_in_the_code(operator: tuple[str, list[str]]) -> None:
+    """A handler by hand leaves a TODO; an unknown name raises NotImplementedError at its place."""
+    text, _ = operator
+    migration = migrate(text)
+    written = migration.files["main.py"]
+    turned = {"not called", "argument"}
+    for finding in migration.findings:
+        if (
+            finding.verdict is MigrationVerdict.BY_HAND
+            and finding.what.startswith("@kopf.")
+            and "calls it" not in finding.became
+        ):
+            assert turned & set(finding.became.split()) or f"# TODO(migrate): {finding.what.split()[0]}" in written
+    assert written.count('not_migrated("kopf.unknown")') == text.count("kopf.unknown()")
+
+
+# ------------------------------------------------------------------ the source
+def test_formatting_and_comments_stay() -> None:
+    """Only decorators and names of kopf change; the rest of a function stays byte by byte."""
+    body = "def make(spec,  name, **_):\n    x = {  'a':1 }   # odd\n\n    return  x\n"
+    assert body in code(f"# why\n@kopf.on.create({RESOURCE})  # here\n{body}")
+
+
+def test_names_are_translated_however_they_are_imported() -> None:
+    """Aliases and single imports of kopf have the same counterparts."""
+    text = f"""import kopf as k
+from kopf import PermanentError as PE, on
+
+@on.create({RESOURCE})
+def make(spec: k.Spec, **_) -> None:
+    k.info({{}}, reason="R", message="m")
+    raise PE("no") if spec else k.TemporaryError("wait", 5)
+"""
+    written = migrate(text).files["main.py"]
+    assert 'kopf_handlers.post_event({}, reason="R", message="m", type="Normal")' in written
+    assert 'raise opsdk.TerminalError("no") if spec else opsdk.TemporaryError("wait", delay=5)' in written
+    assert "spec: dict" in written
+
+
+def test_stacked_decorators_become_one_condition() -> None:
+    """A function for several causes is called once for any of them."""
+    written = code(f"@kopf.on.resume({RESOURCE})\n@kopf.on.create({RESOURCE})\ndef make(spec, **_): ...\n")
+    assert "        if change.is_resume or change.is_create:\n" in written
+    assert written.count("change.call(") == 1
+
+
+def test_filters_and_options_are_taken_over() -> None:
+    """Filters are conditions, bounds of retries are arguments of the call."""
+    written = code(
+        f'@kopf.on.update({RESOURCE}, field="spec.size", labels={{"a": kopf.ABSENT}}, retries=3,'
+        " errors=kopf.ErrorsMode.PERMANENT, when=lambda **_: True)\n"
+        "def resize(old, new, retry, param, **_): ...\n"
+    )
+    assert 'change.field("spec.size").is_changed' in written
+    assert 'change.matches(labels={"a": kopf_handlers.ABSENT}, when=lambda **_: True)' in written
+    assert 'errors="permanent"' in written
+    assert "retries=3" in written
+    assert 'old=change.field("spec.size").old' in written
+    assert 'retry=change.retry("resize/spec.size")' in written
+
+
+def test_settings_name_the_records() -> None:
+    """The finalizer and the annotations of the settings are kept; other settings are reported with advice."""
+    text = f"""import kopf
+PREFIX = "shop.test"
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_):
+    settings.persistence.finalizer = f"{{PREFIX}}/done"
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX, key="last")
+    settings.batching.worker_limit = 5
+
+@kopf.on.delete({RESOURCE})
+def gone(**_): ...
+"""
+    migration = migrate(text)
+    written = migration.files["main.py"]
+    assert 'finalizers={"shop.test/done": finalize_site}' in written
+    assert 'KopfKind(kopf_handlers.KopfNames(prefix="shop.test", key="last"))' in written
+    assert "settings.batching.worker_limit" in reported(migration, MigrationVerdict.BY_HAND)
+    assert "pass  # TODO(migrate): settings.batching.worker_limit = 5" in written
+
+
+def test_a_timer_alone_keeps_the_finalizer() -> None:
+    """Kopf adds its finalizer for daemons too, so the object must be released by the new operator."""
+    written = code(f"@kopf.timer({RESOURCE}, interval=30, initial_delay=5, sharp=True)\ndef tick(**_): ...\n")
+    assert 'finalizers={"kopf.zalando.org/KopfFinalizerMarker": finalize_site}' in written
+    assert 'DaemonSpec(function=run_tick, name="tick", every=30)' in written
+    assert 'await call.delay_first("tick", 5)' in written
+    assert "# TODO(migrate): sharp=True" in written
+
+
+def test_generated_names_avoid_those_of_the_module() -> None:
+    """A module with a name such as operator keeps it."""
+    written = code(f"import operator\nSITE = 1\n\n@kopf.on.create({RESOURCE})\ndef make(**_): ...\n")
+    assert "operator_ = opsdk.Operator" in written
+    assert "SITE_ = opsdk.unstructured" in written
+
+
+def test_a_folder_gets_a_module_with_the_reconcilers(tmp_path: Path) -> None:
+    """Handlers of several files are called from one operator; options refer to the names of their module."""
+    head = "import kopf\nfrom consts import GROUP\nWAIT = 5\n\n"
+    first = f"{head}@kopf.on.create(GROUP, 'v1', 'sites', backoff=WAIT)\ndef make(**_): ...\n"
+    second = f"import kopf\n\n@kopf.on.delete({RESOURCE})\nasync def gone(**_): ...\n"
+    migration = migrate(first, consts='GROUP = "x.test"\n', other=second)
+    assert migration.entry == "reconcilers.py"
+    written = migration.files["reconcilers.py"]
+    assert 'await change.call("make", main.make, backoff=main.WAIT)' in written
+    assert 'await change.call("gone", other.gone)' in written
+    assert not reported(migration, MigrationVerdict.BY_HAND)
+
+
+def test_two_timers_with_one_id_have_names_of_their_own(tmp_path: Path) -> None:
+    """Daemons of one reconciler have different names. kopf runs only the first: the report says so."""
+    timers = [f"@kopf.timer({RESOURCE}, id='a', interval=60)\ndef f{number}(**_): ...\n" for number in range(2)]
+    migration = migrate("\n".join(["import kopf", *timers]))
+    load(migration.files["main.py"], tmp_path)
+    assert "id of @kopf.timer f1" in reported(migration, MigrationVerdict.CHECK)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("class A:\n    @kopf.on.create('pods')\n    def make(self, **_): ...\n", "@kopf.on.create make"),
+        ("@kopf.on.create(compute())\ndef make(**_): ...\n", "@kopf.on.create make"),
+        ("@kopf.on.create('gadgets')\ndef make(**_): ...\n", "@kopf.on.create make"),
+        ("@kopf.on.create(category='all')\ndef make(**_): ...\n", "@kopf.on.create make"),
+        ("@kopf.on.create('pods')\ndef make(sizes, **_): ...\n", "argument sizes"),
+        ("kopf.configure(verbose=True)\n", "kopf.configure"),
+        ("class A(kopf.ProgressStorage): ...\n", "kopf.ProgressStorage"),
+        ("x = kopf.unknown\n", "kopf.unknown"),
+        ("@kopf.unknown\ndef f(): ...\n", "@kopf.unknown"),
+        ("def f(x=kopf.unknown): ...\n", "kopf.unknown"),
+    ],
+)
+def test_what_cannot_be_turned_is_by_hand(text: str, what: str, tmp_path: Path) -> None:
+    """It is in the report with its line, and the rest can still be imported."""
+    text = f"import kopf\ndef compute(): return 'pods'\n\n{text}\n@kopf.on.create('pods')\ndef fine(**_): ...\n"
+    migration = migrate(text)
+    (finding,) = [each for each in migration.findings if each.verdict is MigrationVerdict.BY_HAND]
+    assert finding.what == what
+    assert finding.line > 3
+    load(migration.files["main.py"], tmp_path)
+
+
+def test_a_nested_handler_raises_at_its_place(tmp_path: Path) -> None:
+    """A handler that another one registers would be lost without a trace."""
+    text = "import kopf\n\n@kopf.on.create('pods')\ndef make(**_):\n    @kopf.subhandler()\n    def part(**_): ...\n"
+    module = load(migrate(text).files["main.py"], tmp_path)
+    with pytest.raises(NotImplementedError, match=r"kopf\.subhandler"):
+        module.make()
+
+
+# ------------------------------------------------------------------ kinds
+@pytest.mark.parametrize(
+    ("words", "keywords", "selector"),
+    [
+        (["a.b", "v1", "sites"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        (["a.b/v1", "sites"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        (["v1", "pods"], {}, ResourceSelector(group="", version="v1", name="pods")),
+        (["sites"], {}, ResourceSelector(name="sites")),
+        (["sites.a.b"], {}, ResourceSelector(group="a.b", name="sites")),
+        (["sites.v1.a.b"], {}, ResourceSelector(group="a.b", version="v1", name="sites")),
+        ([], {"group": "a.b", "kind": "Site"}, ResourceSelector(group="a.b", name="Site")),
+    ],
+)
+def test_selectors_have_the_forms_of_kopf(
+    words: list[str], keywords: dict[str, str], selector: ResourceSelector
+) -> None:
+    """Group, version and name are positional, joined, or keywords."""
+    assert parse_selector(words, keywords) == selector
+
+
+def test_kinds_come_from_definitions_then_from_the_built_in_ones() -> None:
+    """A definition has the names; a kind without one is guessed only with group and version."""
+    names = {"plural": "geese", "singular": "goose", "kind": "Goose", "shortNames": ["gs"]}
+    versions = [{"name": "v1"}, {"name": "v2", "storage": True}]
+    kinds = kinds_of_definitions([{"spec": {"group": "x.test", "names": names, "versions": versions}}])
+    for name in ("geese", "goose", "Goose", "gs"):
+        assert resolve(ResourceSelector(name=name), kinds) == kinds[0]
+    assert kinds[0].version == "v2"
+    deployment = resolve(ResourceSelector(name="deployments"), [])
+    assert deployment is not None
+    assert (deployment.api_version, deployment.kind) == ("apps/v1", "Deployment")
+    assert resolve(ResourceSelector(name="policies"), []) is None
+    guessed = resolve(ResourceSelector(group="x.test", version="v1", name="policies"), [])
+    assert guessed is not None
+    assert (guessed.kind, guessed.is_guessed) == ("Policy", True)
+
+
+# ------------------------------------------------------------------ the command
+def test_the_command_writes_a_folder_once(tmp_path: Path) -> None:
+    """A second run writes the same bytes; an edited file is kept unless the user forces it."""
+    arguments = ["migrate", "kopf", str(SITES / "sites_operator.py"), "--output", str(tmp_path)]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert "handlers: 9, kinds: 1, turned: 9, to check: 1, by hand: 3" in first.output
+    written = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.name for path in written} == {"MIGRATION.md", "sites_operator.py"}
+    report = written[tmp_path / "MIGRATION.md"].decode()
+    assert "| sites_operator.py:42 | @kopf.on.create create_deployment |" in report
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == written
+    (tmp_path / "MIGRATION.md").write_text("mine")
+    edited = CliRunner().invoke(app, arguments)
+    assert isinstance(edited.exception, UsageError)
+    assert "--force" in str(edited.exception)
+    assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
+    checked = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E9,F63,F7,F82", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def f(kopf:\n", r"main.py:1"),
+        ("import kopf\n\0", "main.py"),
+        ("x = 1\n", "no file of .* has a handler"),
+        ("# kopf\n", "no file of"),
+    ],
+)
+def test_bad_sources_are_named(text: str, message: str) -> None:
+    """A file that does not parse, or without handlers, is an error with what to do."""
+    with pytest.raises(UsageError, match=message):
+        migrate(text)
+
+
+def test_files_that_are_no_definitions_are_skipped(tmp_path: Path) -> None:
+    """Templates, dates that do not exist and binary files are beside many operators."""
+    names = {"plural": "sites", "kind": "Site"}
+    definition = {"kind": "CustomResourceDefinition", "metadata": {"name": "sites.x.test"}, "spec": {"names": names}}
+    texts = {"a.yaml": "{{ .Values.x }", "b.yaml": "at: 2024-13-45", "c.json": "[1]", "d.yml": json.dumps(definition)}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "e.yaml").write_bytes(b"\xff\x00")
+    assert list(definitions_in(tmp_path.iterdir())) == [definition]
+
+
+def test_a_missing_path_is_named(tmp_path: Path) -> None:
+    """The error says what to name."""
+    outcome = CliRunner().invoke(app, ["migrate", "kopf", str(tmp_path / "none.py")])
+    assert isinstance(outcome.exception, UsageError)
+
+
+# ------------------------------------------------------------------ states
+def test_equal_states_differ_in_nothing_random() -> None:
+    """Uids, times, addresses and generated names do not count; everything else does."""
+
+    def state(uid: str, time: str, size: int) -> list[dict[str, object]]:
+        meta = {"name": "a", "namespace": "n", "uid": uid, "creationTimestamp": time, "resourceVersion": uid[:3]}
+        pod = {"kind": "Pod", "metadata": {"name": f"p-{uid[:5]}", "generateName": "p-", "namespace": "n"}}
+        return [{"kind": "Site", "metadata": meta, "spec": {"size": size}, "status": {"at": time, "of": uid}}, pod]
+
+    first = state("6f1c0ab2-0000-4000-8000-00000000000a", "2026-01-01T00:00:00Z", 1)
+    second = state("7f1c0ab2-0000-4000-8000-00000000000b", "2026-02-01T00:00:00.5Z", 1)
+    assert compare_states(first, second) == []
+    changed = state("7f1c0ab2-0000-4000-8000-00000000000b", "2026-02-01T00:00:00.5Z", 2)
+    assert compare_states(first, changed) == ["Site n/a: spec.size: 1 -> 2"]
+    assert compare_states(first, first[:1]) == ["Pod n/p-*: only in the first state"]
