@@ -1,6 +1,8 @@
 """Makes a run repeatable: seeds the process's random numbers and the system's entropy.
 
 Tokens, uids and UUIDs use the system's entropy. In a simulation the seed determines them.
+
+It does without unittest.mock: programs look for unittest in `sys.modules` to see whether they are tested.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest import mock
 
 
 @contextmanager
@@ -24,16 +25,19 @@ def seeded_entropy(seed: int) -> Iterator[None]:
     """
     entropy = random.Random(seed)  # noqa: S311 - repeatable on purpose
     state = random.getstate()
-    patches = (
-        mock.patch.object(os, "urandom", entropy.randbytes),
-        # random.SystemRandom, which `secrets` uses, has its own reference.
-        mock.patch.object(random, "_urandom", entropy.randbytes),
-        # The identity of a replica.
-        mock.patch.dict(os.environ, {"HOSTNAME": "simulation"}),
-    )
+    urandom, host = os.urandom, os.environ.get("HOSTNAME")
     random.seed(seed)
+    os.urandom = entropy.randbytes
+    # random.SystemRandom, which `secrets` uses, has its own reference.
+    vars(random)["_urandom"] = entropy.randbytes
+    # The identity of a replica.
+    os.environ["HOSTNAME"] = "simulation"
     try:
-        with patches[0], patches[1], patches[2]:
-            yield
+        yield
     finally:
         random.setstate(state)
+        os.urandom = urandom
+        vars(random)["_urandom"] = urandom
+        os.environ.pop("HOSTNAME")
+        if host is not None:
+            os.environ["HOSTNAME"] = host

@@ -66,28 +66,34 @@ class Fixpoint:
     def __init__(self, *, quiet: float) -> None:
         self._quiet = quiet
         self._last_new = 0.0
+        self._wrote = False
         self._sources: dict[Hashable, _Source] = {}
 
     def begin(self, now: float) -> None:
         """Begin to wait: the quiet time starts now."""
         self._last_new = now
+        self._wrote = False
 
     def written(self, now: float, entry: Entry, paths: tuple[str, ...]) -> None:
         """Note a write of the operator, with the fields that it changed."""
         source = self._sources.get(key := _identity(entry, paths))
         if source is None:
             if len(self._sources) >= _MAX_SOURCES:
-                self._last_new = now
+                self._last_new, self._wrote = now, True
                 return
             source = self._sources[key] = _Source(entry.writer.program, entry.ref, paths, now, now)
         source.count += 1
         source.last = now
         if source.count <= REPEATS:
-            self._last_new = now
+            self._last_new, self._wrote = now, True
 
     def is_reached(self, now: float) -> bool:
         """Whether the quiet time is over."""
         return now - self._last_new >= self._quiet
+
+    def wrote_within(self, seconds: float, now: float) -> bool:
+        """Whether there was a new write in the last seconds, and after `begin`."""
+        return self._wrote and now - self._last_new < seconds
 
     def loops(self) -> Iterator[WriteLoop]:
         """Yield the writes that repeat, in the order in which they began."""

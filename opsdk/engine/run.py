@@ -122,7 +122,8 @@ class RunOutcome:
         failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
         failure: why the operator ended by itself; empty if it did not.
-        reached: whether the run came to its fixpoint before the horizon.
+        reached: whether the operator had nothing more to do at the end: at the horizon, it had not written anything new
+            in the last `quiet` seconds, or in the second half of the time.
         seconds: of virtual time.
         unseen: what the snapshot lacks.
         connections: targets outside of the fork that were refused.
@@ -156,7 +157,7 @@ class OperatorRun:
         namespace: of the operator.
         changes: made one after the other, each at a fixpoint.
         quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
-        horizon: virtual seconds after which the run ends in any case.
+        horizon: virtual seconds from the operator's start, after which the run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
         rules: the permissions of the operator; None for those that it declares.
         keep_end: take a snapshot of the state at the end, see `RunOutcome.end`.
@@ -176,6 +177,7 @@ class OperatorRun:
     seed: int = 0
     _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
     _last_write: float = field(default=0.0, init=False)
+    _end_time: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.snapshot = isolate(self.snapshot)
@@ -238,7 +240,7 @@ class OperatorRun:
             config = await self._install(env, admin.uncached, operator)
             running = asyncio.create_task(operator.start(config, hooks=[_HotLoopHook(self._hot_loops)]))
             try:
-                self._phase = RunPhase.OPERATOR
+                self._phase, self._end_time = RunPhase.OPERATOR, monotonic() + self.horizon
                 await self._until_fixpoint(running)
                 self._phase = RunPhase.CHANGES
                 for change in self.changes:
@@ -309,8 +311,11 @@ class OperatorRun:
     async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
         self._fixpoint.begin(monotonic())
         while not self._fixpoint.is_reached(now := monotonic()):
-            if running.done() or now >= self.horizon:
+            if running.done():
                 self._reached = False
+                return
+            if now >= self._end_time:
+                self._reached &= not self._fixpoint.wrote_within(min(self.quiet, self.horizon / 2), now)
                 return
             await asyncio.wait([running], timeout=_STEP)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import string
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -12,8 +16,10 @@ from application.api import Application, ApplicationSpec
 from application.dns import DnsClient
 from application.operator import make_operator
 from fake_dns import make_doubles
-from opsdk import Client, ObjectMeta, Operator
+from opsdk import Client, Context, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
 from opsdk.engine.environments import environment_factory
+from opsdk.engine.plan import ConsequenceKind
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
@@ -63,6 +69,32 @@ def test_runs_on_different_states_create_different_uids() -> None:
     assert len(created(state)) == 5
     assert created(state) == created(state)
     assert not created(state) & created(later)
+
+
+def test_a_plan_ends_at_its_time() -> None:
+    """The time begins with the operator. One that has written all before the end is not dangerous."""
+    plan = assert_plan(state_of(OLD), operator=NEW.operator, rules=ALL, until=30)
+    assert [change.subject for change in plan.changes] == ["ConfigMap default/app-0"]
+    assert not plan.consequences
+
+
+def test_an_operator_that_still_writes_at_the_end_is_dangerous() -> None:
+    """It makes a new object every ten seconds: a plan for a day would show more."""
+
+    async def make_objects(_: object, ctx: Context) -> None:
+        for letter in string.ascii_lowercase:
+            await ctx.client.create(ConfigMap(metadata=ObjectMeta(name=f"{letter}-log", namespace="default")))
+            await asyncio.sleep(10)
+
+    version = Version(before=make_objects)
+    plan = assert_plan(state_of(Version()), operator=version.operator, rules=ALL, until=120)
+    assert ConsequenceKind.NO_FIXPOINT in [each.kind for each in plan.consequences]
+
+
+def test_a_run_does_not_look_like_a_test() -> None:
+    """Programs leave out their configuration if unittest is imported."""
+    code = "import sys, opsdk.testing.plans; sys.exit('unittest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_values_of_secrets_are_hidden() -> None:
