@@ -14,7 +14,7 @@ from opsdk.errors import UsageError
 
 __all__ = ["environment_factory"]
 
-_HISTORY: Final = 1_000
+_HISTORY: Final = 200
 """Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
 _WRITES: Final = 2_000
 _WRITES_PER_OBJECT: Final = 10
