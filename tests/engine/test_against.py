@@ -526,11 +526,17 @@ def test_a_plan_that_is_interrupted_leaves_nothing(project: Path, tmp_path: Path
         f"import os, pathlib, time\n\npathlib.Path({str(running)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
     )
     command = _command(_checkout(tmp_path / "old", source))
+    # A shell lets its background jobs ignore SIGINT, and their children do so too, unless the parent handles it.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, cwd=project, env={**os.environ, "TMPDIR": str(temporary)}) as planning:
-        until(lambda: running.exists() and running.read_text(), running)
-        assert list(temporary.glob("opsdk-*"))
-        planning.send_signal(number)
-        assert planning.wait(60) != 0
+        try:
+            until(lambda: running.exists() and running.read_text(), running)
+            assert list(temporary.glob("opsdk-*"))
+            planning.send_signal(number)
+            assert planning.wait(60) != 0
+        finally:
+            signal.signal(signal.SIGINT, former)
+            planning.kill()
     assert list(temporary.glob("opsdk-*")) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)
