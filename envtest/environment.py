@@ -127,6 +127,7 @@ class Environment(Startable):
         hot_loop_limit: int = LIMIT,
     ) -> None:
         self._pki, self._data_dir = pki, data_dir
+        self._history_limit, self._controller_events = history_limit, controller_events
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         if snapshot is not None:
             storage, service_range = _open_snapshot(snapshot, service_range, storage or data_dir, history_limit)
@@ -284,7 +285,7 @@ class Environment(Startable):
     async def ensure_controllers(self, controllers: Collection[str]) -> None:
         """Start simulated controllers if the environment was created without any. It must be running."""
         if isinstance(self._simulated, NoControllers):
-            self._simulated = self._simulate(controllers, DEFAULT_STAGES, events=self._again["controller_events"])
+            self._simulated = self._simulate(controllers, DEFAULT_STAGES, events=self._controller_events)
             await self._simulated.start()
 
     # -------------------------------------------------------------- snapshots
@@ -312,7 +313,7 @@ class Environment(Startable):
     def journal(self) -> Journal:
         """The journal of all writes; it records from the first use on."""
         if self._journal is None:
-            self._journal = Journal(self.server, self.plane.storage, limit=self._again["history_limit"])
+            self._journal = Journal(self.server, self.plane.storage, limit=self._history_limit)
             self._journal.start_up = self._start_up
             self._journal.start()
         return self._journal

@@ -32,6 +32,12 @@ Output = Annotated[OutputFormat, typer.Option(help="output format: text or json"
 """The option ``--output``."""
 
 
+def show_progress(text: str) -> None:
+    """Show what runs, in the place of the last such text. Only a terminal shows it; an empty text removes it."""
+    if sys.stderr.isatty():
+        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 def print_result(output: OutputFormat, result: JsonValue, lines: Iterable[str]) -> None:
     """Print the result of a command as one JSON document, or as lines.
 

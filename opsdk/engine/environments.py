@@ -12,7 +12,7 @@ from opsdk.engine.run import RunEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 
-__all__ = ["environment_factory"]
+__all__ = ["environment_factory", "import_envtest"]
 
 _HISTORY: Final = 200
 """Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
@@ -20,12 +20,23 @@ _WRITES: Final = 2_000
 _WRITES_PER_OBJECT: Final = 10
 
 
+def import_envtest(use: str) -> Any:
+    """Return the module envtest. opsdk never depends on it: plans and proofs use it where it is installed.
+
+    Args:
+        use: what needs it, to begin the error with.
+
+    Raises:
+        UsageError: envtest is not installed.
+    """
+    if importlib.util.find_spec("envtest") is None:
+        raise UsageError(f"{use} on a local API server: pip install 'opsdk[envtest]'")
+    return importlib.import_module("envtest")
+
+
 def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
     """Return a function that makes the environment of a run. Raises `UsageError` if envtest is not installed."""
-    if importlib.util.find_spec("envtest") is None:
-        raise UsageError("a plan runs the operator on a local API server: pip install 'opsdk[envtest]'")
-    # opsdk never depends on envtest: a plan uses it where it is installed.
-    envtest: Any = importlib.import_module("envtest")
+    envtest = import_envtest("a plan runs the operator")
 
     def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
         environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(

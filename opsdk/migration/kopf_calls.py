@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from opsdk.aio.blocking import blocking
+from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
@@ -106,8 +107,6 @@ class _Remembered:
 
 
 def _kind_like(obj: Unstructured) -> Any:
-    from opsdk.apimachinery.kinds import unstructured  # noqa: PLC0415 - only when many objects are remembered
-
     return unstructured(obj.api_version, obj.kind)
 
 

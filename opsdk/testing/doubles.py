@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from opsdk.builder.operator import Operator
 from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.errors import UsageError
 
 __all__ = ["EMPTY_CLUSTER", "ClusterSnapshot", "Doubles", "DoublesFactory"]
 
@@ -49,3 +50,16 @@ class Doubles(Generic[S]):
 DoublesFactory = Callable[[ClusterSnapshot], Doubles[Any]]
 """Creates the doubles of one run. It puts them into the state that the objects of the cluster describe, such as a
 record for each object whose status has its id, and returns a new `Doubles` each time."""
+
+
+def factory_of(operator: Callable[[], Operator] | None, doubles: DoublesFactory | None) -> DoublesFactory:
+    """Return what creates the doubles of a run; an operator without doubles has no systems.
+
+    Raises:
+        UsageError: not exactly one of the two is set.
+    """
+    if doubles is not None and operator is None:
+        return doubles
+    if operator is not None and doubles is None:
+        return lambda _: Doubles(operator=operator, systems=None)
+    raise UsageError("operator or doubles is missing, or both are set: pass a function that creates one of them")

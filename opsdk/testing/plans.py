@@ -25,7 +25,7 @@ from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
-from opsdk.testing.doubles import DoublesFactory
+from opsdk.testing.doubles import DoublesFactory, factory_of
 
 __all__ = ["Change", "Plan", "assert_plan"]
 
@@ -62,13 +62,10 @@ def assert_plan(
         UsageError: envtest is not installed, an event loop runs already, or not one of `operator` and `doubles` is set.
         SnapshotError: the file of the snapshot cannot be read.
     """
-    if (operator is None) == (doubles is None):
-        raise UsageError("a plan needs operator or doubles: pass a function that creates one of them")
+    factory = factory_of(operator, doubles)
     _refuse_running_loop()
     state = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(Path(snapshot))
-    create = doubles(state).operator if doubles is not None else operator
-    assert create is not None
-    planned = create()
+    planned = factory(state).operator()
     run = OperatorRun(
         snapshot=state,
         operator=lambda: planned,

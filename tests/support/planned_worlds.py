@@ -32,7 +32,7 @@ from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
-from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
+from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory, factory_of
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
 from opsdk.testing.simulate import Action, World
@@ -72,10 +72,7 @@ class Scenario:
 
     def factory(self, snapshot: ClusterSnapshot) -> Callable[[], Operator]:
         """Return what makes the operator, on doubles with the state of a snapshot."""
-        if self.doubles is not None:
-            return self.doubles(snapshot).operator
-        assert self.operator is not None
-        return self.operator
+        return factory_of(self.operator, self.doubles)(snapshot).operator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.object import Unstructured
+from opsdk.cli.kubectl_apply import FIELD_OWNER, apply_as_kubectl
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.environments import import_envtest
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import OWN_USERS, Entry
@@ -26,7 +25,6 @@ from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["EndState", "OperatorProgram", "run_programs"]
 
-_FIELD_OWNER: Final = "kubectl-client-side-apply"
 _STEP: Final = 0.25
 _STOP_SECONDS: Final = 15.0
 PYTHON_VARIABLES: Final = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
@@ -90,7 +88,7 @@ async def run_programs(
     async with _served() as (env, kubeconfig), Cluster(env.config) as admin:
         activity = _Activity()
         env.journal.subscribe(activity.on_write)
-        await apply_definitions(admin.uncached, definitions, field_owner=_FIELD_OWNER)
+        await apply_definitions(admin.uncached, definitions, field_owner=FIELD_OWNER)
         waiting = list(objects)
         for program in programs:
             async with _running(program, kubeconfig) as process:
@@ -179,10 +177,7 @@ async def _running(program: OperatorProgram, kubeconfig: Path) -> Any:
 @asynccontextmanager
 async def _served() -> Any:
     """Serve a local API server with simulated controllers; yield it with the path of its kubeconfig."""
-    if importlib.util.find_spec("envtest") is None:
-        raise UsageError("the proof runs the operators on a local API server: pip install 'opsdk[envtest]'")
-    # opsdk never depends on envtest: this command uses it where it is installed.
-    envtest: Any = importlib.import_module("envtest")
+    envtest = import_envtest("the proof runs the operators")
     with tempfile.TemporaryDirectory() as folder:
         async with envtest.Environment(controllers="cluster") as env:
             web = await env.serve(port=0)
@@ -192,11 +187,8 @@ async def _served() -> Any:
 
 
 async def _apply(client: Client, tree: JsonObject) -> None:
-    obj = Unstructured.from_tree(tree)
     try:
-        mapping = await client.mapper.mapping_for(obj.gvk)
-        if mapping.namespaced and not obj.metadata.namespace:
-            obj.metadata.namespace = "default"
-        await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
+        await apply_as_kubectl(client, tree)
     except OpsdkError as error:
-        raise UsageError(f"the example {obj.kind} {obj.metadata.name} cannot be created: {error}") from error
+        name = f"{tree['kind']} {tree['metadata']['name']}"
+        raise UsageError(f"the example {name} cannot be created: {error}") from error

@@ -13,7 +13,6 @@ second run also subtracts what each start writes again, and the loops and failur
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.cli.output import show_progress
 from opsdk.cli.plan.processes import FinishedProgram, OtherVersionError, stopped_by_sigterm
 from opsdk.cli.plan.versions import OtherVersion, VersionRequest, find_version
 from opsdk.engine.plan import ConsequenceKind, Plan
@@ -88,11 +88,11 @@ def _plan_of_other_version(
     other = find_version(request, temporary)
     start, end = temporary / "state.snapshot", temporary / "base.snapshot"
     start.write_bytes(write_snapshot(state, compress=False))
-    _progress(f"{other.name} runs until it has nothing more to do")
+    show_progress(f"{other.name} runs until it has nothing more to do")
     _plan(request, other, "--snapshot", str(start), "--save", str(end), *words)
-    _progress(f"{other.name} is planned")
+    show_progress(f"{other.name} is planned")
     planned = _plan(request, other, "--snapshot", str(end), *words, *changes)
-    _progress("")
+    show_progress("")
     return OtherPlan(name=other.name, state=state, base=read_snapshot_file(end), plan=planned)
 
 
@@ -150,9 +150,3 @@ def _restless(reasons: Sequence[str]) -> OtherVersionError:
         f"that version does not come to rest, so there is no state to plan from: {'; '.join(reasons)}: plan without "
         "--against, or with a longer --until"
     )
-
-
-def _progress(text: str) -> None:
-    """Show what runs, on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)

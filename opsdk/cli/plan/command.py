@@ -15,7 +15,7 @@ from rich.console import Console
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
-from opsdk.cli.output import print_json
+from opsdk.cli.output import print_json, show_progress
 from opsdk.cli.plan import options
 from opsdk.cli.plan.against import OtherPlan, change_words, plan_of_other_version, run_words
 from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
@@ -163,8 +163,8 @@ def _as(config: Config, user: str) -> Config:
 
 def _progress(kind: SnapshotKind) -> None:
     """Show how far the snapshot is, on a terminal."""
-    if sys.stderr.isatty() and kind.count:
-        print(f"\rread {kind.count} {kind.resource}\x1b[K", end="", file=sys.stderr, flush=True)
+    if kind.count:
+        show_progress(f"read {kind.count} {kind.resource}")
 
 
 # ------------------------------------------------------------------ output

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
+from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load, load_operator, place_of
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
@@ -19,8 +18,6 @@ from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import Doubles
-
-_FIELD_OWNER: Final = "kubectl-client-side-apply"
 
 
 def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
@@ -96,12 +93,7 @@ def _reference(text: str) -> tuple[str, str, str]:
 
 def _apply(tree: JsonObject) -> Change:
     async def change(client: Client) -> None:
-        obj = Unstructured.from_tree(tree)
-        if not obj.metadata.namespace:
-            mapping = await client.mapper.mapping_for(obj.gvk)
-            if mapping.namespaced:
-                obj.metadata.namespace = "default"
-        await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
+        await apply_as_kubectl(client, tree)
 
     return change
 

@@ -17,10 +17,10 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.webhooks import without_sockets
-from opsdk.errors import InternalServerError, UsageError
+from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
-from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory
+from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.link import Exchange
@@ -126,15 +126,11 @@ class Simulation:
     max_seconds: float = 20.0
 
     def __post_init__(self) -> None:
-        if (self.operator is None) == (self.doubles is None):
-            raise UsageError("a simulation needs operator or doubles: pass a function that creates one of them")
+        factory_of(self.operator, self.doubles)
 
     def new_doubles(self) -> Doubles[Any]:
         """Return the doubles of a new run, with the operator that uses them."""
-        if self.doubles is not None:
-            return self.doubles(EMPTY_CLUSTER)
-        assert self.operator is not None
-        return Doubles(operator=self.operator, systems=None)
+        return factory_of(self.operator, self.doubles)(EMPTY_CLUSTER)
 
     def plan(self, seed: int) -> tuple[Step, ...]:
         """Return the plan of a seed."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from opsdk import (
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import get_condition, is_deleting
+from opsdk.testing.doubles import ClusterSnapshot, Doubles
 from opsdk.testing.simulate import Simulation, World, simulate
 
 
@@ -83,18 +82,10 @@ def simulation(operator: Any) -> Simulation:
 
 
 # ---------------------------------------------------------------- external resources
-class Current:
-    """The service of the run: it outlives the operator's process."""
-
+def make_service(_: ClusterSnapshot) -> Doubles[Service]:
+    """A service without resources, and the operator that uses it."""
     service = Service()
-
-
-@asynccontextmanager
-async def shops() -> AsyncIterator[Any]:
-    """An environment with shops, and a service without resources."""
-    Current.service = Service()
-    async with envtest.Environment(crds=[crd_for(Shop)]) as env:
-        yield env
+    return Doubles(operator=lambda: make_operator(service), systems=service)
 
 
 async def make_shop(world: World) -> None:
@@ -118,13 +109,13 @@ async def delete_shop(world: World) -> None:
 
 async def lose_a_resource(world: World) -> None:
     """Remove a resource of the service, as another client of it may."""
-    if items := Current.service.items:
+    if items := world.systems.items:
         del items[world.rng.choice(sorted(items))]
 
 
 async def shops_have_their_resources(world: World) -> None:
     """Each shop has one bucket and one domain of its size, and its children; nothing is left of the others."""
-    live = {item.id: item for item in Current.service.items.values() if not item.gone_at}
+    live = {item.id: item for item in world.systems.items.values() if not item.gone_at}
     ids = set[str]()
     for obj in await world.client.list(Shop):
         name = obj.metadata.name
@@ -143,19 +134,19 @@ async def shops_have_their_resources(world: World) -> None:
     assert set(live) == ids, f"{set(live) - ids} are left over"
 
 
-async def nothing_is_created_twice(_: World) -> None:
+async def nothing_is_created_twice(world: World) -> None:
     """While a resource is there, no second one with its token is created."""
-    assert not Current.service.twice, f"created twice: {Current.service.twice}"
+    assert not world.systems.twice, f"created twice: {world.systems.twice}"
 
 
-async def resources_go_in_reverse(_: World) -> None:
+async def resources_go_in_reverse(world: World) -> None:
     """A bucket is deleted when the domain of its shop is gone."""
-    assert not Current.service.too_early, f"deleted too early: {Current.service.too_early}"
+    assert not world.systems.too_early, f"deleted too early: {world.systems.too_early}"
 
 
 EXTERNAL = Simulation(
-    operator=lambda: make_operator(Current.service),
-    environment=shops,
+    doubles=make_service,
+    environment=lambda: envtest.Environment(crds=[crd_for(Shop)]),
     actions=[make_shop, edit_shop, delete_shop, lose_a_resource],
     check=shops_have_their_resources,
     invariants=[nothing_is_created_twice, resources_go_in_reverse],
