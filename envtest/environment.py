@@ -40,7 +40,7 @@ from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import LocalStorage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.engine.snapshot import ClusterSnapshot
@@ -299,6 +299,24 @@ class Environment(Startable):
         Resource versions continue from the current one; with `reset_revision` from the snapshot's.
         """
         snapshots.restore_snapshot(self.plane, self._simulated, snapshot, reset=reset_revision)
+
+    def stored(self, key: str) -> JsonObject | None:
+        """Return the object with a storage key, such as ``apps/deployments/shop/web``; None without one."""
+        try:
+            return self.plane.storage.get_now(key)
+        except KeyNotFoundError:
+            return None
+
+    async def place(self, key: str, obj: JsonObject | None) -> None:
+        """Store an object as another cluster has it: its uid, status, managed fields and times stay.
+
+        No admission runs. Watches see an update; for another uid a deletion and a creation.
+
+        Args:
+            key: of the storage, such as ``apps/deployments/shop/web`` or ``core/nodes/a``.
+            obj: the object; None removes the one that is there.
+        """
+        await snapshots.place(self.plane, key, self.stored(key), obj)
 
     def fork(self) -> Environment:
         """Return an independent environment with the same objects and users; enter it to start it."""

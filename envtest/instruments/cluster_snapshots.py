@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from envtest.data.resources import rows
 from opsdk.apimachinery.tree_names import key_of_tree
-from opsdk.apiserver.resources import group_version
+from opsdk.apiserver.resources import ResourceInfo, group_version
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.objects import with_revision
+from opsdk.apiserver.storage.objects import bucket_of, with_revision
 from opsdk.engine.isolation import isolate
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind
 from opsdk.structured_merge.value import JsonObject
@@ -60,11 +61,28 @@ def _number(resource_version: str) -> int:
     return int(resource_version) if resource_version.isdecimal() and len(resource_version) < 19 else 0
 
 
+@cache
+def _built_in() -> Mapping[str, ResourceInfo]:
+    """Return the built-in resources by the bucket of their objects."""
+    resources = (row.info for row in rows() if not row.info.subresource)
+    return {bucket_of(f"{info.group or 'core'}/{info.resource}/"): info for info in resources}
+
+
+def in_stored_version(key: str, obj: JsonObject) -> JsonObject:
+    """Return an object of a built-in kind in the version that is stored.
+
+    Versions of a built-in kind differ in few fields. Unknown ones stay in the stored object.
+    """
+    info = _built_in().get(bucket_of(f"{key}/"))
+    if info is None or group_version(info.group, info.version) == obj["apiVersion"]:
+        return obj
+    return {**obj, "apiVersion": group_version(info.group, info.version)}
+
+
 class _Prefixes:
     """The storage keys of a snapshot's objects."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self._built_in = {(row.info.group, row.info.resource): row.info for row in rows() if not row.info.subresource}
         self._kinds = {(kind.api_version, kind.kind): kind for kind in snapshot.kinds}
         self._defined = set(_defined(snapshot.objects))
 
@@ -76,17 +94,12 @@ class _Prefixes:
             if obj["kind"] != _DEFINITION:
                 raise SnapshotError(f"the snapshot has {obj['kind']} {name}, but not its kind: take it again")
             return f"{_DEFINITIONS}/{name}", obj
-        info = self._built_in.get((kind.group, kind.plural))
-        if info is not None and info.version != kind.version:
-            # Versions of a built-in kind differ in few fields. Unknown ones stay in the stored object.
-            obj = {**obj, "apiVersion": group_version(info.group, info.version)}
-        return f"{kind.group or 'core'}/{kind.plural}/{name}", obj
+        return f"{kind.bucket}/{name}", in_stored_version(kind.bucket, obj)
 
     def missing_definitions(self) -> Iterator[JsonObject]:
         """Yield definitions for kinds that neither this version nor the snapshot defines."""
         for kind in self._kinds.values():
-            resource = (kind.group, kind.plural)
-            if resource not in self._built_in and resource not in self._defined:
+            if kind.bucket not in _built_in() and (kind.group, kind.plural) not in self._defined:
                 yield _definition_without_schema(kind)
 
 

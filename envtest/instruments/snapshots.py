@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from envtest.controllers.ports import Simulation
+from envtest.instruments.cluster_snapshots import in_stored_version
 from envtest.instruments.journal import written_by
 from envtest.plane.control_plane import ControlPlane
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -10,6 +13,7 @@ from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.engine.writes import RESTORE
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 """Prefixes of objects whose derived state a restore must rebuild; other derived state watches the storage."""
@@ -27,6 +31,28 @@ def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snaps
     if any(change.key.startswith(_DERIVED) for change in changes):
         plane.rederive()
     simulated.restored()
+
+
+async def place(plane: ControlPlane, key: str, current: JsonObject | None, obj: JsonObject | None) -> None:
+    """Replace the current object by one as another cluster has it; see `envtest.Environment.place`."""
+    storage = plane.storage
+    with written_by(RESTORE):
+        if current is not None and (obj is None or obj["metadata"].get("uid") != current["metadata"].get("uid")):
+            storage.delete_now(key)
+            current = None
+        if obj is None:
+            return
+        stored = in_stored_version(key, obj)
+        if current is None:
+            storage.create_now(key, stored)
+        else:
+            await storage.guaranteed_update(key, partial(_replaced, stored))
+    if key.startswith(_DERIVED):
+        plane.rederive()
+
+
+async def _replaced(obj: JsonObject, _: JsonObject | None) -> JsonObject:
+    return obj
 
 
 def copy(storage: LocalStorage) -> LocalStorage:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["ForbiddenConnectionError", "refuse_connections"]
+__all__ = ["ForbiddenConnectionError", "exempt_tasks", "refuse_connections"]
 
 _EVENTS: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"})
 
@@ -23,14 +24,18 @@ class ForbiddenConnectionError(ConnectionRefusedError):
 class _Guard:
     """The hosts that are allowed while a run lasts, and the attempts that were refused."""
 
-    def __init__(self, allowed: Collection[str]) -> None:
-        self.allowed = frozenset(allowed)
+    def __init__(self, allowed: Collection[str], names: Collection[str]) -> None:
+        self.allowed, self.names = frozenset(allowed), frozenset(names)
         self.refused: dict[str, None] = {}
 
     def check(self, event: str, arguments: tuple[object, ...]) -> None:
+        if _exempt.get():
+            return
         target = _target(event, arguments)
         host = target.rpartition(":")[0] or target
         if host in self.allowed or target in self.allowed:
+            return
+        if event == "socket.getaddrinfo" and host in self.names:
             return
         self.refused[target] = None
         raise ForbiddenConnectionError(
@@ -38,6 +43,7 @@ class _Guard:
         )
 
 
+_exempt: ContextVar[bool] = ContextVar("exempt", default=False)
 _guards: list[_Guard] = []
 _state = {"installed": False}
 
@@ -63,13 +69,27 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 @contextmanager
-def refuse_connections(allowed: Collection[str] = ()) -> Iterator[Collection[str]]:
+def exempt_tasks() -> Iterator[None]:
+    """In the block, and in tasks that begin there, connections are not refused: a plan reads the cluster in them.
+
+    A look-up of a name runs in a thread, which has no task: pass the name to `refuse_connections`.
+    """
+    token = _exempt.set(True)
+    try:
+        yield
+    finally:
+        _exempt.reset(token)
+
+
+@contextmanager
+def refuse_connections(allowed: Collection[str] = (), *, names: Collection[str] = ()) -> Iterator[Collection[str]]:
     """In the block, connections, look-ups of names and new processes raise `ForbiddenConnectionError`.
 
     Yields the refused targets, each once; it grows while the block runs.
 
     Args:
         allowed: hosts, or ``HOST:PORT``, that may be reached.
+        names: that may be looked up, but not reached.
 
     >>> import socket
     >>> with refuse_connections() as refused:
@@ -84,7 +104,7 @@ def refuse_connections(allowed: Collection[str] = ()) -> Iterator[Collection[str
     if not _state["installed"]:
         sys.addaudithook(_hook)
         _state["installed"] = True
-    guard = _Guard(allowed)
+    guard = _Guard(allowed, names)
     _guards.append(guard)
     try:
         yield guard.refused.keys()

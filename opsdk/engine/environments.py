@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from opsdk.engine.run import RunEnvironment
+from opsdk.engine.installation import RunEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 
@@ -34,13 +34,22 @@ def import_envtest(use: str) -> Any:
     return importlib.import_module("envtest")
 
 
-def environment_factory() -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
-    """Return a function that makes the environment of a run. Raises `UsageError` if envtest is not installed."""
+def environment_factory(
+    *, controllers: str = "cluster"
+) -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
+    """Return a function that makes the environment of a run.
+
+    Args:
+        controllers: that are simulated; ``none`` where those of a real cluster do their work.
+
+    Raises:
+        UsageError: envtest is not installed.
+    """
     envtest = import_envtest("a plan runs the operator")
 
     def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
         environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
-            controllers="cluster",
+            controllers=controllers,
             snapshot=snapshot,
             history_limit=_HISTORY,
             # Events are not a part of a snapshot or a plan, and are a tenth of the writes of a mass restart.

@@ -14,20 +14,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from opsdk.engine.differences import Difference, new_fields
+from opsdk.engine.masking import masked, masked_text
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Plan, PlannedChange, PlannedObject
-from opsdk.structured_merge.value import JsonValue
 
 __all__ = ["subtract_plan"]
 
-_VARYING: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?"
-    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-)
-"""Timestamps and UUIDs."""
-_ASSIGNED: Final = frozenset({"uid", "resourceVersion", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"})
-"""Fields with values that the server assigns."""
-_HEADLESS: Final = ("None", ["None"])
-"""Values of the assigned fields that the operator chooses."""
 _COUNTED: Final = frozenset({ConsequenceKind.LOOP, ConsequenceKind.FIGHT, ConsequenceKind.REFUSED})
 """Consequences whose messages have counts that depend on the length of the run."""
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
@@ -98,7 +89,7 @@ def _keys(plan: Plan) -> Mapping[int, Hashable]:
 
 
 def _consequence_key(consequence: Consequence) -> Hashable:
-    message = _VARYING.sub("...", consequence.message)
+    message = masked_text(consequence.message)
     if consequence.kind in _COUNTED:
         message = _NUMBER.sub("...", message)
     return (consequence.kind, consequence.severity, consequence.subject, message)
@@ -126,16 +117,5 @@ def _differing(own: Mapping[str, Difference], other: Mapping[str, Difference]) -
         began = own[path].old if path in own else other[path].old
         own_end = own[path].new if path in own else began
         other_end = other[path].new if path in other else began
-        if _masked(path, own_end) != _masked(path, other_end):
+        if masked(path, own_end) != masked(path, other_end):
             yield Difference(path, other_end, own_end)
-
-
-def _masked(path: str, value: JsonValue) -> JsonValue:
-    """Return a value without what differs between two runs of one version."""
-    if path.rpartition(".")[2] in _ASSIGNED and value is not None and value not in _HEADLESS:
-        return "..."
-    if isinstance(value, dict):
-        return {name: _masked(f"{path}.{name}", item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_masked(path, item) for item in value]
-    return _VARYING.sub("...", value) if isinstance(value, str) else value

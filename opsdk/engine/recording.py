@@ -61,17 +61,11 @@ class WriteSource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind_in(self.kind) or self.controller} {ObjectKey(self.namespace, self.name)}"
 
 
-class AttributionJournal(Journal):
-    """A journal that remembers which reconcile sent which write, and drops the rest.
-
-    The server answers a write with its resource version, which is also the revision of the write. A deletion has none
-    in its answer: it is found by its object.
-    """
+class FailureJournal(Journal):
+    """A journal that remembers the reconciles that fail, and drops the rest."""
 
     def __init__(self) -> None:
         super().__init__(size=1, max_bytes=0)
-        self._by_revision: dict[str, WriteSource] = {}
-        self._deletions: dict[str, WriteSource] = {}
         self._failing: dict[tuple[str, str, str], ReconcileRecord] = {}
 
     @property
@@ -80,12 +74,29 @@ class AttributionJournal(Journal):
         return list(self._failing.values())
 
     def add(self, record: ReconcileRecord) -> None:
-        """Remember the writes of a reconcile."""
+        """Remember a reconcile if it failed."""
         super().add(record)
         key = (record.controller, record.namespace, record.name)
         self._failing.pop(key, None)
         if record.result == "error":
             self._failing[key] = record
+
+
+class AttributionJournal(FailureJournal):
+    """A journal that remembers which reconcile sent which write.
+
+    The server answers a write with its resource version, which is also the revision of the write. A deletion has none
+    in its answer: it is found by its object.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_revision: dict[str, WriteSource] = {}
+        self._deletions: dict[str, WriteSource] = {}
+
+    def add(self, record: ReconcileRecord) -> None:
+        """Remember the writes of a reconcile."""
+        super().add(record)
         for request in record.requests:
             if request.verb in ("get", "list") or not 200 <= request.status < 300:
                 continue

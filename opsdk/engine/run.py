@@ -13,14 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
-from opsdk.apimachinery.object import Unstructured, to_tree
-from opsdk.builder.manifests import field_manager
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -28,76 +26,39 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
+from opsdk.engine.installation import (
+    ADMIN,
+    RunEnvironment,
+    add_operator_user,
+    install_definitions,
+    named,
+    stop_operator,
+    user_of,
+)
 from opsdk.engine.isolation import isolate, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
-from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
+from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import ApiError, NoMatchError, NotFoundError, OpsdkError
-from opsdk.http.asgi_types import App
-from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
-from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 
-__all__ = ["ChangeError", "OperatorRun", "RunEnvironment", "RunOutcome"]
+__all__ = ["ChangeError", "OperatorRun", "RunOutcome"]
 
-_ADMIN: Final = "opsdk-deploy"
-"""The program that makes the user's changes."""
 _SETTLE_QUIET: Final = 120.0
 """Seconds without a write after which the simulated controllers are at rest."""
 _SETTLE_HORIZON: Final = 3_600.0
 _STEP: Final = 5.0
 """Virtual seconds between two looks at the fixpoint."""
-_STOP_SECONDS: Final = 60.0
 FIGHT_TURNS: Final = 6
 """Changes of one field in turns, after which it is a fight."""
 
 logging.getLogger("opsdk").addHandler(logging.NullHandler())
-
-
-class WriteJournal(Protocol):
-    """The journal of an environment's writes."""
-
-    def subscribe(self, listener: Callable[[Entry], None]) -> None:
-        """Call a function with each write from now on."""
-        ...
-
-
-class UserConfig(Protocol):
-    """A user of an environment."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration of its clients."""
-        ...
-
-
-class RunEnvironment(Protocol):
-    """A started environment with simulated controllers, such as ``envtest.Environment``."""
-
-    @property
-    def config(self) -> Config:
-        """Client configuration of an admin, with an `app`: no sockets."""
-        ...
-
-    @property
-    def local_apps(self) -> dict[str, App]:
-        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
-        ...
-
-    @property
-    def journal(self) -> WriteJournal:
-        """The journal of all writes."""
-        ...
-
-    def add_user(self, user: str, *, groups: Sequence[str] = ()) -> UserConfig:
-        """Add a user, whose permissions come from RBAC."""
-        ...
 
 
 Change = Callable[[Client], Awaitable[None]]
@@ -232,7 +193,7 @@ class OperatorRun:
         )
 
     async def _run(self) -> None:
-        async with self.environment(self.snapshot) as env, Cluster(_named(env.config, _ADMIN)) as admin:
+        async with self.environment(self.snapshot) as env, Cluster(named(env.config, ADMIN)) as admin:
             env.journal.subscribe(self._on_write)
             await self._settle()
             operator = self.operator()
@@ -247,7 +208,8 @@ class OperatorRun:
                     await self._make(change, admin.uncached)
                     await self._until_fixpoint(running)
             finally:
-                await self._stop(operator, running)
+                self._phase = RunPhase.SETTLING
+                self._failure = await stop_operator(operator, running)
             if self.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
@@ -272,12 +234,8 @@ class OperatorRun:
         if self._phase is RunPhase.SETTLING:
             return
         paths = self._ledger.add(entry, self._phase)
-        if entry.writer.user == self._user:
+        if entry.writer.user == user_of(self.namespace):
             self._fixpoint.written(now, entry, paths)
-
-    @property
-    def _user(self) -> str:
-        return f"system:serviceaccount:{self.namespace}:{_ACCOUNT}"
 
     async def _settle(self) -> None:
         """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""
@@ -289,24 +247,14 @@ class OperatorRun:
                 return
 
     async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
-        """Apply definitions, webhooks and the role of the operator. Returns the configuration of its clients."""
+        """Install the operator. Returns the configuration of its clients."""
         self._phase = RunPhase.INSTALLATION
-        owner = field_manager(operator.name)
-        serve_in_process(operator, env.local_apps)
-        await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=owner)
+        await install_definitions(operator, env, client)
         # Webhook configurations and the role stand for those that an installation applies. They are not in the plan.
         self._phase = RunPhase.SETTLING
-        await apply_configurations(client, operator, CLIENT_CONFIG, field_owner=owner)
-        names = RbacNames(name=_ACCOUNT, namespace=self.namespace, create_namespace=self.namespace != "default")
-        rules = self.rules if self.rules is not None else operator.rules(namespace=self.namespace)
-        for obj in manifests(rules, names):
-            await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
-        user = env.add_user(self._user, groups=groups)
-        app = user.config.app
-        assert app is not None
-        config = replace(user.config, app=self._refusals.around(app), namespace=self.namespace)
-        return _named(config, operator.name)
+        config = await add_operator_user(operator, env, client, namespace=self.namespace, rules=self.rules)
+        assert config.app is not None
+        return replace(config, app=self._refusals.around(config.app))
 
     async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
         self._fixpoint.begin(monotonic())
@@ -319,20 +267,6 @@ class OperatorRun:
                 return
             await asyncio.wait([running], timeout=_STEP)
 
-    async def _stop(self, operator: Operator, running: asyncio.Task[None]) -> None:
-        self._phase = RunPhase.SETTLING
-        if running.done():
-            error = None if running.cancelled() else running.exception()
-            self._failure = f"the operator ended: {error}" if error is not None else "the operator ended by itself"
-            return
-        operator.manager.stop()
-        await asyncio.wait([running], timeout=_STOP_SECONDS)
-        running.cancel()
-        await asyncio.wait([running])
-
-
-_ACCOUNT: Final = "operator-under-plan"
-
 
 class _HotLoopHook(TelemetryHook):
     def __init__(self, found: list[str]) -> None:
@@ -341,11 +275,6 @@ class _HotLoopHook(TelemetryHook):
     def record(self, record: Record) -> None:
         if isinstance(record, HotLoopFound):
             self._found.append(f"controller {record.controller}: {record.request} {record.description}")
-
-
-def _named(config: Config, program: str) -> Config:
-    """Return the configuration of a program: the server takes its name as the default field manager."""
-    return replace(config, user_agent=f"{program}/opsdk")
 
 
 def _seed(seed: int, snapshot: ClusterSnapshot) -> int:

@@ -68,6 +68,11 @@ class SnapshotKind(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def bucket(self) -> str:
+        """Where a storage has the objects: ``apps/deployments``, or ``core/pods``."""
+        return f"{self.group or 'core'}/{self.plural}"
+
+    @property
     def api_version(self) -> str:
         """Group and version, as objects have them."""
         return f"{self.group}/{self.version}" if self.group else self.version

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
+from opsdk.engine.read_only import ReadOnlyTransport
 from opsdk.engine.redaction import redacted
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.engine.snapshot_kinds import choose_kinds
@@ -19,9 +20,7 @@ from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import ApiResource, Discovery
-from opsdk.rest.request import RestRequest, resource_path
-from opsdk.rest.response import RestResponse, raise_for_status
-from opsdk.rest.transport import Transport
+from opsdk.rest.request import resource_path
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["take_snapshot"]
@@ -46,29 +45,6 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-class ReadOnlyTransport:
-    """Sends GET requests only: it has no way to write.
-
-    Args:
-        transport: of the cluster.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109 - as Transport.send
-        """Send a GET request. Any other method is an error of this program."""
-        assert request.method == "GET", f"a snapshot must not send {request.method}"
-        return await self._transport.send(request, timeout=timeout)
-
-    async def get(self, path: str, *query: tuple[str, str]) -> bytes:
-        """Return the body of a response. Raises `ApiError` for another status than 2xx, or `TransportError`."""
-        request = RestRequest("GET", path, query=query)
-        response = await self.send(request)
-        raise_for_status(response, request)
-        return response.body
-
-
 async def take_snapshot(
     config: Config,
     *,
@@ -90,8 +66,8 @@ async def take_snapshot(
     Raises:
         OpsdkError: the server cannot be reached, or refuses discovery.
     """
-    async with Transport(config) as transport:
-        reader = _Reader(ReadOnlyTransport(transport), secret_values=secret_values, progress=progress)
+    async with ReadOnlyTransport(config) as transport:
+        reader = _Reader(transport, secret_values=secret_values, progress=progress)
         return await reader.read(rules)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -34,6 +34,15 @@ OWN_USERS = SIMULATED | {SERVER.user}
 """The users of the environment itself."""
 RESTORE = Writer(user="envtest", verb="restore")
 """The writer of a restored snapshot."""
+
+
+def is_manager_of(manager: str, operators: Collection[str]) -> bool:
+    """Whether a field manager is one of some operators, or one of their controllers.
+
+    >>> is_manager_of("shop/carts", {"shop"})
+    True
+    """
+    return manager in operators or manager.rpartition("/")[0] in operators
 
 
 class Ref(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.engine.net_changes import NetChange, OwnerGraph
 from opsdk.engine.run import RunOutcome
+from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.conversion import Converter
 
@@ -77,7 +78,7 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
 
     def is_own(self, manager: str) -> bool:
         """Whether a field manager is the operator, or one of its controllers."""
-        return manager == self.operator or manager.startswith(f"{self.operator}/")
+        return is_manager_of(manager, (self.operator,))
 
 
 WORKLOADS = frozenset(

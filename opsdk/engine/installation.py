@@ -1,0 +1,131 @@
+"""Installs an operator on the API server of a run, as a deployment would: definitions, webhooks, role, user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.builder.manifests import field_manager
+from opsdk.builder.operator import Operator
+from opsdk.client.client import Client
+from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
+from opsdk.engine.writes import Entry
+from opsdk.http.asgi_types import App
+from opsdk.rbac.manifests import RbacNames, manifests
+from opsdk.rbac.permissions import RuleSet
+from opsdk.recipes.definitions import apply_definitions
+from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = [
+    "ADMIN", "RunEnvironment", "UserConfig", "WriteJournal", "add_operator_user", "install_definitions", "named",
+    "stop_operator", "user_of",
+]  # fmt: skip
+
+ADMIN: Final = "opsdk-deploy"
+"""The program that installs the operator, and makes the user's changes."""
+_ACCOUNT: Final = "operator-under-plan"
+_STOP_SECONDS: Final = 60.0
+
+
+class WriteJournal(Protocol):
+    """The journal of an environment's writes."""
+
+    def subscribe(self, listener: Callable[[Entry], None]) -> None:
+        """Call a function with each write from now on."""
+        ...
+
+
+class UserConfig(Protocol):
+    """A user of an environment."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration of its clients."""
+        ...
+
+
+class RunEnvironment(Protocol):
+    """A started environment, such as ``envtest.Environment``."""
+
+    @property
+    def config(self) -> Config:
+        """Client configuration of an admin, with an `app`: no sockets."""
+        ...
+
+    @property
+    def local_apps(self) -> dict[str, App]:
+        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
+        ...
+
+    @property
+    def journal(self) -> WriteJournal:
+        """The journal of all writes."""
+        ...
+
+    def stored(self, key: str) -> JsonObject | None:
+        """Return the object with a storage key; None without one."""
+        ...
+
+    async def place(self, key: str, obj: JsonObject | None) -> None:
+        """Store an object as another cluster has it; None removes the one that is there."""
+        ...
+
+    def add_user(self, user: str, *, groups: Sequence[str] = ()) -> UserConfig:
+        """Add a user, whose permissions come from RBAC."""
+        ...
+
+
+def named(config: Config, program: str) -> Config:
+    """Return the configuration of a program: the server takes its name as the default field manager."""
+    return replace(config, user_agent=f"{program}/opsdk")
+
+
+def user_of(namespace: str) -> str:
+    """Return the user of the operator in a namespace."""
+    return f"system:serviceaccount:{namespace}:{_ACCOUNT}"
+
+
+async def install_definitions(operator: Operator, env: RunEnvironment, client: Client) -> None:
+    """Apply the definitions of an operator; its webhooks are served in this process."""
+    serve_in_process(operator, env.local_apps)
+    await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=field_manager(operator.name))
+
+
+async def add_operator_user(
+    operator: Operator, env: RunEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
+) -> Config:
+    """Apply the webhook configurations and the role of an operator. Returns the configuration of its clients.
+
+    Args:
+        operator: to install.
+        env: where it runs.
+        client: of an admin.
+        namespace: of the operator.
+        rules: its permissions; None for those that it declares.
+    """
+    owner = field_manager(operator.name)
+    await apply_configurations(client, operator, CLIENT_CONFIG, field_owner=owner)
+    names = RbacNames(name=_ACCOUNT, namespace=namespace, create_namespace=namespace != "default")
+    rules = rules if rules is not None else operator.rules(namespace=namespace)
+    for obj in manifests(rules, names):
+        await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    user = env.add_user(user_of(namespace), groups=groups)
+    return named(replace(user.config, namespace=namespace), operator.name)
+
+
+async def stop_operator(operator: Operator, running: asyncio.Task[None]) -> str:
+    """Stop an operator. Returns why it ended by itself; empty if it did not."""
+    if running.done():
+        error = None if running.cancelled() else running.exception()
+        return f"the operator ended: {error}" if error is not None else "the operator ended by itself"
+    operator.manager.stop()
+    await asyncio.wait([running], timeout=_STOP_SECONDS)
+    running.cancel()
+    await asyncio.wait([running])
+    return ""

@@ -1,0 +1,310 @@
+"""Compares what an operator decides in a fork with what its leader decides in the cluster. Pure.
+
+Two states are compared: an object in the cluster, and the object of the same key in the fork. A change of the leader is
+not put into the fork at once, so that the operator in the fork decides by itself. Each field has a time: of its last
+change by one of the two. When that time is long enough ago, and the field differs, the two disagree.
+
+Changes of others reach the fork at once. Where both decided the same, the fork gets the object of the cluster, with its
+uid. Where they did not, the fork keeps its own, so that the operator there goes on from its own decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.apiserver.storage.objects import same_but_revision
+from opsdk.engine.differences import Difference, differences, new_fields
+from opsdk.engine.masking import masked
+from opsdk.engine.redaction import is_secret, without_secret_values
+from opsdk.engine.shadow.decisions import merged, own_part, presence_of, split_change, without_deletion
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["Disagreement", "Judgement", "Lookup", "ShadowComparison", "Side"]
+
+Lookup = Callable[[str], JsonObject | None]
+"""Returns the object with a storage key, or None."""
+
+_MAX_DISAGREEMENTS: Final = 10_000
+_MAX_GENERATED: Final = 100
+"""Objects with one generateName that wait for their partner."""
+
+
+class Side(StrEnum):
+    """Who decides."""
+
+    LEADER = "leader"
+    """The operator that runs in the cluster."""
+    SHADOW = "shadow"
+    """The operator that runs in the fork."""
+
+
+class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
+    """One field that the two leave otherwise.
+
+    Attributes:
+        subject: kind, namespace and name of the object.
+        path: of the field; empty if only one of the two has the object.
+        leader: the value in the cluster, or whether the object exists.
+        shadow: the value in the fork, or whether the object exists.
+        decided: who changed the field.
+        at: seconds after the start.
+    """
+
+    subject: str
+    path: str
+    leader: JsonValue
+    shadow: JsonValue
+    decided: Sequence[Side]
+    at: float
+
+
+class Judgement(msgspec.Struct, kw_only=True):
+    """The result of a comparison.
+
+    Attributes:
+        disagreements: that are new, or have new values.
+        placements: objects that the fork gets; None removes it.
+    """
+
+    disagreements: list[Disagreement] = msgspec.field(default_factory=list)
+    placements: dict[str, JsonObject | None] = msgspec.field(default_factory=dict)
+
+
+class _Touch(msgspec.Struct):
+    """When a field was last changed, and by whom."""
+
+    at: float
+    sides: set[Side]
+
+
+class ShadowComparison:
+    """The decisions of two operators that are not compared yet, and those that differ.
+
+    Args:
+        managers: the field managers of the leader.
+        reconciled: the kinds that it reconciles, which it does not create.
+        wait: seconds that one side may be later than the other.
+    """
+
+    def __init__(self, managers: Collection[str], reconciled: Collection[str], *, wait: float) -> None:
+        self._managers, self._reconciled, self._wait = set(managers), frozenset(reconciled), wait
+        self._open: dict[str, dict[str, _Touch]] = {}
+        self._generated: dict[tuple[str, str], dict[Side, list[str]]] = {}
+        self._disagreements: dict[tuple[str, str], Disagreement] = {}
+        self.agreed = 0
+        """Decisions that were equal."""
+        self.late = 0
+        """Disagreements that ended: one side was later than the wait."""
+        self.decisions: dict[Side, int] = dict.fromkeys(Side, 0)
+        """Changes by each side."""
+
+    @property
+    def disagreements(self) -> Sequence[Disagreement]:
+        """Those that last, in the order in which they were found."""
+        return list(self._disagreements.values())
+
+    # -------------------------------------------------------------- changes
+    def on_cluster_event(
+        self, now: float, key: str, before: JsonObject | None, after: JsonObject | None, *,
+        fork: JsonObject | None, collected: bool,
+    ) -> JsonObject | None:  # fmt: skip
+        """Take note of a change in the cluster. Returns the object that the fork has from now on.
+
+        Args:
+            now: seconds.
+            key: of the storage.
+            before: the object before; None if it was created.
+            after: the object after; None if it was removed.
+            fork: the object that the fork has.
+            collected: whether the built-in controllers delete it: no owner is left, or its namespace is being deleted.
+        """
+        if before is not None and after is not None and before["metadata"].get("uid") != after["metadata"].get("uid"):
+            # A watch that begins anew shows the deletion and the creation as one change.
+            fork = self.on_cluster_event(now, key, before, None, fork=fork, collected=collected)
+            before = None
+        if before is None or after is None:
+            obj = after or before
+            assert obj is not None
+            if not self._is_leaders(obj, created=after is not None, collected=collected):
+                return after
+            self._touch(now, key, [""], Side.LEADER, obj)
+            return fork
+        change = split_change(before, after, self._managers)
+        self._touch(now, key, change.own, Side.LEADER, after)
+        others = change.others
+        begins = "deletionTimestamp" in others.get("metadata", {})
+        if begins and self._is_leaders(before, created=False, collected=collected):
+            others = without_deletion(others)
+            self._touch(now, key, [""], Side.LEADER, after)
+        if not change.own and others == change.others and fork is not None and same_but_revision(fork, before):
+            return after
+        if fork is None or not others:
+            return fork
+        return merged(fork, others, after, self._managers)
+
+    def on_shadow_write(self, now: float, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
+        """Take note of a write of the operator in the fork."""
+        if before is None or after is None or presence_of(before) is not presence_of(after):
+            obj = after or before
+            assert obj is not None
+            self._touch(now, key, [""], Side.SHADOW, obj)
+            return
+        change = split_change(before, after, self._managers)
+        self._touch(now, key, change.own, Side.SHADOW, after)
+
+    def add_manager(self, manager: str) -> None:
+        """Take note of a field manager of the operator in the fork."""
+        self._managers.add(manager)
+
+    def _touch(self, now: float, key: str, paths: Sequence[str], side: Side, obj: JsonObject) -> None:
+        if not paths:
+            return
+        self.decisions[side] += 1
+        touches = self._open.setdefault(key, {})
+        for path in paths:
+            touch = touches.setdefault(path, _Touch(now, set()))
+            touch.at = now
+            touch.sides.add(side)
+        if "" in paths and (place := _generated_place(key, obj)):
+            keys = self._generated.setdefault(place, {}).setdefault(side, [])
+            keys.append(key)
+            del keys[:-_MAX_GENERATED]
+
+    def _is_leaders(self, obj: JsonObject, *, created: bool, collected: bool) -> bool:
+        """Whether the leader created, or deletes, an object. A deletion has no author, so it is told by its fields."""
+        part = own_part(obj, self._managers)
+        if not part:
+            return False
+        metadata = obj["metadata"]
+        if not created and "deletionTimestamp" in metadata:
+            # It ends because the leader removed its finalizer, or the garbage collector another one.
+            return bool((part.get("metadata") or {}).get("finalizers"))
+        if not created and collected:
+            return False
+        if metadata.get("ownerReferences") or obj["kind"] not in self._reconciled:
+            return bool(set(part) - {"metadata", "status"}) or not _has_content(obj)
+        return False
+
+    # -------------------------------------------------------------- comparison
+    def due(self, now: float) -> Sequence[str]:
+        """Return the keys with fields that nobody changed for as long as the wait."""
+        return [
+            key
+            for key, touches in self._open.items()
+            if any(now - touch.at >= self._wait for touch in touches.values())
+        ]
+
+    def judge(self, now: float, key: str, *, cluster: Lookup, fork: Lookup) -> Judgement:
+        """Compare an object. What was changed too recently stays open.
+
+        Args:
+            now: seconds.
+            key: of the storage.
+            cluster: returns objects of the cluster.
+            fork: returns objects of the fork.
+        """
+        judgement = Judgement()
+        leader_key, shadow_key = self._pair(key, cluster, fork)
+        live, forked = cluster(leader_key), fork(shadow_key)
+        touches = [*self._open.get(leader_key, {}).items(), *self._open.get(shadow_key, {}).items()]
+        found = list(self._differing(live, forked))
+        for difference in found:
+            related = [touch for path, touch in touches if _is_related(path, difference.path)]
+            if related and all(now - touch.at >= self._wait for touch in related):
+                sides = sorted({side for touch in related for side in touch.sides})
+                disagreement = self._disagree(now, leader_key, difference, live or forked, sides)
+                judgement.disagreements += [disagreement] if disagreement is not None else []
+        for each in {leader_key, shadow_key}:
+            self._close(now, each, [difference.path for difference in found])
+        if leader_key != shadow_key:
+            # The server gave one object two names: the fork goes on with that of the cluster.
+            judgement.placements = {shadow_key: None, leader_key: live}
+        elif not found and key not in self._open and not _is_placed(forked, live):
+            judgement.placements = {key: live}
+        return judgement
+
+    def _pair(self, key: str, cluster: Lookup, fork: Lookup) -> tuple[str, str]:
+        """Return the keys of an object in the cluster and in the fork: they differ if its name was generated."""
+        live, forked = cluster(key), fork(key)
+        obj = live or forked
+        if obj is None or (live is not None and forked is not None) or not (place := _generated_place(key, obj)):
+            return key, key
+        side = Side.SHADOW if live is not None else Side.LEADER
+        keys = self._generated.get(place, {}).get(side, [])
+        for other in keys:
+            if (cluster(other) is None) is (side is Side.SHADOW) and (fork(other) is None) is (side is Side.LEADER):
+                keys.remove(other)
+                return (key, other) if live is not None else (other, key)
+        return key, key
+
+    def _differing(self, live: JsonObject | None, forked: JsonObject | None) -> Sequence[Difference]:
+        """Return what differs, from the cluster to the fork."""
+        leader, shadow = presence_of(live), presence_of(forked)
+        if leader is not shadow:
+            return [Difference("", leader.value, shadow.value)]
+        parts = (masked("", own_part(obj, self._managers)) for obj in (live, forked))
+        return list(new_fields(differences(*parts)))
+
+    def _disagree(
+        self, now: float, key: str, difference: Difference, obj: JsonObject | None, sides: Sequence[Side]
+    ) -> Disagreement | None:
+        """Add a disagreement; returns it if it is new, or has new values."""
+        assert obj is not None
+        shown = without_secret_values(difference) if is_secret(obj) else difference
+        previous = self._disagreements.get((key, difference.path))
+        if previous is not None and (previous.leader, previous.shadow) == (shown.old, shown.new):
+            return None
+        disagreement = Disagreement(
+            subject=subject_of_tree(obj),
+            path=difference.path,
+            leader=shown.old,
+            shadow=shown.new,
+            decided=sides,
+            at=now,
+        )
+        if previous is not None or len(self._disagreements) < _MAX_DISAGREEMENTS:
+            self._disagreements[key, difference.path] = disagreement
+        return disagreement
+
+    def _close(self, now: float, key: str, differing: Sequence[str]) -> None:
+        """Forget the changes that were compared, and the disagreements that ended."""
+        touches = self._open.pop(key, {})
+        remaining = {path: touch for path, touch in touches.items() if now - touch.at < self._wait}
+        if remaining:
+            self._open[key] = remaining
+        for path in touches.keys() - remaining.keys():
+            self.agreed += not any(_is_related(path, each) for each in differing)
+        ended = [each for each in self._disagreements if each[0] == key and each[1] not in differing]
+        for each in ended:
+            del self._disagreements[each]
+            self.late += 1
+
+
+def _has_content(obj: JsonObject) -> bool:
+    return bool(set(obj) - {"apiVersion", "kind", "metadata", "status"})
+
+
+def _generated_place(key: str, obj: JsonObject) -> tuple[str, str] | None:
+    """Return where the server generated a name, and from which prefix; None for a name of the client."""
+    prefix = obj["metadata"].get("generateName")
+    return (key.rpartition("/")[0], prefix) if prefix else None
+
+
+def _is_related(path: str, other: str) -> bool:
+    """Whether a field is another one, or above or below it. An object is above its fields."""
+    return path in ("", other) or other == "" or _is_above(path, other) or _is_above(other, path)
+
+
+def _is_above(path: str, other: str) -> bool:
+    return other.startswith((f"{path}.", f"{path}["))
+
+
+def _is_placed(forked: JsonObject | None, live: JsonObject | None) -> bool:
+    if forked is None or live is None:
+        return forked is live
+    return same_but_revision(forked, live)

@@ -1,0 +1,195 @@
+"""What an operator decided about an object: the fields that its field managers own. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
+from opsdk.engine.writes import is_manager_of
+from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["Change", "Presence", "merged", "own_part", "presence_of", "split_change", "without_deletion"]
+
+_ABSENT: Final = object()
+_MAX_KEYS: Final = 8
+"""Sets of field names that may identify the items of one list. Kubernetes' lists have one."""
+_BOOKKEEPING: Final = frozenset({"managedFields", "resourceVersion", "generation"})
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+class Presence(StrEnum):
+    """Whether an object is there."""
+
+    PRESENT = "exists"
+    DELETING = "is being deleted"
+    ABSENT = "does not exist"
+
+
+def presence_of(obj: JsonObject | None) -> Presence:
+    """Return whether an object is there; None is an object that is not."""
+    if obj is None:
+        return Presence.ABSENT
+    return Presence.DELETING if "deletionTimestamp" in obj["metadata"] else Presence.PRESENT
+
+
+# ------------------------------------------------------------------ the own part
+def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
+    """Return the fields that any of some field managers owns, with the keys of list items.
+
+    >>> entry = {"manager": "shop", "fieldsV1": {"f:data": {"f:a": {}}}}
+    >>> own_part({"metadata": {"managedFields": [entry]}, "data": {"a": "1", "b": "2"}}, {"shop"})
+    {'data': {'a': '1'}}
+    """
+    if obj is None:
+        return {}
+    fields = FieldSet()
+    for entry in obj["metadata"].get("managedFields") or ():
+        if is_manager_of(str(entry.get("manager", "")), managers):
+            fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
+    part = _extract(obj, fields)
+    assert isinstance(part, dict)
+    return part
+
+
+def _extract(value: JsonValue, fields: FieldSet) -> JsonValue:
+    """Return the fields of a set. The schema is not known: a field that is owned without parts is owned as a whole."""
+    if not fields.children:
+        return value if fields.members else type(value)()
+    if isinstance(value, dict):
+        return {
+            name: _below(item, element, fields)
+            for name, item in value.items()
+            if _has(fields, element := field_element(name))
+        }
+    if isinstance(value, list):
+        keys = _keys_of(fields)
+        return [
+            _with_keys(_below(item, element, fields), item, element)
+            for index, item in enumerate(value)
+            if (element := _item_element(index, item, keys, fields))
+        ]
+    return value
+
+
+def _has(fields: FieldSet, element: str) -> bool:
+    return element in fields.members or element in fields.children
+
+
+def _below(item: JsonValue, element: str, fields: FieldSet) -> JsonValue:
+    below = fields.with_prefix(element)
+    return _extract(item, below) if below else item
+
+
+def _keys_of(fields: FieldSet) -> Collection[tuple[str, ...]]:
+    """Return the sets of field names that identify the items of a list."""
+    keys: dict[tuple[str, ...], None] = {}
+    for element in (*fields.members, *fields.children):
+        if element.startswith("k:") and len(keys) < _MAX_KEYS:
+            keys[tuple(json.loads(element[2:]))] = None
+    return keys
+
+
+def _item_element(index: int, item: JsonValue, keys: Collection[tuple[str, ...]], fields: FieldSet) -> str:
+    """Return the path element of a list item that is in the set; empty if none is."""
+    if isinstance(item, dict):
+        candidates = [key_element({name: item.get(name) for name in names}) for names in keys]
+    else:
+        candidates = [value_element(item)]
+    return next((each for each in (*candidates, f"i:{index}") if _has(fields, each)), "")
+
+
+def _with_keys(part: JsonValue, item: JsonValue, element: str) -> JsonValue:
+    if not (element.startswith("k:") and isinstance(part, dict) and isinstance(item, dict)):
+        return part
+    return {**{name: item.get(name) for name in json.loads(element[2:])}, **part}
+
+
+# ------------------------------------------------------------------ changes
+class Change(NamedTuple):
+    """The change of an object, split by its writers.
+
+    Attributes:
+        own: paths that the operator changed; one path stands for all below it.
+        others: what others changed, as a JSON merge patch; lists are whole.
+    """
+
+    own: list[str]
+    others: JsonObject
+
+
+def split_change(before: JsonObject, after: JsonObject, managers: Collection[str]) -> Change:
+    """Split the change of an object into what its operator changed, and what others did.
+
+    A watch that begins anew shows several writes as one change, so it is split by fields. A field that another manager
+    takes over is a change of that manager.
+    """
+    return _split(_State(before, own_part(before, managers)), _State(after, own_part(after, managers)), "")
+
+
+class _State(NamedTuple):
+    """A value in an object, and the part of it that the operator owns."""
+
+    value: JsonValue
+    own: JsonValue
+
+    def member(self, name: str) -> _State:
+        """Return the state of a member; both may be absent."""
+        return _State(_member(self.value, name), _member(self.own, name))
+
+
+def _member(value: JsonValue, name: str) -> JsonValue:
+    return value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+
+
+def _split(before: _State, after: _State, path: str) -> Change:
+    change = Change([], {})
+    for name in {**before.value, **after.value}:
+        old, new = before.member(name), after.member(name)
+        if old.value == new.value or (path == "metadata" and name in _BOOKKEEPING):
+            continue
+        below = f"{path}.{name}" if path else name
+        if isinstance(old.value, dict) and isinstance(new.value, dict):
+            nested = _split(old, new, below)
+            change.own.extend(nested.own)
+            if nested.others:
+                change.others[name] = nested.others
+        elif old.own != new.own and (new.own is not _ABSENT or new.value is _ABSENT):
+            change.own.append(below)
+        else:
+            change.others[name] = None if new.value is _ABSENT else new.value
+    return change
+
+
+def without_deletion(patch: JsonObject) -> JsonObject:
+    """Return a merge patch that does not begin a deletion."""
+    metadata = {name: value for name, value in patch.get("metadata", {}).items() if name not in _DELETION}
+    rest = {name: value for name, value in patch.items() if name != "metadata"}
+    return {**rest, "metadata": metadata} if metadata else rest
+
+
+def merged(obj: JsonObject, patch: JsonObject, live: JsonObject, managers: Collection[str]) -> JsonObject:
+    """Return an object with the changes of others: its operator keeps the fields that it owns.
+
+    Args:
+        obj: as the operator left it.
+        patch: the changes of others.
+        live: the object that has them.
+        managers: the field managers of the operator.
+    """
+    result = apply_merge_patch(obj, patch)
+    assert isinstance(result, dict)
+    entries = list(_entries(live, managers, own=False)) + list(_entries(obj, managers, own=True))
+    metadata = {**result["metadata"], "managedFields": entries}
+    if "generation" in live["metadata"]:
+        metadata["generation"] = live["metadata"]["generation"]
+    return {**result, "metadata": metadata}
+
+
+def _entries(obj: JsonObject, managers: Collection[str], *, own: bool) -> Iterator[JsonObject]:
+    for entry in obj["metadata"].get("managedFields") or ():
+        if is_manager_of(str(entry.get("manager", "")), managers) is own:
+            yield entry

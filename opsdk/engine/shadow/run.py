@@ -1,0 +1,239 @@
+"""Runs an operator beside its running leader: the cluster is read, and the operator writes into a fork of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from opsdk.aio.clock import monotonic
+from opsdk.apimachinery.tree_names import key_of_tree
+from opsdk.builder.operator import Operator
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.journal import ReconcileRecord
+from opsdk.engine.connections import refuse_connections
+from opsdk.engine.installation import (
+    ADMIN,
+    RunEnvironment,
+    add_operator_user,
+    install_definitions,
+    named,
+    stop_operator,
+    user_of,
+)
+from opsdk.engine.isolation import isolate
+from opsdk.engine.read_only import ReadOnlyTransport
+from opsdk.engine.recording import FailureJournal, RefusalRecorder, RefusedRequest
+from opsdk.engine.shadow.comparison import Disagreement, ShadowComparison, Side
+from opsdk.engine.shadow.follower import ClusterEvent, ClusterFollower
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.writes import Entry
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["ShadowOutcome", "ShadowRun"]
+
+_LOOK: Final = 0.5
+"""Seconds between two looks at what is due."""
+_NOT_FOLLOWED: Final = frozenset({
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations",
+    "apiextensions.k8s.io/customresourcedefinitions",
+    "apiregistration.k8s.io/apiservices",
+})  # fmt: skip
+"""Kinds whose objects in the fork are those of the version that runs there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowOutcome:
+    """What a comparison gave.
+
+    Attributes:
+        disagreements: that last.
+        agreed: number of decisions that were equal.
+        late: number of disagreements that ended, because one side decided later.
+        decisions: number of changes by each side.
+        seconds: of the comparison.
+        failure: why the operator ended by itself; empty if it did not.
+        failing: the last reconciles of objects whose last reconcile failed in the fork.
+        refused: requests of the operator that the fork refused, each once.
+        unseen: what could not be read or followed.
+        connections: targets outside of the fork that were refused.
+    """
+
+    disagreements: Sequence[Disagreement] = ()
+    agreed: int = 0
+    late: int = 0
+    decisions: dict[Side, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    failure: str = ""
+    failing: Sequence[ReconcileRecord] = ()
+    refused: Sequence[RefusedRequest] = ()
+    unseen: Sequence[Unseen] = ()
+    connections: Sequence[str] = ()
+
+
+@dataclass(kw_only=True)
+class ShadowRun:
+    """One comparison of an operator with its leader.
+
+    Args:
+        snapshot: of the cluster, with the values of Secrets.
+        operator: that runs in the fork.
+        environment: makes the environment with the objects of a snapshot, without simulated controllers.
+        cluster: configuration of the cluster's clients, which only read.
+        leader: field managers of the leader; the operator's own one is among them.
+        reconciled: kinds of the objects that the operator reconciles.
+        namespace: of the operator.
+        wait: seconds that one side may be later than the other.
+        seconds: of the comparison.
+        allowed_hosts: that the operator may reach beside the fork.
+        rules: the permissions of the operator; None for those that it declares.
+        report: called with each disagreement when it is found, or has new values.
+    """
+
+    snapshot: ClusterSnapshot
+    operator: Operator
+    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+    cluster: Config
+    leader: Collection[str] = ()
+    reconciled: Collection[str] = ()
+    namespace: str = "default"
+    wait: float = 10.0
+    seconds: float = 86_400.0
+    allowed_hosts: Sequence[str] = ()
+    rules: RuleSet | None = None
+    report: Callable[[Disagreement], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._unseen = [*isolate(self.snapshot).unseen]
+        self._events: asyncio.Queue[ClusterEvent] = asyncio.Queue()
+        managers = {self.operator.options.cluster.field_owner or self.operator.name, self.operator.name, *self.leader}
+        self._comparison = ShadowComparison(managers, self.reconciled, wait=self.wait)
+        self._failures, self._refusals = FailureJournal(), RefusalRecorder()
+        self._begin: float | None = None
+
+    async def run(self, stop: asyncio.Event) -> ShadowOutcome:
+        """Compare for as long as asked, or until `stop` is set. Raises `OpsdkError` if the cluster cannot be read."""
+        # Names are looked up in threads, which have no task that could be exempt.
+        host = urlsplit(self.cluster.host).hostname or ""
+        with refuse_connections(self.allowed_hosts, names=[host]) as connections:
+            failure = await self._run(stop)
+        return ShadowOutcome(
+            disagreements=self._comparison.disagreements,
+            agreed=self._comparison.agreed,
+            late=self._comparison.late,
+            decisions=self._comparison.decisions,
+            seconds=0.0 if self._begin is None else monotonic() - self._begin,
+            failure=failure,
+            failing=self._failures.failing,
+            refused=self._refusals.refusals,
+            unseen=tuple(dict.fromkeys(self._unseen)),
+            connections=tuple(connections),
+        )
+
+    async def _run(self, stop: asyncio.Event) -> str:
+        kinds = [kind for kind in self.snapshot.kinds if kind.bucket not in _NOT_FOLLOWED]
+        async with (
+            self.environment(self.snapshot) as env,
+            Cluster(named(env.config, ADMIN)) as admin,
+            ReadOnlyTransport(self.cluster) as transport,
+            ClusterFollower(transport, kinds, self._events.put_nowait) as follower,
+        ):
+            self._unseen += await follower.start()
+            await self._catch_up(env, follower)
+            await install_definitions(self.operator, env, admin.uncached)
+            config = await add_operator_user(
+                self.operator, env, admin.uncached, namespace=self.namespace, rules=self.rules
+            )
+            assert config.app is not None
+            config = replace(config, app=self._refusals.around(config.app))
+            self.operator.journal = self._failures
+            env.journal.subscribe(self._on_write)
+            self._begin = monotonic()
+            running = asyncio.create_task(self.operator.start(config))
+            others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._follow(env, follower))]
+            try:
+                await self._compare(env, follower, [running, *others])
+            finally:
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others)
+                failure = await stop_operator(self.operator, running)
+            for task in others:
+                if not task.cancelled():
+                    task.result()
+            return failure
+
+    async def _catch_up(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+        """Give the fork what changed in the cluster since the snapshot."""
+        listed = set[str]()
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            listed.add(event.key)
+            if not _is_stored(env.stored(event.key), event.after):
+                await env.place(event.key, event.after)
+        buckets = {(kind.api_version, kind.kind): kind.bucket for kind in self.snapshot.kinds}
+        for obj in self.snapshot.objects:
+            bucket = buckets.get((obj["apiVersion"], obj["kind"]), "")
+            key = f"{bucket}/{key_of_tree(obj)}"
+            if bucket and key not in listed and follower.follows(key):
+                await env.place(key, None)
+
+    # -------------------------------------------------------------- while it lasts
+    async def _compare(
+        self, env: RunEnvironment, follower: ClusterFollower, ending: Sequence[asyncio.Task[object]]
+    ) -> None:
+        assert self._begin is not None
+        end = self._begin + self.seconds
+        while monotonic() < end and not any(task.done() for task in ending):
+            await self._judge(env, follower)
+            await asyncio.wait(ending, timeout=min(_LOOK, max(end - monotonic(), 0.0)), return_when="FIRST_COMPLETED")
+
+    async def _follow(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+        while True:
+            await self._apply(env, follower, await self._events.get())
+
+    async def _apply(self, env: RunEnvironment, follower: ClusterFollower, event: ClusterEvent) -> None:
+        """Pass a change of the cluster to the comparison, and to the fork."""
+        obj = event.after or event.before
+        assert obj is not None
+        forked = env.stored(event.key)
+        desired = self._comparison.on_cluster_event(
+            self._now(), event.key, event.before, event.after, fork=forked, collected=follower.is_collected(obj)
+        )
+        if desired is not forked:
+            await env.place(event.key, desired)
+
+    async def _judge(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+        """Compare what is due, as long as no change of the cluster waits: the follower's store is newer than that."""
+        for key in self._comparison.due(self._now()):
+            if not self._events.empty():
+                return
+            judgement = self._comparison.judge(self._now(), key, cluster=follower.get, fork=env.stored)
+            for disagreement in judgement.disagreements:
+                self.report(disagreement)
+            for place, obj in judgement.placements.items():
+                await env.place(place, obj)
+
+    def _on_write(self, entry: Entry) -> None:
+        if entry.writer.user == user_of(self.namespace):
+            if entry.writer.manager:
+                self._comparison.add_manager(entry.writer.manager)
+            self._comparison.on_shadow_write(self._now(), entry.key, entry.before, entry.after)
+
+    def _now(self) -> float:
+        return monotonic() - (self._begin or 0.0)
+
+
+def _is_stored(stored: JsonObject | None, obj: JsonObject | None) -> bool:
+    """Whether the fork has an object as the cluster has it: the snapshot keeps resource versions."""
+    if stored is None or obj is None:
+        return stored is obj
+    return bool(stored["metadata"].get("resourceVersion") == obj["metadata"].get("resourceVersion"))
