@@ -137,7 +137,7 @@ def _change(scenario: Scenario, seed: int) -> Change:
     action, action_seed = _next_action(scenario, seed)
 
     async def change(client: Client) -> None:
-        await _act(action, client, action_seed)
+        await act(action, client, action_seed)
 
     return change
 
@@ -153,23 +153,23 @@ async def _play(scenario: Scenario, seed: int) -> _Live:
     ledger = WriteLedger(OWN_USERS)
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
         make_operator = scenario.factory(EMPTY_CLUSTER)
-        async with _deployed(make_operator(), env, cluster.uncached):
+        async with deployed(make_operator(), env, cluster.uncached):
             for _ in range(rng.randint(1, _MAX_ACTIONS)):
-                await _act(rng.choice(scenario.actions), cluster.uncached, rng.randrange(2**30))
+                await act(rng.choice(scenario.actions), cluster.uncached, rng.randrange(2**30))
                 await asyncio.sleep(rng.choice([0.0, 1.0, 30.0]))
             await _rest(env)
-        requests = _Requests(env.config.app)
+        requests = Requests(env.config.app)
         snapshot = await take_snapshot(replace(env.config, app=requests), secret_values=True)
         env.journal.subscribe(lambda entry: ledger.add(entry, RunPhase.CHANGES))
-        async with _deployed((scenario.upgraded or make_operator)(), env, cluster.uncached):
+        async with deployed((scenario.upgraded or make_operator)(), env, cluster.uncached):
             await _rest(env)
             action, action_seed = _next_action(scenario, seed)
-            await _act(action, cluster.uncached, action_seed)
+            await act(action, cluster.uncached, action_seed)
             await _rest(env)
     return snapshot, frozenset(requests.methods), _comparable(ledger.changes(lambda _: None))
 
 
-class _Requests:
+class Requests:
     """Passes requests on, and notes their methods."""
 
     def __init__(self, app: App | None) -> None:
@@ -184,7 +184,7 @@ class _Requests:
 
 
 @asynccontextmanager
-async def _deployed(operator: Operator, env: envtest.Environment, client: Client) -> AsyncIterator[None]:
+async def deployed(operator: Operator, env: envtest.Environment, client: Client) -> AsyncIterator[None]:
     """Install an operator as a deployment does, and run it."""
     serve_in_process(operator, env.local_apps)
     await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=_DEPLOYER)
@@ -208,7 +208,7 @@ def _next_action(scenario: Scenario, seed: int) -> tuple[Action, int]:
     return rng.choice(scenario.actions), rng.randrange(2**30)
 
 
-async def _act(action: Action, client: Client, seed: int) -> None:
+async def act(action: Action, client: Client, seed: int) -> None:
     """Call an action. An object that the operator deletes meanwhile makes it do nothing."""
     with suppress(NotFoundError):
         await action(World(client=client, rng=random.Random(seed), env=None, exchanges=()))

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
+from planned_worlds import Requests, Scenario, act, deployed
+from upgrades import ALL, App, AppSpec, Version
 
 import envtest
-from opsdk import ObjectMeta
+from opsdk import ObjectMeta, Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.shadow.comparison import Disagreement
 from opsdk.engine.shadow.run import ShadowOutcome, ShadowRun
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
-from opsdk.http.asgi_types import App, Receive, Scope, Send
+from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
+from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
-from upgrades import AppSpec, Version
-from upgrades import App as AppKind
 
 Play = Callable[[Client], Awaitable[None]]
 """What users do in the cluster while the shadow runs."""
 _REST = 60.0
+_ACTIONS = 6
 
 
 @dataclass(kw_only=True)
@@ -43,7 +47,7 @@ class Shadowed:
 
     outcome: ShadowOutcome
     reported: list[Disagreement] = field(default_factory=list)
-    methods: set[str] = field(default_factory=set)
+    methods: set[str]
 
     @property
     def texts(self) -> list[str]:
@@ -51,9 +55,7 @@ class Shadowed:
         return [f"{each.subject} {each.path}".strip() for each in self.outcome.disagreements]
 
 
-def shadow(
-    leader: Version | None, version: Version, play: Play, *, apps: int = 1, seconds: float = 120.0, seed: int = 0
-) -> Shadowed:
+def shadow(leader: Version | None, version: Version, play: Play, *, apps: int = 1, seed: int = 0) -> Shadowed:
     """Run a version beside a leader; None is a cluster without one.
 
     Args:
@@ -61,14 +63,37 @@ def shadow(
         version: the version in the shadow.
         play: what happens in the cluster meanwhile.
         apps: number of Apps that exist before.
-        seconds: of the comparison.
         seed: of the order of callbacks.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
-        return runner.run(_shadow(leader, version, play, apps, seconds))
+        return runner.run(_shadow(leader, version, play, apps))
 
 
-async def _shadow(leader: Version | None, version: Version, play: Play, apps: int, seconds: float) -> Shadowed:
+def shadow_world(scenario: Scenario, seed: int) -> Shadowed:
+    """Run the operator of a scenario, or its later version, beside itself, while users do what they do."""
+    with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        return runner.run(_shadow_world(scenario, seed))
+
+
+async def _shadow_world(scenario: Scenario, seed: int) -> Shadowed:
+    rng = random.Random(seed)
+    make_operator = scenario.factory(EMPTY_CLUSTER)
+
+    async def play(client: Client) -> None:
+        for _ in range(_ACTIONS):
+            await act(rng.choice(scenario.actions), client, rng.randrange(2**30))
+            await asyncio.sleep(rng.choice([0.0, 0.2, 1.0, 5.0, 30.0]))
+        await asyncio.sleep(_REST)
+
+    async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
+        client = cluster.uncached
+        async with deployed(make_operator(), env, client):
+            await play(client)
+            operator = (scenario.upgraded or scenario.factory(EMPTY_CLUSTER))()
+            return await beside(env.config, operator, play, client=client, rules=ALL)
+
+
+async def _shadow(leader: Version | None, version: Version, play: Play, apps: int) -> Shadowed:
     operator = (leader or version).operator()
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(envtest.Environment(controllers="cluster"))
@@ -80,43 +105,36 @@ async def _shadow(leader: Version | None, version: Version, play: Play, apps: in
             await stack.enter_async_context(running(operator, config, definitions=False))
         for number in range(apps):
             meta = ObjectMeta(name=f"app-{number}", namespace="default")
-            await client.create(AppKind(metadata=meta, spec=AppSpec(backup="daily")), field_owner="user")
+            await client.create(App(metadata=meta, spec=AppSpec(backup="daily")), field_owner="user")
         await asyncio.sleep(_REST)
-        return await beside(env.config, version, play, client=client, seconds=seconds)
+        return await beside(env.config, version.operator(), play, client=client, rules=version.rules)
 
 
-async def beside(config: Config, version: Version, play: Play, *, client: Client, seconds: float) -> Shadowed:
-    """Run a version in the shadow of a cluster whose leader runs already.
+async def beside(config: Config, operator: Operator, play: Play, *, client: Client, rules: RuleSet) -> Shadowed:
+    """Run an operator in the shadow of a cluster whose leader runs already, until the play has ended and settled.
 
     Args:
         config: of the cluster's admin.
-        version: in the shadow.
+        operator: in the shadow.
         play: what happens in the cluster meanwhile.
         client: of the play.
-        seconds: of the comparison.
+        rules: permissions of the operator.
     """
     reported: list[Disagreement] = []
-    methods: set[str] = set()
     assert config.app is not None
+    requests = Requests(config.app)
     run = ShadowRun(
         snapshot=await take_snapshot(config, secret_values=True),
-        operator=version.operator(),
+        operator=operator,
         environment=environment_factory(controllers="none"),
-        cluster=replace(config, app=_recorded(config.app, methods)),
-        reconciled=["App"],
-        rules=version.rules,
-        seconds=seconds,
+        cluster=replace(config, app=requests),
+        rules=rules,
         report=reported.append,
     )
-    comparison = asyncio.create_task(run.run(asyncio.Event()))
+    stop = asyncio.Event()
+    comparison = asyncio.create_task(run.run(stop))
     await asyncio.sleep(1.0)
     await play(client)
-    return Shadowed(outcome=await comparison, reported=reported, methods=methods)
-
-
-def _recorded(app: App, methods: set[str]) -> App:
-    async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
-        methods.add(scope["method"])
-        await app(scope, receive, send)
-
-    return recorded
+    await asyncio.sleep(_REST)
+    stop.set()
+    return Shadowed(outcome=await comparison, reported=reported, methods=requests.methods)

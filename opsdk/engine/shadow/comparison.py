@@ -21,7 +21,7 @@ from opsdk.apiserver.storage.objects import same_but_revision
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.masking import masked
 from opsdk.engine.redaction import is_secret, without_secret_values
-from opsdk.engine.shadow.decisions import merged, own_part, presence_of, split_change, without_deletion
+from opsdk.engine.shadow.decisions import created_by, merged, own_part, presence_of, split_change, without_deletion
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["Disagreement", "Judgement", "Lookup", "ShadowComparison", "Side"]
@@ -30,6 +30,8 @@ Lookup = Callable[[str], JsonObject | None]
 """Returns the object with a storage key, or None."""
 
 _MAX_DISAGREEMENTS: Final = 10_000
+_MAX_VERSIONS: Final = 10_000
+"""Resource versions of the fork whose counterpart in the cluster is known."""
 _MAX_GENERATED: Final = 100
 """Objects with one generateName that wait for their partner."""
 
@@ -87,15 +89,15 @@ class ShadowComparison:
 
     Args:
         managers: the field managers of the leader.
-        reconciled: the kinds that it reconciles, which it does not create.
         wait: seconds that one side may be later than the other.
     """
 
-    def __init__(self, managers: Collection[str], reconciled: Collection[str], *, wait: float) -> None:
-        self._managers, self._reconciled, self._wait = set(managers), frozenset(reconciled), wait
+    def __init__(self, managers: Collection[str], *, wait: float) -> None:
+        self._managers, self._wait = set(managers), wait
         self._open: dict[str, dict[str, _Touch]] = {}
         self._generated: dict[tuple[str, str], dict[Side, list[str]]] = {}
         self._disagreements: dict[tuple[str, str], Disagreement] = {}
+        self._versions: dict[str, str] = {}
         self.agreed = 0
         """Decisions that were equal."""
         self.late = 0
@@ -133,7 +135,7 @@ class ShadowComparison:
             if not self._is_leaders(obj, created=after is not None, collected=collected):
                 return after
             self._touch(now, key, [""], Side.LEADER, obj)
-            return fork
+            return fork if after is None or fork is None else self.adopted(fork, after)
         change = split_change(before, after, self._managers)
         self._touch(now, key, change.own, Side.LEADER, after)
         others = change.others
@@ -157,6 +159,19 @@ class ShadowComparison:
         change = split_change(before, after, self._managers)
         self._touch(now, key, change.own, Side.SHADOW, after)
 
+    def adopted(self, fork: JsonObject, live: JsonObject) -> JsonObject:
+        """Return an object that both have, as the fork has it from now on: with what others gave the leader's.
+
+        Without that, the uid would differ, and the built-in controllers would seem not to have observed it.
+        """
+        return merged(fork, split_change(fork, live, self._managers).others, live, self._managers)
+
+    def on_placement(self, placed: JsonObject, live: JsonObject) -> None:
+        """Take note of the resource version that the fork gave an object of the cluster."""
+        self._versions[placed["metadata"]["resourceVersion"]] = live["metadata"]["resourceVersion"]
+        if len(self._versions) > _MAX_VERSIONS:
+            del self._versions[next(iter(self._versions))]
+
     def add_manager(self, manager: str) -> None:
         """Take note of a field manager of the operator in the fork."""
         self._managers.add(manager)
@@ -176,19 +191,16 @@ class ShadowComparison:
             del keys[:-_MAX_GENERATED]
 
     def _is_leaders(self, obj: JsonObject, *, created: bool, collected: bool) -> bool:
-        """Whether the leader created, or deletes, an object. A deletion has no author, so it is told by its fields."""
-        part = own_part(obj, self._managers)
-        if not part:
+        """Whether the leader created, or deletes, an object.
+
+        A deletion has no author. It is the leader's if the object is.
+        """
+        if collected and not created:
             return False
-        metadata = obj["metadata"]
-        if not created and "deletionTimestamp" in metadata:
-            # It ends because the leader removed its finalizer, or the garbage collector another one.
-            return bool((part.get("metadata") or {}).get("finalizers"))
-        if not created and collected:
-            return False
-        if metadata.get("ownerReferences") or obj["kind"] not in self._reconciled:
-            return bool(set(part) - {"metadata", "status"}) or not _has_content(obj)
-        return False
+        if not created and "deletionTimestamp" in obj["metadata"]:
+            # It ends because the leader removed its finalizer, or a built-in controller another one.
+            return bool((own_part(obj, self._managers).get("metadata") or {}).get("finalizers"))
+        return created_by(obj, self._managers)
 
     # -------------------------------------------------------------- comparison
     def due(self, now: float) -> Sequence[str]:
@@ -212,7 +224,9 @@ class ShadowComparison:
         leader_key, shadow_key = self._pair(key, cluster, fork)
         live, forked = cluster(leader_key), fork(shadow_key)
         touches = [*self._open.get(leader_key, {}).items(), *self._open.get(shadow_key, {}).items()]
-        found = list(self._differing(live, forked))
+        differing = self._differing(live, forked)
+        # An operator may write down the resource version of what it read.
+        found = [each for each in differing if self._versions.get(str(each.new)) != each.old]
         for difference in found:
             related = [touch for path, touch in touches if _is_related(path, difference.path)]
             if related and all(now - touch.at >= self._wait for touch in related):
@@ -224,7 +238,7 @@ class ShadowComparison:
         if leader_key != shadow_key:
             # The server gave one object two names: the fork goes on with that of the cluster.
             judgement.placements = {shadow_key: None, leader_key: live}
-        elif not found and key not in self._open and not _is_placed(forked, live):
+        elif not differing and key not in self._open and not _is_placed(forked, live):
             judgement.placements = {key: live}
         return judgement
 
@@ -283,10 +297,6 @@ class ShadowComparison:
         for each in ended:
             del self._disagreements[each]
             self.late += 1
-
-
-def _has_content(obj: JsonObject) -> bool:
-    return bool(set(obj) - {"apiVersion", "kind", "metadata", "status"})
 
 
 def _generated_place(key: str, obj: JsonObject) -> tuple[str, str] | None:

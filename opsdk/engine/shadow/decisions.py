@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -12,12 +12,24 @@ from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["Change", "Presence", "merged", "own_part", "presence_of", "split_change", "without_deletion"]
+__all__ = [
+    "Change",
+    "Presence",
+    "created_by",
+    "merged",
+    "own_part",
+    "presence_of",
+    "split_change",
+    "without_deletion",
+]
 
 _ABSENT: Final = object()
 _MAX_KEYS: Final = 8
 """Sets of field names that may identify the items of one list. Kubernetes' lists have one."""
 _BOOKKEEPING: Final = frozenset({"managedFields", "resourceVersion", "generation"})
+_BUILT_IN: Final = ("kube-", "kubelet")
+"""How the field managers of the control plane begin."""
+_OPEN_MAPS: Final = ("f:annotations", "f:labels")
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -57,8 +69,6 @@ def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
 
 def _extract(value: JsonValue, fields: FieldSet) -> JsonValue:
     """Return the fields of a set. The schema is not known: a field that is owned without parts is owned as a whole."""
-    if not fields.children:
-        return value if fields.members else type(value)()
     if isinstance(value, dict):
         return {
             name: _below(item, element, fields)
@@ -81,6 +91,9 @@ def _has(fields: FieldSet, element: str) -> bool:
 
 def _below(item: JsonValue, element: str, fields: FieldSet) -> JsonValue:
     below = fields.with_prefix(element)
+    if not below and element in _OPEN_MAPS:
+        # Who applies an empty map owns the map, and none of the members that others add.
+        return {}
     return _extract(item, below) if below else item
 
 
@@ -106,6 +119,29 @@ def _with_keys(part: JsonValue, item: JsonValue, element: str) -> JsonValue:
     if not (element.startswith("k:") and isinstance(part, dict) and isinstance(item, dict)):
         return part
     return {**{name: item.get(name) for name in json.loads(element[2:])}, **part}
+
+
+def created_by(obj: JsonObject, managers: Collection[str]) -> bool:
+    """Whether some field managers own an object: its content, or its metadata if there is no content.
+
+    The fields of the built-in controllers do not count, and none that were set through a subresource: an autoscaler
+    sets the scale of what others created.
+    """
+    others = [
+        element.removeprefix("f:")
+        for entry in _entries(obj, managers, own=False)
+        if not entry.get("subresource") and not str(entry.get("manager", "")).startswith(_BUILT_IN)
+        for element in entry.get("fieldsV1") or {}
+    ]
+    part = own_part(obj, managers)
+    if not _has_content(obj):
+        return bool(part) and not others
+    return _has_content(part) and not _has_content(others)
+
+
+def _has_content(fields: Iterable[str]) -> bool:
+    """Whether an object, or a part of one, has more than metadata and status."""
+    return bool(set(fields) - {"apiVersion", "kind", "metadata", "status"})
 
 
 # ------------------------------------------------------------------ changes

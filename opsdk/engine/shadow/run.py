@@ -27,6 +27,7 @@ from opsdk.engine.installation import (
     user_of,
 )
 from opsdk.engine.isolation import isolate
+from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.read_only import ReadOnlyTransport
 from opsdk.engine.recording import FailureJournal, RefusalRecorder, RefusedRequest
 from opsdk.engine.shadow.comparison import Disagreement, ShadowComparison, Side
@@ -89,7 +90,6 @@ class ShadowRun:
         environment: makes the environment with the objects of a snapshot, without simulated controllers.
         cluster: configuration of the cluster's clients, which only read.
         leader: field managers of the leader; the operator's own one is among them.
-        reconciled: kinds of the objects that the operator reconciles.
         namespace: of the operator.
         wait: seconds that one side may be later than the other.
         seconds: of the comparison.
@@ -103,7 +103,6 @@ class ShadowRun:
     environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
     cluster: Config
     leader: Collection[str] = ()
-    reconciled: Collection[str] = ()
     namespace: str = "default"
     wait: float = 10.0
     seconds: float = 86_400.0
@@ -113,9 +112,9 @@ class ShadowRun:
 
     def __post_init__(self) -> None:
         self._unseen = [*isolate(self.snapshot).unseen]
-        self._events: asyncio.Queue[ClusterEvent] = asyncio.Queue()
+        self._events: asyncio.Queue[ClusterEvent | Entry] = asyncio.Queue()
         managers = {self.operator.options.cluster.field_owner or self.operator.name, self.operator.name, *self.leader}
-        self._comparison = ShadowComparison(managers, self.reconciled, wait=self.wait)
+        self._comparison = ShadowComparison(managers, wait=self.wait)
         self._failures, self._refusals = FailureJournal(), RefusalRecorder()
         self._begin: float | None = None
 
@@ -176,6 +175,7 @@ class ShadowRun:
         listed = set[str]()
         while not self._events.empty():
             event = self._events.get_nowait()
+            assert isinstance(event, ClusterEvent)
             listed.add(event.key)
             if not _is_stored(env.stored(event.key), event.after):
                 await env.place(event.key, event.after)
@@ -198,7 +198,22 @@ class ShadowRun:
 
     async def _follow(self, env: RunEnvironment, follower: ClusterFollower) -> None:
         while True:
-            await self._apply(env, follower, await self._events.get())
+            event = await self._events.get()
+            if isinstance(event, Entry):
+                await self._apply_own(env, follower, event)
+            else:
+                await self._apply(env, follower, event)
+
+    async def _apply_own(self, env: RunEnvironment, follower: ClusterFollower, entry: Entry) -> None:
+        """Pass a write of the operator to the comparison."""
+        if entry.writer.manager:
+            self._comparison.add_manager(entry.writer.manager)
+        self._comparison.on_shadow_write(self._now(), entry.key, entry.before, entry.after)
+        stored, live = env.stored(entry.key), follower.get(entry.key)
+        if stored is None or live is None:
+            return
+        if entry.before is None or _generation(stored) != _generation(live):
+            await self._place(env, entry.key, self._comparison.adopted(stored, live), live)
 
     async def _apply(self, env: RunEnvironment, follower: ClusterFollower, event: ClusterEvent) -> None:
         """Pass a change of the cluster to the comparison, and to the fork."""
@@ -209,7 +224,7 @@ class ShadowRun:
             self._now(), event.key, event.before, event.after, fork=forked, collected=follower.is_collected(obj)
         )
         if desired is not forked:
-            await env.place(event.key, desired)
+            await self._place(env, event.key, desired, event.after)
 
     async def _judge(self, env: RunEnvironment, follower: ClusterFollower) -> None:
         """Compare what is due, as long as no change of the cluster waits: the follower's store is newer than that."""
@@ -220,16 +235,25 @@ class ShadowRun:
             for disagreement in judgement.disagreements:
                 self.report(disagreement)
             for place, obj in judgement.placements.items():
-                await env.place(place, obj)
+                await self._place(env, place, obj, obj)
+
+    async def _place(self, env: RunEnvironment, key: str, obj: JsonObject | None, live: JsonObject | None) -> None:
+        await env.place(key, obj)
+        stored = env.stored(key)
+        if stored is not None and live is not None:
+            self._comparison.on_placement(stored, live)
 
     def _on_write(self, entry: Entry) -> None:
-        if entry.writer.user == user_of(self.namespace):
-            if entry.writer.manager:
-                self._comparison.add_manager(entry.writer.manager)
-            self._comparison.on_shadow_write(self._now(), entry.key, entry.before, entry.after)
+        """Take note of a write in the fork. It is not compared here: the storage is in the middle of the write."""
+        if entry.writer.user == user_of(self.namespace) and not is_ignored(entry):
+            self._events.put_nowait(entry)
 
     def _now(self) -> float:
         return monotonic() - (self._begin or 0.0)
+
+
+def _generation(obj: JsonObject) -> object:
+    return obj["metadata"].get("generation")
 
 
 def _is_stored(stored: JsonObject | None, obj: JsonObject | None) -> bool:
