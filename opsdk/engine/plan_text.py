@@ -10,7 +10,7 @@ from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
 from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
 
-__all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines"]
+__all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines", "value_text"]
 
 _SIGNS: Final = {
     ChangeAction.CREATE: "+",
@@ -137,11 +137,12 @@ def _detail_lines(change: PlannedChange) -> Iterator[str]:
 
 def _difference_text(difference: Difference, *, created: bool) -> str:
     if created and difference.old is None:
-        return f"{difference.path}: {_value(difference.new)}"
-    return f"{difference.path}: {_value(difference.old)} -> {_value(difference.new)}"
+        return f"{difference.path}: {value_text(difference.new)}"
+    return f"{difference.path}: {value_text(difference.old)} -> {value_text(difference.new)}"
 
 
-def _value(value: JsonValue) -> str:
+def value_text(value: JsonValue) -> str:
+    """Return the value of a field, cut to one line."""
     text = "(none)" if value is None else repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 

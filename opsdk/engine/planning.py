@@ -20,7 +20,7 @@ from opsdk.engine.recording import RunPhase
 from opsdk.engine.redaction import is_secret, without_secret_values
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.rbac.permissions import ANY, RuleSet
+from opsdk.engine.snapshot_kinds import blind_spots
 
 __all__ = ["make_plan"]
 
@@ -60,18 +60,9 @@ def make_plan(
         objects=list(_groups(changes, ownership)),
         consequences=_consequences(evidence),
         unseen=outcome.unseen,
-        blind=[unseen for unseen in outcome.unseen if _uses(rules, unseen.what)],
+        blind=blind_spots(outcome.unseen, rules),
         connections=outcome.connections,
         collected=[each.subject for each in changes.values() if not each.own and each.action is ChangeAction.DELETE],
-    )
-
-
-def _uses(rules: RuleSet, resource: str) -> bool:
-    """Whether an operator reads or writes a resource, such as ``deployments.apps``."""
-    plural, _, group = resource.partition(".")
-    return any(
-        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, plural)
-        for permission in rules.permissions
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from opsdk.engine.snapshot import Unseen
 from opsdk.rbac.permissions import ANY, RuleSet
 from opsdk.rest.discovery import ApiResource, DiscoveredGroups
 
-__all__ = ["choose_kinds"]
+__all__ = ["blind_spots", "choose_kinds"]
 
 _LEFT_OUT: Final = frozenset({
     ("", "events"),
@@ -76,12 +77,7 @@ def choose_kinds(discovered: DiscoveredGroups, rules: RuleSet | None = None) -> 
 
 def _is_used(key: tuple[str, str], rules: RuleSet) -> bool:
     group, resource = key
-    if key in _ALWAYS or (group, ANY) in _ALWAYS:
-        return True
-    return any(
-        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, resource)
-        for permission in rules.permissions
-    )
+    return key in _ALWAYS or (group, ANY) in _ALWAYS or _permits(f"{resource}.{group}", rules)
 
 
 def _with_dependents(keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -94,3 +90,21 @@ def _with_dependents(keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
             chosen.add(key)
             waiting += _DEPENDENTS.get(key, ())
     return chosen
+
+
+def blind_spots(unseen: Iterable[Unseen], rules: RuleSet) -> Sequence[Unseen]:
+    """Return what could not be read, and what an operator reads or writes: it can hide a write.
+
+    >>> blind_spots([Unseen(what="pods", reason="forbidden")], RuleSet())
+    []
+    """
+    return [each for each in unseen if _permits(each.what, rules)]
+
+
+def _permits(resource: str, rules: RuleSet) -> bool:
+    """Whether rules name a resource, such as ``deployments.apps``."""
+    plural, _, group = resource.partition(".")
+    return any(
+        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, plural)
+        for permission in rules.permissions
+    )

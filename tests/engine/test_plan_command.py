@@ -132,3 +132,13 @@ def test_connections_are_refused_and_named_while_a_run_lasts() -> None:
             socket.create_connection(("127.0.0.1", port)).close()
         assert not refused
     socket.getaddrinfo("localhost", 80)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--snapshot", "a.gz"], ["--against", "git:main"], ["-f", "a.yaml"], ["--delete", "nodes/a"], ["--save", "a"]],
+)
+def test_a_comparison_with_the_leader_makes_no_changes(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The shadow shows what happens by itself; options that ask something else are named."""
+    assert _run("--shadow", *words) == 1
+    assert "--shadow shows what happens in the cluster by itself: leave out --" in capsys.readouterr().err

@@ -18,8 +18,8 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.environments import environment_factory
-from opsdk.engine.shadow.comparison import Disagreement
-from opsdk.engine.shadow.run import ShadowOutcome, ShadowRun
+from opsdk.engine.shadow.outcome import Disagreement, ShadowOutcome
+from opsdk.engine.shadow.run import ShadowRun
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
 from opsdk.rbac.permissions import RuleSet

@@ -29,7 +29,7 @@ from opsdk.engine.plan_difference import subtract_plan
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_file import read_snapshot_file
 
-__all__ = ["OtherPlan", "change_words", "plan_of_other_version", "run_words"]
+__all__ = ["OtherPlan", "plan_of_other_version"]
 
 _DOCUMENT: Final = re.compile(r"^\{$.*^\}$", re.MULTILINE | re.DOTALL)
 """The plan in the output of a process: other lines are what the operator's own code prints."""
@@ -94,24 +94,6 @@ def _plan_of_other_version(
     planned = _plan(request, other, "--snapshot", str(end), *words, *changes)
     show_progress("")
     return OtherPlan(name=other.name, state=state, base=read_snapshot_file(end), plan=planned)
-
-
-def run_words(
-    until: float, allow_host: Sequence[str], flags: Sequence[str], doubles: str, *, all_permissions: bool
-) -> list[str]:
-    """Return the options of the command line that both versions get, as words."""
-    words = ["--until", f"{until:g}"]
-    words += [word for host in allow_host for word in ("--allow-host", host)]
-    words += [word for flag in flags for word in ("--set", flag)]
-    words += ["--doubles", doubles] if doubles else []
-    return [*words, "--all-permissions"] if all_permissions else words
-
-
-def change_words(files: Sequence[Path], deletions: Sequence[str], scales: Sequence[str]) -> list[str]:
-    """Return the user's changes as words, with absolute paths: the other version runs in another folder."""
-    words = [word for path in files for word in ("--file", str(path.absolute()))]
-    words += [word for text in deletions for word in ("--delete", text)]
-    return words + [word for text in scales for word in ("--scale", text)]
 
 
 def _plan(request: VersionRequest, other: OtherVersion, *words: str) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,30 +9,25 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from msgspec.structs import replace
 from rich.console import Console
 
 from opsdk.builder.operator import Operator
-from opsdk.cli.loading import load_operator
-from opsdk.cli.output import print_json, show_progress
+from opsdk.cli.output import print_json
 from opsdk.cli.plan import options
-from opsdk.cli.plan.against import OtherPlan, change_words, plan_of_other_version, run_words
-from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
+from opsdk.cli.plan.against import OtherPlan, plan_of_other_version
+from opsdk.cli.plan.inputs import UserChanges
 from opsdk.cli.plan.options import PlanFormat
+from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
+from opsdk.cli.plan.shadow import check_shadow_options, compare_with_leader, shadow_run, shadow_status
 from opsdk.cli.plan.versions import VersionRequest
-from opsdk.cli.project import find_project
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.planning import make_plan
-from opsdk.engine.run import OperatorRun, RunOutcome
-from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, write_snapshot
+from opsdk.engine.run import Change, OperatorRun, RunOutcome
+from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_file import read_snapshot_file
-from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.errors import UsageError
-from opsdk.rbac.permissions import ANY, Permission, RuleSet
-from opsdk.rest.config import Config, Impersonate
-from opsdk.rest.load import load_config
 
 _CHANGES: Final = 2
 _DANGER: Final = 3
@@ -57,9 +51,9 @@ def snapshot(
 
     opsdk snapshot cluster.snapshot.gz --all
     """
-    rules = None if everything else _rules(load_operator(operator))
-    config = load_config(kubeconfig=kubeconfig, context=context or None)
-    taken = asyncio.run(take_snapshot(_as(config, user), rules=rules, secret_values=secrets, progress=_progress))
+    rules = None if everything else OperatorChoice(reference=operator).declared_rules
+    cluster = ClusterChoice(kubeconfig=kubeconfig, context=context, user=user)
+    taken = cluster.read(rules, secret_values=secrets)
     file.write_bytes(write_snapshot(taken))
     print(f"wrote {file}: {len(taken.objects)} objects of {len(taken.kinds)} kinds")
     for unseen in taken.unseen:
@@ -72,6 +66,9 @@ def plan(
     snapshot: options.SnapshotFile = None,
     against: options.Against = "",
     against_timeout: options.AgainstTimeout = 600,
+    shadow: options.Shadow = False,
+    leader: options.Leader = None,
+    wait: options.Wait = 10,
     file: options.Files = None,
     delete: options.Deletions = None,
     scale: options.Scales = None,
@@ -102,30 +99,42 @@ def plan(
     opsdk plan --against git:main
 
     opsdk plan --delete websites.example.com/shop/site --output markdown
+
+    opsdk plan --shadow --until 600
     """
-    environment = environment_factory()
-    target = planned_operator(operator, flags or ())
-    state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
-    changes, other = changes_of(file or (), delete or (), scale or ()), None
+    chosen = OperatorChoice(
+        reference=operator, flags=flags or (), doubles=doubles, all_permissions=all_permissions, seconds=until,
+        allowed_hosts=allow_host or (),
+    )  # fmt: skip
+    cluster = ClusterChoice(kubeconfig=kubeconfig, context=context, user=user)
+    if shadow:
+        others = {"file": file, "delete": delete, "scale": scale, "save": save, "fail-on": fail_on}
+        check_shadow_options({"snapshot": snapshot, "against": against, **others})
+        outcome = compare_with_leader(shadow_run(chosen, cluster, leader=leader or (), wait=wait), output)
+        raise typer.Exit(shadow_status(outcome, allow_unseen=allow_unseen))
+    state = cluster.read(chosen.declared_rules) if snapshot is None else read_snapshot_file(snapshot)
+    changes, other = UserChanges(files=file or (), deletions=delete or (), scales=scale or ()), None
     if against:
         request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
-        words = run_words(until, allow_host or (), flags or (), doubles, all_permissions=all_permissions)
-        words_of_changes = change_words(file or (), delete or (), scale or ())
-        other = plan_of_other_version(request, state, words=words, changes=words_of_changes)
-    on_doubles = operator_on_doubles(target, operator, doubles, flags or (), other.base if other else state)
-    run = OperatorRun(
-        snapshot=other.base if other else state,
-        operator=lambda: on_doubles,
-        environment=environment,
-        namespace=_namespace(target),
-        changes=changes,
-        horizon=until,
-        allowed_hosts=allow_host or (),
-        rules=RuleSet([Permission(ANY, ANY, ANY)]) if all_permissions else None,
-        keep_end=save is not None,
-    )
-    planned = _execute(run, target, other, save, output)
+        other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words)
+    run = _run(chosen, other.base if other else state, changes.read(), keep_end=save is not None)
+    planned = _execute(run, chosen.operator, other, save, output)
     raise typer.Exit(_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
+
+
+def _run(chosen: OperatorChoice, state: ClusterSnapshot, changes: Sequence[Change], *, keep_end: bool) -> OperatorRun:
+    on_doubles = chosen.on_doubles(state)
+    return OperatorRun(
+        snapshot=state,
+        operator=lambda: on_doubles,
+        environment=environment_factory(),
+        namespace=chosen.namespace,
+        changes=changes,
+        horizon=chosen.seconds,
+        allowed_hosts=chosen.allowed_hosts,
+        rules=chosen.rules,
+        keep_end=keep_end,
+    )
 
 
 def _execute(
@@ -140,31 +149,6 @@ def _execute(
     if save is not None:
         _save(save, outcome)
     return planned
-
-
-# ------------------------------------------------------------------ the cluster
-def _read_cluster(operator: Operator, user: str, context: str, kubeconfig: Path | None) -> ClusterSnapshot:
-    config = load_config(kubeconfig=kubeconfig, context=context or None)
-    return asyncio.run(take_snapshot(_as(config, user), rules=_rules(operator), progress=_progress))
-
-
-def _rules(operator: Operator) -> RuleSet:
-    return operator.rules(namespace=_namespace(operator))
-
-
-def _namespace(operator: Operator) -> str:
-    project = find_project(Path.cwd())
-    return operator.options.namespace or (project.namespace if project is not None else "") or "default"
-
-
-def _as(config: Config, user: str) -> Config:
-    return replace(config, impersonate=Impersonate(user=user)) if user else config
-
-
-def _progress(kind: SnapshotKind) -> None:
-    """Show how far the snapshot is, on a terminal."""
-    if kind.count:
-        show_progress(f"read {kind.count} {kind.resource}")
 
 
 # ------------------------------------------------------------------ output

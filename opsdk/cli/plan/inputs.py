@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsdk.apimachinery.kinds import unstructured
@@ -69,16 +70,37 @@ def _with_flags(operator: Operator, flags: Sequence[str]) -> Operator:
 
 
 # ------------------------------------------------------------------ changes
-def changes_of(files: Sequence[Path], deletions: Sequence[str], scales: Sequence[str]) -> list[Change]:
-    """Return the changes that the command line names: objects to apply, objects to delete, and scales."""
-    changes: list[Change] = [_apply(document.tree) for document in read_files(files)]
-    changes += [_delete(*_reference(text)) for text in deletions]
-    for text in scales:
-        reference, _, replicas = text.rpartition("=")
-        if not replicas.isdecimal() or not reference:
-            raise UsageError(f"--scale is {text!r}: write KIND/NAME=REPLICAS, such as deployments.apps/shop/web=3")
-        changes.append(_scale(*_reference(reference), int(replicas)))
-    return changes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserChanges:
+    """What the user changes, as the command line names it.
+
+    Attributes:
+        files: with objects to apply.
+        deletions: objects to delete, as ``KIND/NAMESPACE/NAME``.
+        scales: objects to scale, as ``KIND/NAMESPACE/NAME=REPLICAS``.
+    """
+
+    files: Sequence[Path] = ()
+    deletions: Sequence[str] = ()
+    scales: Sequence[str] = ()
+
+    def read(self) -> list[Change]:
+        """Return the changes. Raises `UsageError`."""
+        changes: list[Change] = [_apply(document.tree) for document in read_files(self.files)]
+        changes += [_delete(*_reference(text)) for text in self.deletions]
+        for text in self.scales:
+            reference, _, replicas = text.rpartition("=")
+            if not replicas.isdecimal() or not reference:
+                raise UsageError(f"--scale is {text!r}: write KIND/NAME=REPLICAS, such as deployments.apps/shop/web=3")
+            changes.append(_scale(*_reference(reference), int(replicas)))
+        return changes
+
+    @property
+    def words(self) -> list[str]:
+        """The changes as words of a command line, with absolute paths: another version runs in another folder."""
+        words = [word for path in self.files for word in ("--file", str(path.absolute()))]
+        words += [word for text in self.deletions for word in ("--delete", text)]
+        return words + [word for text in self.scales for word in ("--scale", text)]
 
 
 def _reference(text: str) -> tuple[str, str, str]:

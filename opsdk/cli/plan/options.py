@@ -44,6 +44,13 @@ AgainstTimeout = Annotated[
     float, typer.Option(metavar="SECONDS", min=1, help="time limit of each run of the other version")
 ]
 
+# ------------------------------------------------------------------ the leader
+Shadow = Annotated[bool, typer.Option("--shadow", help="compare with the leader that runs in the cluster, live")]
+Leader = Annotated[
+    list[str] | None, typer.Option(metavar="MANAGER", help="field manager of the leader; default: the operator's")
+]
+Wait = Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="how much later one side may decide")]
+
 # ------------------------------------------------------------------ the user's changes
 Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="apply these objects, as kubectl apply")
@@ -64,7 +71,9 @@ AllowedHosts = Annotated[list[str] | None, typer.Option(metavar="HOST", help="a 
 AllPermissions = Annotated[
     bool, typer.Option("--all-permissions", help="run the operator as an admin, not with its declared permissions")
 ]
-Until = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="virtual seconds until the plan ends")]
+Until = Annotated[
+    float, typer.Option(metavar="SECONDS", min=1, help="virtual seconds until the plan ends; real ones of --shadow")
+]
 
 # ------------------------------------------------------------------ the output
 FailOn = Annotated[

@@ -11,7 +11,6 @@ uid. Where they did not, the fork keeps its own, so that the operator there goes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -22,9 +21,10 @@ from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.masking import masked
 from opsdk.engine.redaction import is_secret, without_secret_values
 from opsdk.engine.shadow.decisions import created_by, merged, own_part, presence_of, split_change, without_deletion
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.engine.shadow.outcome import Disagreement, Side
+from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["Disagreement", "Judgement", "Lookup", "ShadowComparison", "Side"]
+__all__ = ["Judgement", "Lookup", "ShadowComparison"]
 
 Lookup = Callable[[str], JsonObject | None]
 """Returns the object with a storage key, or None."""
@@ -34,35 +34,6 @@ _MAX_VERSIONS: Final = 10_000
 """Resource versions of the fork whose counterpart in the cluster is known."""
 _MAX_GENERATED: Final = 100
 """Objects with one generateName that wait for their partner."""
-
-
-class Side(StrEnum):
-    """Who decides."""
-
-    LEADER = "leader"
-    """The operator that runs in the cluster."""
-    SHADOW = "shadow"
-    """The operator that runs in the fork."""
-
-
-class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
-    """One field that the two leave otherwise.
-
-    Attributes:
-        subject: kind, namespace and name of the object.
-        path: of the field; empty if only one of the two has the object.
-        leader: the value in the cluster, or whether the object exists.
-        shadow: the value in the fork, or whether the object exists.
-        decided: who changed the field.
-        at: seconds after the start.
-    """
-
-    subject: str
-    path: str
-    leader: JsonValue
-    shadow: JsonValue
-    decided: Sequence[Side]
-    at: float
 
 
 class Judgement(msgspec.Struct, kw_only=True):
@@ -80,7 +51,7 @@ class Judgement(msgspec.Struct, kw_only=True):
 class _Touch(msgspec.Struct):
     """When a field was last changed, and by whom."""
 
-    at: float
+    time: float
     sides: set[Side]
 
 
@@ -147,7 +118,8 @@ class ShadowComparison:
             return after
         if fork is None or not others:
             return fork
-        return merged(fork, others, after, self._managers)
+        forked = merged(fork, others, after, self._managers)
+        return None if _waits(after) and not _waits(forked) else forked
 
     def on_shadow_write(self, now: float, key: str, before: JsonObject | None, after: JsonObject | None) -> None:
         """Take note of a write of the operator in the fork."""
@@ -183,7 +155,7 @@ class ShadowComparison:
         touches = self._open.setdefault(key, {})
         for path in paths:
             touch = touches.setdefault(path, _Touch(now, set()))
-            touch.at = now
+            touch.time = now
             touch.sides.add(side)
         if "" in paths and (place := _generated_place(key, obj)):
             keys = self._generated.setdefault(place, {}).setdefault(side, [])
@@ -208,7 +180,7 @@ class ShadowComparison:
         return [
             key
             for key, touches in self._open.items()
-            if any(now - touch.at >= self._wait for touch in touches.values())
+            if any(now - touch.time >= self._wait for touch in touches.values())
         ]
 
     def judge(self, now: float, key: str, *, cluster: Lookup, fork: Lookup) -> Judgement:
@@ -225,16 +197,15 @@ class ShadowComparison:
         live, forked = cluster(leader_key), fork(shadow_key)
         touches = [*self._open.get(leader_key, {}).items(), *self._open.get(shadow_key, {}).items()]
         differing = self._differing(live, forked)
-        # An operator may write down the resource version of what it read.
-        found = [each for each in differing if self._versions.get(str(each.new)) != each.old]
-        for difference in found:
+        different = [each for each in differing if not self._is_version(each)]
+        for difference in different:
             related = [touch for path, touch in touches if _is_related(path, difference.path)]
-            if related and all(now - touch.at >= self._wait for touch in related):
+            if related and all(now - touch.time >= self._wait for touch in related):
                 sides = sorted({side for touch in related for side in touch.sides})
                 disagreement = self._disagree(now, leader_key, difference, live or forked, sides)
                 judgement.disagreements += [disagreement] if disagreement is not None else []
         for each in {leader_key, shadow_key}:
-            self._close(now, each, [difference.path for difference in found])
+            self._close(now, each, [difference.path for difference in different])
         if leader_key != shadow_key:
             # The server gave one object two names: the fork goes on with that of the cluster.
             judgement.placements = {shadow_key: None, leader_key: live}
@@ -264,22 +235,26 @@ class ShadowComparison:
         parts = (masked("", own_part(obj, self._managers)) for obj in (live, forked))
         return list(new_fields(differences(*parts)))
 
+    def _is_version(self, difference: Difference) -> bool:
+        """Whether both values are the resource version of one object: an operator may write down what it read."""
+        return isinstance(difference.new, str) and self._versions.get(difference.new, "") == difference.old
+
     def _disagree(
         self, now: float, key: str, difference: Difference, obj: JsonObject | None, sides: Sequence[Side]
     ) -> Disagreement | None:
         """Add a disagreement; returns it if it is new, or has new values."""
         assert obj is not None
-        shown = without_secret_values(difference) if is_secret(obj) else difference
+        visible = without_secret_values(difference) if is_secret(obj) else difference
         previous = self._disagreements.get((key, difference.path))
-        if previous is not None and (previous.leader, previous.shadow) == (shown.old, shown.new):
+        if previous is not None and (previous.leader, previous.shadow) == (visible.old, visible.new):
             return None
         disagreement = Disagreement(
             subject=subject_of_tree(obj),
             path=difference.path,
-            leader=shown.old,
-            shadow=shown.new,
+            leader=visible.old,
+            shadow=visible.new,
             decided=sides,
-            at=now,
+            seconds=now,
         )
         if previous is not None or len(self._disagreements) < _MAX_DISAGREEMENTS:
             self._disagreements[key, difference.path] = disagreement
@@ -288,7 +263,7 @@ class ShadowComparison:
     def _close(self, now: float, key: str, differing: Sequence[str]) -> None:
         """Forget the changes that were compared, and the disagreements that ended."""
         touches = self._open.pop(key, {})
-        remaining = {path: touch for path, touch in touches.items() if now - touch.at < self._wait}
+        remaining = {path: touch for path, touch in touches.items() if now - touch.time < self._wait}
         if remaining:
             self._open[key] = remaining
         for path in touches.keys() - remaining.keys():
@@ -297,6 +272,11 @@ class ShadowComparison:
         for each in ended:
             del self._disagreements[each]
             self.late += 1
+
+
+def _waits(obj: JsonObject) -> bool:
+    """Whether only finalizers keep an object."""
+    return "deletionTimestamp" in obj["metadata"] and bool(obj["metadata"].get("finalizers"))
 
 
 def _generated_place(key: str, obj: JsonObject) -> tuple[str, str] | None:

@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
+from opsdk.engine.redaction import is_secret
 from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = [
-    "Change",
     "Presence",
+    "SplitChange",
     "created_by",
     "merged",
     "own_part",
@@ -30,6 +31,7 @@ _BOOKKEEPING: Final = frozenset({"managedFields", "resourceVersion", "generation
 _BUILT_IN: Final = ("kube-", "kubelet")
 """How the field managers of the control plane begin."""
 _OPEN_MAPS: Final = ("f:annotations", "f:labels")
+_STRING_DATA: Final = "f:stringData"
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -53,7 +55,7 @@ def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
     """Return the fields that any of some field managers owns, with the keys of list items.
 
     >>> entry = {"manager": "shop", "fieldsV1": {"f:data": {"f:a": {}}}}
-    >>> own_part({"metadata": {"managedFields": [entry]}, "data": {"a": "1", "b": "2"}}, {"shop"})
+    >>> own_part({"kind": "Secret", "metadata": {"managedFields": [entry]}, "data": {"a": "1", "b": "2"}}, {"shop"})
     {'data': {'a': '1'}}
     """
     if obj is None:
@@ -62,6 +64,9 @@ def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
     for entry in obj["metadata"].get("managedFields") or ():
         if is_manager_of(str(entry.get("manager", "")), managers):
             fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
+    if is_secret(obj) and (strings := fields.with_prefix(_STRING_DATA)):
+        # The server moves the values to data, and keeps who applied them as owner of stringData.
+        fields = fields.union(FieldSet(children={"f:data": strings}))
     part = _extract(obj, fields)
     assert isinstance(part, dict)
     return part
@@ -145,7 +150,7 @@ def _has_content(fields: Iterable[str]) -> bool:
 
 
 # ------------------------------------------------------------------ changes
-class Change(NamedTuple):
+class SplitChange(NamedTuple):
     """The change of an object, split by its writers.
 
     Attributes:
@@ -157,7 +162,7 @@ class Change(NamedTuple):
     others: JsonObject
 
 
-def split_change(before: JsonObject, after: JsonObject, managers: Collection[str]) -> Change:
+def split_change(before: JsonObject, after: JsonObject, managers: Collection[str]) -> SplitChange:
     """Split the change of an object into what its operator changed, and what others did.
 
     A watch that begins anew shows several writes as one change, so it is split by fields. A field that another manager
@@ -181,8 +186,8 @@ def _member(value: JsonValue, name: str) -> JsonValue:
     return value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
 
 
-def _split(before: _State, after: _State, path: str) -> Change:
-    change = Change([], {})
+def _split(before: _State, after: _State, path: str) -> SplitChange:
+    change = SplitChange([], {})
     for name in {**before.value, **after.value}:
         old, new = before.member(name), after.member(name)
         if old.value == new.value or (path == "metadata" and name in _BOOKKEEPING):
@@ -216,13 +221,13 @@ def merged(obj: JsonObject, patch: JsonObject, live: JsonObject, managers: Colle
         live: the object that has them.
         managers: the field managers of the operator.
     """
-    result = apply_merge_patch(obj, patch)
-    assert isinstance(result, dict)
+    patched = apply_merge_patch(obj, patch)
+    assert isinstance(patched, dict)
     entries = list(_entries(live, managers, own=False)) + list(_entries(obj, managers, own=True))
-    metadata = {**result["metadata"], "managedFields": entries}
+    metadata = {**patched["metadata"], "managedFields": entries}
     if "generation" in live["metadata"]:
         metadata["generation"] = live["metadata"]["generation"]
-    return {**result, "metadata": metadata}
+    return {**patched, "metadata": metadata}
 
 
 def _entries(obj: JsonObject, managers: Collection[str], *, own: bool) -> Iterator[JsonObject]:

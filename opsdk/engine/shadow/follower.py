@@ -18,7 +18,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RestListerWatcher
-from opsdk.cache.store import Delta, DeltaType
+from opsdk.cache.store import Delta
 from opsdk.engine.connections import exempt_tasks
 from opsdk.engine.read_only import ReadOnlyTransport
 from opsdk.engine.snapshot import SnapshotKind, Unseen
@@ -60,7 +60,7 @@ class ClusterFollower(Closing):
     ) -> None:
         self._transport, self._kinds, self._on_event = transport, list(kinds), on_event
         self._informers: dict[str, tuple[SnapshotKind, Informer]] = {}
-        self._deleting: dict[str, bool] = {}
+        self._kinds_by_name = {(kind.group, kind.kind): kind for kind in self._kinds}
         self._stack = AsyncExitStack()
 
     async def start(self) -> Sequence[Unseen]:
@@ -92,14 +92,9 @@ class ClusterFollower(Closing):
         return None
 
     def _on_delta(self, kind: SnapshotKind, delta: Delta) -> None:
-        entry = delta.entry
-        if delta.change is DeltaType.DELETED:
-            self._deleting.pop(entry.uid, None)
-        else:
-            self._deleting[entry.uid] = entry.deleting
         before, after = (None if each is None else _tree(each, kind) for each in (delta.old, delta.new))
         self._on_event(
-            ClusterEvent(key=f"{kind.bucket}/{entry.key}", before=before, after=after, initial=delta.initial)
+            ClusterEvent(key=f"{kind.bucket}/{delta.entry.key}", before=before, after=after, initial=delta.initial)
         )
 
     # -------------------------------------------------------------- reads
@@ -112,20 +107,38 @@ class ClusterFollower(Closing):
         entry = informer.store.get(ObjectKey(names[0] if len(names) > 1 else "", names[-1]))
         return None if entry is None else _tree(entry, kind)
 
-    def is_collected(self, obj: JsonObject) -> bool:
-        """Whether the built-in controllers delete an object: no owner is left, or its namespace is being deleted."""
+    def is_collected(self, obj: JsonObject, lookup: Callable[[str], JsonObject | None]) -> bool:
+        """Whether the built-in controllers delete an object: no owner is left, or its namespace is being deleted.
+
+        Args:
+            obj: in the cluster or in a fork of it.
+            lookup: returns the objects there, by storage key.
+        """
         metadata = obj["metadata"]
+        namespace = metadata.get("namespace", "")
         owners = metadata.get("ownerReferences") or ()
-        if owners and all(self._deleting.get(str(owner.get("uid")), True) for owner in owners):
+        if owners and not any(self._is_alive(owner, namespace, lookup) for owner in owners):
             return True
-        if not (namespace := metadata.get("namespace")) or "core/namespaces" not in self._informers:
+        if not namespace or "core/namespaces" not in self._informers:
             return False
-        found = self.get(f"core/namespaces/{namespace}")
-        return found is None or "deletionTimestamp" in found["metadata"]
+        return not _is_left(lookup(f"core/namespaces/{namespace}"))
+
+    def _is_alive(self, owner: JsonObject, namespace: str, lookup: Callable[[str], JsonObject | None]) -> bool:
+        """Whether an owner is left. One of a kind that is not followed is."""
+        kind = self._kinds_by_name.get((str(owner.get("apiVersion", "")).rpartition("/")[0], str(owner.get("kind"))))
+        if kind is None or kind.bucket not in self._informers:
+            return True
+        key = ObjectKey(namespace if kind.namespaced else "", str(owner.get("name")))
+        obj = lookup(f"{kind.bucket}/{key}")
+        return obj is not None and _is_left(obj) and obj["metadata"].get("uid") == owner.get("uid")
 
     def follows(self, key: str) -> bool:
         """Whether objects with this storage key are followed."""
         return "/".join(key.split("/", 2)[:2]) in self._informers
+
+
+def _is_left(obj: JsonObject | None) -> bool:
+    return obj is not None and "deletionTimestamp" not in obj["metadata"]
 
 
 def _gvk(kind: SnapshotKind) -> GroupVersionKind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,7 +15,6 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.installation import (
     ADMIN,
@@ -29,16 +28,18 @@ from opsdk.engine.installation import (
 from opsdk.engine.isolation import isolate
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.read_only import ReadOnlyTransport
-from opsdk.engine.recording import FailureJournal, RefusalRecorder, RefusedRequest
-from opsdk.engine.shadow.comparison import Disagreement, ShadowComparison, Side
+from opsdk.engine.recording import FailureJournal, RefusalRecorder
+from opsdk.engine.shadow.comparison import ShadowComparison
 from opsdk.engine.shadow.follower import ClusterEvent, ClusterFollower
-from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.shadow.outcome import Disagreement, ShadowOutcome
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.snapshot_kinds import blind_spots
 from opsdk.engine.writes import Entry
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["ShadowOutcome", "ShadowRun"]
+__all__ = ["ShadowRun"]
 
 _LOOK: Final = 0.5
 """Seconds between two looks at what is due."""
@@ -49,35 +50,6 @@ _NOT_FOLLOWED: Final = frozenset({
     "apiregistration.k8s.io/apiservices",
 })  # fmt: skip
 """Kinds whose objects in the fork are those of the version that runs there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowOutcome:
-    """What a comparison gave.
-
-    Attributes:
-        disagreements: that last.
-        agreed: number of decisions that were equal.
-        late: number of disagreements that ended, because one side decided later.
-        decisions: number of changes by each side.
-        seconds: of the comparison.
-        failure: why the operator ended by itself; empty if it did not.
-        failing: the last reconciles of objects whose last reconcile failed in the fork.
-        refused: requests of the operator that the fork refused, each once.
-        unseen: what could not be read or followed.
-        connections: targets outside of the fork that were refused.
-    """
-
-    disagreements: Sequence[Disagreement] = ()
-    agreed: int = 0
-    late: int = 0
-    decisions: dict[Side, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    failure: str = ""
-    failing: Sequence[ReconcileRecord] = ()
-    refused: Sequence[RefusedRequest] = ()
-    unseen: Sequence[Unseen] = ()
-    connections: Sequence[str] = ()
 
 
 @dataclass(kw_only=True)
@@ -95,6 +67,7 @@ class ShadowRun:
         seconds: of the comparison.
         allowed_hosts: that the operator may reach beside the fork.
         rules: the permissions of the operator; None for those that it declares.
+        begun: called when the operator runs, and what happens in the cluster is compared from now on.
         report: called with each disagreement when it is found, or has new values.
     """
 
@@ -108,6 +81,7 @@ class ShadowRun:
     seconds: float = 86_400.0
     allowed_hosts: Sequence[str] = ()
     rules: RuleSet | None = None
+    begun: Callable[[], None] = lambda: None
     report: Callable[[Disagreement], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -124,17 +98,21 @@ class ShadowRun:
         host = urlsplit(self.cluster.host).hostname or ""
         with refuse_connections(self.allowed_hosts, names=[host]) as connections:
             failure = await self._run(stop)
+        rules = self.rules if self.rules is not None else self.operator.rules(namespace=self.namespace)
+        unseen = list(dict.fromkeys(self._unseen))
         return ShadowOutcome(
+            operator=self.operator.name,
             disagreements=self._comparison.disagreements,
             agreed=self._comparison.agreed,
             late=self._comparison.late,
             decisions=self._comparison.decisions,
             seconds=0.0 if self._begin is None else monotonic() - self._begin,
             failure=failure,
-            failing=self._failures.failing,
+            failing=[str(record) for record in self._failures.failing],
             refused=self._refusals.refusals,
-            unseen=tuple(dict.fromkeys(self._unseen)),
-            connections=tuple(connections),
+            unseen=unseen,
+            blind=blind_spots(unseen, rules),
+            connections=list(connections),
         )
 
     async def _run(self, stop: asyncio.Event) -> str:
@@ -157,6 +135,7 @@ class ShadowRun:
             env.journal.subscribe(self._on_write)
             self._begin = monotonic()
             running = asyncio.create_task(self.operator.start(config))
+            self.begun()
             others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._follow(env, follower))]
             try:
                 await self._compare(env, follower, [running, *others])
@@ -221,7 +200,12 @@ class ShadowRun:
         assert obj is not None
         forked = env.stored(event.key)
         desired = self._comparison.on_cluster_event(
-            self._now(), event.key, event.before, event.after, fork=forked, collected=follower.is_collected(obj)
+            self._now(),
+            event.key,
+            event.before,
+            event.after,
+            fork=forked,
+            collected=follower.is_collected(obj, follower.get),
         )
         if desired is not forked:
             await self._place(env, event.key, desired, event.after)
@@ -231,6 +215,10 @@ class ShadowRun:
         for key in self._comparison.due(self._now()):
             if not self._events.empty():
                 return
+            stored = env.stored(key)
+            if stored is not None and follower.get(key) is None and follower.is_collected(stored, env.stored):
+                # Nothing collects garbage in the fork.
+                await env.place(key, None)
             judgement = self._comparison.judge(self._now(), key, cluster=follower.get, fork=env.stored)
             for disagreement in judgement.disagreements:
                 self.report(disagreement)

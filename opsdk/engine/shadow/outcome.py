@@ -1,0 +1,155 @@
+"""What the comparison of an operator with its leader gave, and its texts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from opsdk.engine.plan_text import StyledLine, value_text
+from opsdk.engine.recording import RefusedRequest
+from opsdk.engine.snapshot import Unseen
+from opsdk.structured_merge.value import JsonValue
+
+__all__ = ["Disagreement", "ShadowOutcome", "Side", "disagreement_lines", "markdown_lines", "summary_lines"]
+
+
+class Side(StrEnum):
+    """Who decides."""
+
+    LEADER = "leader"
+    """The operator that runs in the cluster."""
+    SHADOW = "shadow"
+    """The operator that runs in the fork."""
+
+
+class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
+    """One field that the two leave otherwise.
+
+    Attributes:
+        subject: kind, namespace and name of the object.
+        path: of the field; empty if only one of the two has the object.
+        leader: the value in the cluster, or whether the object exists.
+        shadow: the value in the fork, or whether the object exists.
+        decided: who changed the field.
+        seconds: after the start.
+    """
+
+    subject: str
+    path: str
+    leader: JsonValue
+    shadow: JsonValue
+    decided: Sequence[Side]
+    seconds: float
+
+
+class ShadowOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison gave.
+
+    Attributes:
+        operator: its name.
+        disagreements: that last.
+        agreed: number of decisions that were equal.
+        late: number of disagreements that ended, because one side decided later.
+        decisions: number of changes by each side.
+        seconds: of the comparison.
+        failure: why the operator ended by itself; empty if it did not.
+        failing: the last reconciles of objects whose last reconcile failed in the fork.
+        refused: requests of the operator that the fork refused, each once.
+        unseen: what could not be read or followed.
+        blind: those of `unseen` that the operator reads or writes: they can hide a write.
+        connections: targets outside of the fork that were refused.
+    """
+
+    operator: str
+    disagreements: Sequence[Disagreement] = ()
+    agreed: int = 0
+    late: int = 0
+    decisions: Mapping[Side, int] = {}
+    seconds: float = 0.0
+    failure: str = ""
+    failing: Sequence[str] = ()
+    refused: Sequence[RefusedRequest] = ()
+    unseen: Sequence[Unseen] = ()
+    blind: Sequence[Unseen] = ()
+    connections: Sequence[str] = ()
+
+
+_DECIDED: Final = {
+    (Side.LEADER,): "only the leader changed it",
+    (Side.SHADOW,): "only this version changes it",
+    (Side.LEADER, Side.SHADOW): "both changed it",
+}
+
+
+def disagreement_lines(disagreement: Disagreement) -> Iterator[StyledLine]:
+    """Yield the lines of one disagreement for a terminal."""
+    what = f" {disagreement.path}" if disagreement.path else ""
+    how = _DECIDED[tuple(disagreement.decided)]
+    yield StyledLine(f"{disagreement.subject}{what} ({how}, after {disagreement.seconds:.0f} s)", "yellow")
+    yield StyledLine(f"  leader:       {_side_text(disagreement.leader, disagreement)}")
+    yield StyledLine(f"  this version: {_side_text(disagreement.shadow, disagreement)}")
+
+
+def _side_text(value: JsonValue, disagreement: Disagreement) -> str:
+    return value_text(value) if disagreement.path else str(value)
+
+
+def summary_lines(outcome: ShadowOutcome) -> Iterator[StyledLine]:
+    """Yield the lines at the end: what prevented a comparison, and the counts."""
+    yield from _problems(outcome)
+    yield StyledLine("")
+    yield StyledLine(summary_of(outcome), "bold")
+
+
+def summary_of(outcome: ShadowOutcome) -> str:
+    """Return the last line.
+
+    >>> summary_of(ShadowOutcome(operator="shop", agreed=3, decisions={Side.LEADER: 3}, seconds=60.0))
+    'shop beside its leader for 60 s: 3 decisions equal, 0 fields differ, 0 came later.'
+    """
+    text = (
+        f"{outcome.operator} beside its leader for {outcome.seconds:.0f} s: {outcome.agreed} decisions equal, "
+        f"{len(outcome.disagreements)} fields differ, {outcome.late} came later."
+    )
+    if not outcome.decisions.get(Side.LEADER):
+        text += " The leader changed nothing: compare for longer, or name its field manager with --leader."
+    return text
+
+
+def _problems(outcome: ShadowOutcome) -> Iterator[StyledLine]:
+    if outcome.failure:
+        yield StyledLine(outcome.failure, "bold red")
+    for record in outcome.failing:
+        yield StyledLine(f"Failing: {record.partition(chr(10))[0]}", "bold red")
+    for request in outcome.refused:
+        yield StyledLine(f"Refused: {request}", "bold red")
+    for target in outcome.connections:
+        yield StyledLine(f"Not reached: {target}", "bold red")
+    for unseen in outcome.unseen:
+        yield StyledLine(f"Not seen: {unseen}", "red" if unseen in outcome.blind else "")
+
+
+def markdown_lines(outcome: ShadowOutcome) -> Iterator[str]:
+    """Yield the lines of a comment for a pull request."""
+    yield f"### {outcome.operator} in the shadow of its leader"
+    yield ""
+    yield f"**{summary_of(outcome)}**"
+    if outcome.disagreements:
+        yield ""
+        yield "| object | field | leader | this version | |"
+        yield "| --- | --- | --- | --- | --- |"
+    for each in outcome.disagreements:
+        leader, shadow = (_cell(_side_text(value, each)) for value in (each.leader, each.shadow))
+        yield f"| {each.subject} | {_cell(each.path)} | {leader} | {shadow} | {_DECIDED[tuple(each.decided)]} |"
+    problems = list(_problems(outcome))
+    if problems:
+        yield ""
+    for line in problems:
+        yield f"- {line.text}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
