@@ -33,7 +33,7 @@ _MAX_DISAGREEMENTS: Final = 10_000
 _MAX_VERSIONS: Final = 10_000
 """Resource versions of the fork whose counterpart in the cluster is known."""
 _MAX_GENERATED: Final = 100
-"""Objects with one generateName that wait for their partner."""
+"""Objects with one generateName that wait for their partner, and such names."""
 
 
 class Judgement(msgspec.Struct, kw_only=True):
@@ -161,6 +161,8 @@ class ShadowComparison:
             keys = self._generated.setdefault(place, {}).setdefault(side, [])
             keys.append(key)
             del keys[:-_MAX_GENERATED]
+            if len(self._generated) > _MAX_GENERATED:
+                del self._generated[next(iter(self._generated))]
 
     def _is_leaders(self, obj: JsonObject, *, created: bool, collected: bool) -> bool:
         """Whether the leader created, or deletes, an object.
