@@ -3,9 +3,10 @@
 See docs/simulation.md.
 """
 
+from opsdk.testing.simulation.declaration import Action, World
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
 from opsdk.testing.simulation.report import Failure, SimulationSummary, minimize, simulate
-from opsdk.testing.simulation.runner import Action, Outcome, Simulation, World
+from opsdk.testing.simulation.runner import Outcome, Simulation
 
 __all__ = [
     "DEFAULT_FAULTS",

@@ -10,7 +10,8 @@ import json
 import random
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
@@ -46,6 +47,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         digest: CRC-32 of the bytes that the client received.
         is_watch: whether the request is a watch.
         committed: loop time in seconds of the server's response, or None.
+        revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
     """
 
     time: float
@@ -58,6 +60,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     digest: int = 0
     committed: float | None = None
     is_watch: bool = False
+    revision: int = 0
 
     @property
     def path(self) -> str:
@@ -73,6 +76,10 @@ class Exchange(msgspec.Struct, kw_only=True):
         fault = f" {self.fault}" if self.fault else ""
         sent, received = f"{zlib.crc32(self.body):08x}", f"{self.digest:08x}"
         return f"{self.time:.6f} {self.client} {self.method} {self.target} {sent}: {self.status}{fault} {received}"
+
+
+CURRENT_EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The write that the server handles in this context: what it stores there is an effect of that write."""
 
 
 class _Window(msgspec.Struct):
@@ -104,6 +111,10 @@ class Link:
         max_latency: seconds that each message takes at most: the order of messages depends on the seed.
         hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
             time moves. 0 for no limit.
+        decide: called with each write before it is sent; returns the fault that hits it, or None. `Fault.CRASH` ends
+            the client after the server has stored the write.
+        hold: called before each message of a watch is delivered; it may wait.
+        on_crash: called when a fault of `decide` ended the client.
         on_exchange: called when a request is sent.
         on_response: called when the server has responded, before the client receives the response.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
@@ -111,6 +122,9 @@ class Link:
 
     app: App
     client: str = "client"
+    decide: Callable[[Exchange], Fault | None] = lambda _: None
+    hold: Callable[[Exchange, bytes], Awaitable[None]] | None = None
+    on_crash: Callable[[], None] = lambda: None
     on_exchange: Callable[[Exchange], None] = lambda _: None
     on_response: Callable[[Exchange], None] = lambda _: None
     on_hot_loop: Callable[[str], None] = lambda _: None
@@ -231,6 +245,7 @@ class Link:
     ) -> None:
         """Pass one exchange to the server, with the faults whose windows are open."""
         await self._travel()
+        decided = self.decide(exchange) if exchange.is_write else None
         if self.window(Fault.BLACK_HOLE) is not None:
             await self._vanish(exchange, receive)
             return
@@ -238,7 +253,7 @@ class Link:
             await asyncio.sleep(1.0)
         if (rng := self.window(Fault.DELAY)) is not None:
             await asyncio.sleep(rng.uniform(0, _MAX_DELAY))
-        if (fault := self._refusal(exchange)) is not None:
+        if (fault := decided if decided in _ERRORS else self._refusal(exchange)) is not None:
             exchange.fault = fault.value
             headers = [(b"content-type", b"application/json")]
             headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
@@ -250,13 +265,16 @@ class Link:
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
             return
-        lost = exchange.is_write and self._hits(Fault.LOSE_ANSWERS)
+        lost = exchange.is_write and (decided is Fault.LOSE_ANSWERS or self._hits(Fault.LOSE_ANSWERS))
+        if decided is Fault.CRASH:
+            exchange.fault = Fault.CRASH.value
 
         async def read() -> Message:
             message = await receive()
             exchange.body += message.get("body", b"")
             return message
 
+        CURRENT_EXCHANGE.set(exchange)
         await self.app(scope, read, self._sends(exchange, _drop if lost else send))
         if lost:
             exchange.fault = Fault.LOSE_ANSWERS.value
@@ -281,9 +299,14 @@ class Link:
             if message["type"] == "http.response.start":
                 exchange.status, exchange.committed = message["status"], _now()
                 self.on_response(exchange)
+                if exchange.fault == Fault.CRASH.value:
+                    self.kill()
+                    self.on_crash()
             await self._travel()
             if exchange.is_watch and message["type"] == "http.response.body":
                 await self._wait_end(Fault.SLOW_WATCHES)
+                if self.hold is not None and message.get("body"):
+                    await self.hold(exchange, message["body"])
             exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
             await send(message)
 

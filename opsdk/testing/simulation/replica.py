@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,9 @@ class Observer:
         reconciles: number of reconciles that ended.
         budget: of writes for each object.
         exhausted: set when the budget is exceeded: the run ends then.
+        decide: see `Link.decide`.
+        hold: see `Link.hold`.
+        absence: seconds until a replica that a fault of `decide` ended is back.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
@@ -48,6 +51,9 @@ class Observer:
     reconciles: int = 0
     budget: WriteBudget = field(default_factory=WriteBudget)
     exhausted: asyncio.Event = field(default_factory=asyncio.Event)
+    decide: Callable[[Exchange], Fault | None] = lambda _: None
+    hold: Callable[[Exchange, bytes], Awaitable[None]] | None = None
+    absence: float = 1.0
 
 
 class _ObservedReconciler:
@@ -98,6 +104,7 @@ class Replica:
         self._factory, self._config, self._ledger, self._prepare = factory, config, ledger, prepare
         self._starts = 0
         self._task: asyncio.Task[None] | None = None
+        self._restarting: asyncio.Task[None] | None = None
         self._operator: Operator | None = None
         self.journals: list[Journal] = []
         """The journals of the operator, one for each start."""
@@ -122,6 +129,9 @@ class Replica:
             self._config.app,
             client=f"replica-{self.number}.{self._starts}",
             seed=loop_random().getrandbits(30),
+            decide=self.observer.decide,
+            hold=self.observer.hold,
+            on_crash=self._on_crash,
             on_exchange=self._on_exchange,
             on_response=self._on_response,
             on_hot_loop=self._on_hot_loop,
@@ -130,6 +140,10 @@ class Replica:
     def _on_exchange(self, exchange: Exchange) -> None:
         self.observer.exchanges.append(exchange)
         self._ledger.sent(exchange)
+
+    def _on_crash(self) -> None:
+        coro = self.restart(self.observer.absence, crash=True)
+        self._restarting = asyncio.get_running_loop().create_task(coro, name=f"restart of replica {self.number}")
 
     def _on_hot_loop(self, what: str) -> None:
         problem = f"hot loop: replica {self.number} sends {what} without a pause"

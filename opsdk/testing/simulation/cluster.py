@@ -1,0 +1,174 @@
+"""The cluster of a run: an environment, and replicas of the operator behind links that apply faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final, Self
+
+from msgspec.structs import replace
+
+from opsdk.aio.closing import Closing
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.engine.webhooks import without_sockets
+from opsdk.errors import InternalServerError
+from opsdk.testing.simulation.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
+from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
+from opsdk.testing.simulation.replica import Observer, Replica, seeded
+from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks
+
+# Seconds until a new leader is elected and has reconciled everything once.
+_GRACE: Final = 45.0
+# A fixed User-Agent: the default names the running program, and is the default field manager.
+_USER_AGENT: Final = "simulation/1"
+# Reconciles of the journal that an outcome has.
+_JOURNAL_RECORDS: Final = 8
+# Without these, deleted owners keep their children, and deleted namespaces never end.
+_CONTROLLERS: Final = ("garbage-collector", "namespace")
+# Seconds between two tries of an action whose webhook no replica serves, and their number.
+_ACTION_PAUSE: Final = 1.0
+_ACTION_TRIES: Final = 60
+
+
+class SimulatedCluster(Closing):
+    """The environment and the replicas of one run; an async context manager.
+
+    Args:
+        declared: the operator and its invariants.
+        observer: records the activity of the replicas.
+    """
+
+    env: RunningEnvironment
+    client: Client
+
+    def __init__(self, declared: SimulatedOperator, observer: Observer) -> None:
+        self._declared, self.observer = declared, observer
+        self.replicas: list[Replica] = []
+        self._ledger = LeaseLedger()
+        self._doubles = declared.new_doubles()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        declared, stack = self._declared, self._stack
+        self.env = env = await stack.enter_async_context(declared.environment())
+        config = replace(env.config, user_agent=_USER_AGENT)
+        self.client = (await stack.enter_async_context(Cluster(config))).uncached
+        await env.ensure_controllers(_CONTROLLERS)
+        self.replicas = [
+            Replica(number, self._doubles.operator, config, self.observer, self._ledger, prepare=without_sockets)
+            for number in range(declared.replicas)
+        ]
+        if (operator := self._doubles.operator()).has_webhooks:
+            env.local_apps[AUTHORITY] = ReplicaWebhooks(self.replicas)
+            await install_webhooks(self.client, operator)
+        for replica in self.replicas:
+            replica.start()
+            stack.push_async_callback(replica.stop)
+        return self
+
+    async def aclose(self) -> None:
+        """Stop the replicas, and close the environment."""
+        await self._stack.aclose()
+
+    def world(self, seed: int) -> World:
+        """Return the argument of an action, with the random numbers of a seed."""
+        return World(
+            client=self.client,
+            rng=seeded(seed),
+            env=self.env,
+            exchanges=self.observer.exchanges,
+            systems=self._doubles.systems,
+        )
+
+    async def act(self, action: Action, seed: int) -> None:
+        """Call an action. While no replica serves a webhook, the server answers with 500: then it is tried again."""
+        for attempts_left in reversed(range(_ACTION_TRIES)):
+            try:
+                await action(self.world(seed))
+            except InternalServerError as error:
+                if "failed calling webhook" not in str(error) or not attempts_left:
+                    raise
+                await asyncio.sleep(_ACTION_PAUSE)
+            else:
+                return
+
+    def heal(self) -> None:
+        """End all faults, and start the replicas that are absent."""
+        for replica in self.replicas:
+            replica.link.heal()
+            replica.wake()
+
+    async def until_exhausted(self, play: Coroutine[Any, Any, list[str]]) -> list[str]:
+        """Return the violations of a run, or none when a replica exceeds its budget of writes: that is a violation."""
+        playing = asyncio.ensure_future(play)
+        exhausted = asyncio.ensure_future(self.observer.exhausted.wait())
+        try:
+            await asyncio.wait([playing, exhausted], return_when=asyncio.FIRST_COMPLETED)
+            return playing.result() if playing.done() else []
+        finally:
+            for task in (playing, exhausted):
+                task.cancel()
+            await asyncio.wait([playing, exhausted])
+
+    # -------------------------------------------------------------- the judgement
+    async def judge(self, seed: int) -> list[str]:
+        """Return the violations at the end of a run: of convergence, of the calm after it, and of the checks."""
+        return await self.come_to_rest(seed) or await self.restart()
+
+    async def come_to_rest(self, seed: int) -> list[str]:
+        """Return the violations until the operator is at rest."""
+        if (problem := await self._settle(seed)) is not None:
+            return [f"converged: {problem}"]
+        # A new leader may still reconcile every object, and status updates of the last change follow.
+        await asyncio.sleep(_GRACE)
+        count = len(self.observer.exchanges)
+        await asyncio.sleep(self._declared.calm)
+        violations = calm_violations(self.observer.exchanges[count:], self._declared.calm)
+        for check in (self._declared.check, *self._declared.invariants):
+            try:
+                await check(self.world(seed))
+            except AssertionError as error:
+                violations.append(f"{name_of(check)}: {_text(error)}")
+        return violations
+
+    async def restart(self) -> list[str]:
+        """Restart every replica at rest. Returns the writes: each object is reconciled again, and has what it needs."""
+        count = len(self.observer.exchanges)
+        for replica in self.replicas:
+            await replica.restart(0.0, crash=False)
+        await asyncio.sleep(_GRACE)
+        return restart_violations(self.observer.exchanges[count:])
+
+    async def _settle(self, seed: int) -> str | None:
+        """Wait until the check passes. Returns its last error if it never does."""
+        deadline = asyncio.get_running_loop().time() + self._declared.settle
+        while True:
+            try:
+                await self._declared.check(self.world(seed))
+            except AssertionError as error:
+                if asyncio.get_running_loop().time() >= deadline:
+                    return _text(error)
+            else:
+                return None
+            await asyncio.sleep(5.0)
+
+    def violations(self, found: Sequence[str]) -> tuple[str, ...]:
+        """Return all violations of a run: those that were found at its end, and those that were seen meanwhile."""
+        observer = self.observer
+        problems = [*found, *observer.violations, *self._ledger.violations, *hot_loops(observer.exchanges)]
+        return tuple(dict.fromkeys(problems))
+
+    def journal(self, text: str) -> str:
+        """Return the last reconciles of the objects that violations name, or of all if they name none."""
+        records = [record for replica in self.replicas for journal in replica.journals for record in journal.find()]
+        records.sort(key=lambda record: record.started_at)
+        words = "".join(char if char.isalnum() or char in "-." else " " for char in text).split()
+        names = {word.strip(".") for word in words}
+        matching = [record for record in records if record.name in names]
+        return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
+
+
+def _text(error: AssertionError) -> str:
+    return str(error).partition("\n")[0] or "the check failed"

@@ -1,0 +1,103 @@
+"""What a simulation or a verification declares: the operator, its environment, its workload, and its invariants."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from opsdk.builder.operator import Operator
+from opsdk.client.client import Client
+from opsdk.http.asgi_types import App
+from opsdk.rest.config import Config
+from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
+from opsdk.testing.simulation.link import Exchange
+
+
+class RunningEnvironment(Protocol):
+    """A started environment, such as ``envtest.Environment``."""
+
+    @property
+    def config(self) -> Config:
+        """Client configuration with an `app`: no sockets."""
+        ...
+
+    @property
+    def local_apps(self) -> dict[str, App]:
+        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
+        ...
+
+    async def ensure_controllers(self, controllers: Collection[str]) -> None:
+        """Start controllers if the environment was created without any."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The argument of actions, checks and invariants.
+
+    Attributes:
+        client: reads and writes directly, without faults.
+        rng: the random numbers of this action.
+        env: the environment, for its journal and its other tools.
+        exchanges: every request of the replicas until now.
+        systems: the doubles of external systems, see `Doubles.systems`; None without doubles.
+    """
+
+    client: Client
+    rng: random.Random
+    env: Any
+    exchanges: Sequence[Exchange]
+    systems: Any = None
+
+
+Action = Callable[[World], Awaitable[None]]
+"""An async function that changes the cluster as a user or another program would. It must accept any state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedOperator:
+    """An operator, its environment and workload, and the invariants at the end. Times are in virtual seconds.
+
+    Attributes:
+        operator: creates a new operator for each start of a replica; not with `doubles`.
+        doubles: creates the doubles of external systems for each run, and the operators that use them.
+        environment: creates a new environment, such as ``envtest.Environment``. If it has no controllers, the garbage
+            collector and the namespace controller run.
+        actions: the workload: the plan calls them at random times.
+        check: raises AssertionError until the state of the cluster matches the specs.
+        invariants: further checks, called once at the end of the run; they raise AssertionError.
+        children: kinds whose objects the simulation deletes.
+        replicas: number of replicas that run at the same time.
+        settle: the time after the last fault until `check` must pass.
+        calm: the time after that without any write.
+    """
+
+    operator: Callable[[], Operator] | None = None
+    doubles: DoublesFactory | None = None
+    environment: Callable[[], AbstractAsyncContextManager[RunningEnvironment]]
+    actions: Sequence[Action] = ()
+    check: Action
+    invariants: Sequence[Action] = ()
+    children: Sequence[type[Any]] = ()
+    replicas: int = 1
+    settle: float = 300.0
+    calm: float = 30.0
+
+    def __post_init__(self) -> None:
+        factory_of(self.operator, self.doubles)
+
+    def new_doubles(self) -> Doubles[Any]:
+        """Return the doubles of a new run, with the operator that uses them."""
+        return factory_of(self.operator, self.doubles)(EMPTY_CLUSTER)
+
+    def action(self, name: str) -> Action | None:
+        """Return the action with a name; None if a step has the name of a fault."""
+        return next((action for action in self.actions if name_of(action) == name), None)
+
+
+def name_of(action: Action) -> str:
+    """Return the name of an action or a check."""
+    return getattr(action, "__name__", repr(action))
