@@ -14,6 +14,7 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.webhooks import without_sockets
 from opsdk.errors import InternalServerError
+from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.testing.simulation.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
@@ -46,6 +47,8 @@ class SimulatedCluster(Closing):
     def __init__(self, declared: SimulatedOperator, observer: Observer) -> None:
         self._declared, self.observer = declared, observer
         self.replicas: list[Replica] = []
+        self.user_writes: list[str] = []
+        """Method and path of each write of the actions."""
         self._ledger = LeaseLedger()
         self._doubles = declared.new_doubles()
         self._stack = AsyncExitStack()
@@ -54,7 +57,9 @@ class SimulatedCluster(Closing):
         declared, stack = self._declared, self._stack
         self.env = env = await stack.enter_async_context(declared.environment())
         config = replace(env.config, user_agent=_USER_AGENT)
-        self.client = (await stack.enter_async_context(Cluster(config))).uncached
+        assert config.app is not None
+        users = replace(config, app=_recorded(config.app, self.user_writes))
+        self.client = (await stack.enter_async_context(Cluster(users))).uncached
         await env.ensure_controllers(_CONTROLLERS)
         self.replicas = [
             Replica(number, self._doubles.operator, config, self.observer, self._ledger, prepare=without_sockets)
@@ -168,6 +173,15 @@ class SimulatedCluster(Closing):
         names = {word.strip(".") for word in words}
         matching = [record for record in records if record.name in names]
         return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
+
+
+def _recorded(app: App, writes: list[str]) -> App:
+    async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] != "GET":
+            writes.append(f"{scope['method']} {scope['path']}")
+        await app(scope, receive, send)
+
+    return recorded
 
 
 def _text(error: AssertionError) -> str:

@@ -113,7 +113,7 @@ class Link:
             time moves. 0 for no limit.
         decide: called with each write before it is sent; returns the fault that hits it, or None. `Fault.CRASH` ends
             the client after the server has stored the write.
-        hold: called before each message of a watch is delivered; it may wait.
+        hold: called before each message of a watch is delivered; it may wait. Returns whether it is delivered.
         on_crash: called when a fault of `decide` ended the client.
         on_exchange: called when a request is sent.
         on_response: called when the server has responded, before the client receives the response.
@@ -123,7 +123,7 @@ class Link:
     app: App
     client: str = "client"
     decide: Callable[[Exchange], Fault | None] = lambda _: None
-    hold: Callable[[Exchange, bytes], Awaitable[None]] | None = None
+    hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
     on_crash: Callable[[], None] = lambda: None
     on_exchange: Callable[[Exchange], None] = lambda _: None
     on_response: Callable[[Exchange], None] = lambda _: None
@@ -136,6 +136,7 @@ class Link:
     _watches: list[_OpenWatch] = field(default_factory=list)
     _aborts: dict[int, Callable[[], None]] = field(default_factory=dict)
     _compacted: set[str] = field(default_factory=set)
+    _hidden: dict[str, asyncio.Event] = field(default_factory=dict)
     _recent: dict[str, deque[float]] = field(default_factory=dict)
     _count: int = 0
 
@@ -164,6 +165,14 @@ class Link:
         if step.seconds > 0:
             rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
             self._windows.append(_Window(fault, _now() + step.seconds, rng))
+
+    def hide(self, path: str) -> asyncio.Event:
+        """Break the watch of a path. Requests for it wait for the returned event; then the client lists anew."""
+        for watch in list(self._watches):
+            if watch.path == path:
+                watch.abort()
+        self._compacted.add(path)
+        return self._hidden.setdefault(path, asyncio.Event())
 
     def kill(self) -> None:
         """Break every connection, and refuse new ones: the process behind the link is dead."""
@@ -249,6 +258,8 @@ class Link:
         if self.window(Fault.BLACK_HOLE) is not None:
             await self._vanish(exchange, receive)
             return
+        if not exchange.is_write and (hidden := self._hidden.get(exchange.path)) is not None:
+            await hidden.wait()
         if self._is_hot(exchange):
             await asyncio.sleep(1.0)
         if (rng := self.window(Fault.DELAY)) is not None:
@@ -305,8 +316,8 @@ class Link:
             await self._travel()
             if exchange.is_watch and message["type"] == "http.response.body":
                 await self._wait_end(Fault.SLOW_WATCHES)
-                if self.hold is not None and message.get("body"):
-                    await self.hold(exchange, message["body"])
+                if self.hold is not None and message.get("body") and not await self.hold(exchange, message["body"]):
+                    return
             exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
             await send(message)
 

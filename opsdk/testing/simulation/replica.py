@@ -52,7 +52,7 @@ class Observer:
     budget: WriteBudget = field(default_factory=WriteBudget)
     exhausted: asyncio.Event = field(default_factory=asyncio.Event)
     decide: Callable[[Exchange], Fault | None] = lambda _: None
-    hold: Callable[[Exchange, bytes], Awaitable[None]] | None = None
+    hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
     absence: float = 1.0
 
 

@@ -1,0 +1,1 @@
+"""Attacks an operator: generated custom resources, and a disturbance at each place of a run."""

@@ -1,0 +1,117 @@
+"""Disturbances of a run, one for each place where something can go wrong in it. Pure.
+
+The reference run is a run of the workload without disturbances. Each of its writes that changed something, and each of
+its watch messages, is a place. All places are enumerated, so a window of a millisecond is found as well as a long one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+__all__ = ["Disturbance", "DisturbanceKind", "WatchMessage", "WriteRecord", "guided_disturbances"]
+
+
+class DisturbanceKind(StrEnum):
+    """What goes wrong."""
+
+    CRASH_AFTER = "crash_after"
+    """The replica ends after the server has stored a write, and before the answer. It restarts a second later."""
+    LOSE_ANSWER = "lose_answer"
+    """The server stores a write, and the connection breaks before the answer."""
+    CONFLICT = "conflict"
+    """A write is not stored: the answer is 409."""
+    REFUSE = "refuse"
+    """A write is not stored: the answer is 503."""
+    STALE = "stale"
+    """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
+    HIDE = "hide"
+    """The watch of one kind breaks before a message. It lists anew after the object has changed again."""
+
+
+WRITES: Final = frozenset({
+    DisturbanceKind.CRASH_AFTER,
+    DisturbanceKind.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT,
+    DisturbanceKind.REFUSE,
+})  # fmt: skip
+"""Kinds that hit a write."""
+
+
+class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A write of the operator.
+
+    Attributes:
+        number: from 1, in the order in which the writes were sent.
+        method: of the request.
+        path: of the request.
+        changed: whether the server stored something new.
+    """
+
+    number: int
+    method: str
+    path: str
+    changed: bool
+
+
+class WatchMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a watch: one event, or a few that came at once.
+
+    Attributes:
+        path: of the watch.
+        number: from 1, among the messages of that path.
+        keys: namespace and name of its objects.
+        action: number of the action of the workload that ran last, from 0; -1 before the first.
+    """
+
+    path: str
+    number: int
+    keys: tuple[str, ...]
+    action: int
+
+
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
+    """One disturbance.
+
+    Attributes:
+        kind: what goes wrong.
+        number: of the write, or of the message of its watch.
+        path: of the watch; of the write, for readers.
+        method: of the write, for readers.
+    """
+
+    kind: DisturbanceKind
+    number: int
+    path: str = ""
+    method: str = ""
+
+    def __str__(self) -> str:
+        if self.kind in WRITES:
+            return f"{self.kind.value} write {self.number}, {self.method} {self.path}"
+        return f"{self.kind.value} message {self.number} of {self.path}"
+
+
+def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:
+    """Yield the disturbances of a reference run: first the crashes, then what is lost, refused, stale and hidden.
+
+    A write that changed nothing is no place for a crash. A message whose objects never change again is not hidden.
+
+    >>> writes = [WriteRecord(number=1, method="POST", path="/a", changed=True)]
+    >>> [each.kind.value for each in guided_disturbances(writes, [])]
+    ['crash_after', 'lose_answer', 'refuse']
+    """
+    effective = [write for write in writes if write.changed]
+    for kind in DisturbanceKind:
+        if kind in WRITES:
+            for write in effective:
+                if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
+                    yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
+    for message in messages:
+        yield Disturbance(kind=DisturbanceKind.STALE, number=message.number, path=message.path)
+    last = {(message.path, key): message.number for message in messages for key in message.keys}
+    for message in messages:
+        if any(last[message.path, key] > message.number for key in message.keys):
+            yield Disturbance(kind=DisturbanceKind.HIDE, number=message.number, path=message.path)

@@ -1,0 +1,168 @@
+"""The end of a run: the objects that the operator wrote, and how often each came and went. Pure.
+
+Two runs of one workload end in the same state, but for times, uids, generated names and what the server assigns. What
+else differs between two undisturbed runs is not compared either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from opsdk.engine.differences import differences
+from opsdk.engine.masking import masked
+from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.writes import Entry
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["EndState", "Mask", "StateRecorder", "end_state_violations", "mask_of"]
+
+_DROPPED: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+_MAX_DIFFERENCES: Final = 5
+
+
+class EndState(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that the operator wrote in a run, by storage key. A generated name is its prefix and a star.
+
+    Attributes:
+        objects: their states at the end, without what differs between any two runs.
+        created: how often each was created.
+        deleted: how often each was removed.
+    """
+
+    objects: Mapping[str, list[JsonObject]]
+    created: Mapping[str, int]
+    deleted: Mapping[str, int]
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of all objects, also of those that are gone."""
+        return {*self.objects, *self.created, *self.deleted}
+
+
+class StateRecorder:
+    """Follows the writes of a run."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, JsonObject] = {}
+        self._names: dict[str, str] = {}
+        self._own: set[str] = set()
+        self._created: Counter[str] = Counter()
+        self._deleted: Counter[str] = Counter()
+
+    def add(self, entry: Entry, *, own: bool) -> None:
+        """Add a write, in the order of the revisions.
+
+        Args:
+            entry: the write.
+            own: the operator sent it.
+        """
+        if is_ignored(entry):
+            return
+        name = self._names.setdefault(entry.key, _stable_key(entry))
+        if own:
+            self._own.add(name)
+        if entry.after is None:
+            self._latest.pop(entry.key, None)
+            self._deleted[name] += 1
+        else:
+            self._latest[entry.key] = entry.after
+            self._created[name] += entry.before is None
+
+    def end(self) -> EndState:
+        """Return the state at the end."""
+        objects: dict[str, list[JsonObject]] = {}
+        for key, obj in self._latest.items():
+            if (name := self._names[key]) in self._own:
+                objects.setdefault(name, []).append(_comparable(obj))
+        for states in objects.values():
+            states.sort(key=lambda state: json.dumps(state, sort_keys=True))
+        return EndState(
+            objects=objects,
+            created={name: self._created[name] for name in self._own if self._created[name]},
+            deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
+        )
+
+
+def _stable_key(entry: Entry) -> str:
+    obj = entry.after or entry.before
+    assert obj is not None
+    prefix = obj["metadata"].get("generateName")
+    return f"{entry.key.rpartition('/')[0]}/{prefix}*" if prefix else entry.key
+
+
+def _comparable(obj: JsonObject) -> JsonObject:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _DROPPED}
+    if metadata.get("generateName"):
+        metadata["name"] = "..."
+    status = obj.get("status")
+    more = (
+        {"status": {k: v for k, v in status.items() if k != "observedGeneration"}} if isinstance(status, dict) else {}
+    )
+    result = masked("", {**obj, **more, "metadata": metadata})
+    assert isinstance(result, dict)
+    return result
+
+
+# ------------------------------------------------------------------ comparison
+class Mask(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two undisturbed runs, and is not compared.
+
+    Attributes:
+        fields: key and path.
+        counts: keys whose numbers of creations or deletions differ.
+    """
+
+    fields: frozenset[tuple[str, str]] = frozenset()
+    counts: frozenset[str] = frozenset()
+
+
+def mask_of(first: EndState, second: EndState) -> Mask:
+    """Return what two undisturbed runs do not have in common."""
+    fields = frozenset((key, path) for key, path, _ in _differences(first, second))
+    counts = frozenset(key for key in first.keys | second.keys if _counts(first, key) != _counts(second, key))
+    return Mask(fields=fields, counts=counts)
+
+
+def end_state_violations(reference: EndState, end: EndState, mask: Mask) -> list[str]:
+    """Return how the end of a disturbed run differs from that of the reference run."""
+    texts = [
+        f"end state: {_subject(key)} {text}"
+        for key, path, text in _differences(reference, end)
+        if (key, path) not in mask.fields
+    ]
+    # Fewer are no violation: who sees two changes at once does not take the step between them.
+    for key in sorted(end.keys - mask.counts):
+        for word, counts, usual in (
+            ("created", end.created, reference.created), ("deleted", end.deleted, reference.deleted)
+        ):  # fmt: skip
+            if counts.get(key, 0) > usual.get(key, 0):
+                text = f"{word} {counts[key]} times, without a fault {usual.get(key, 0)} times"
+                texts.append(f"creations and deletions: {_subject(key)} was {text}")
+    return texts[:_MAX_DIFFERENCES]
+
+
+def _counts(state: EndState, key: str) -> tuple[int, int]:
+    return state.created.get(key, 0), state.deleted.get(key, 0)
+
+
+def _subject(key: str) -> str:
+    """Return a storage key as readers know it: resource and name."""
+    _, resource, *names = key.split("/")
+    return f"{resource} {'/'.join(names)}"
+
+
+def _differences(first: EndState, second: EndState) -> Iterator[tuple[str, str, str]]:
+    """Yield key, path and text of what differs."""
+    for key in sorted(first.objects.keys() | second.objects.keys()):
+        before, after = first.objects.get(key, []), second.objects.get(key, [])
+        if len(before) != len(after):
+            yield key, "", f"exists {len(after)} times, without a fault {len(before)} times"
+            continue
+        for old, new in zip(before, after, strict=True):
+            for difference in differences(old, new):
+                yield key, difference.path, str(difference)

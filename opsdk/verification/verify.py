@@ -1,0 +1,205 @@
+"""Verifies an operator: each disturbance of each place of a reference run, and what it must not change.
+
+::
+
+    verify(SIMULATION, range(3), name="SIMULATION")
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from opsdk.errors import UsageError
+from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
+from opsdk.verification.disturbances import Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.end_state import EndState, Mask, end_state_violations, mask_of
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+
+__all__ = ["Finding", "VerificationSummary", "verify", "verify_disturbance"]
+
+_MAX_ACTIONS: Final = 5
+_MAX_SHOWN: Final = 5
+_SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A disturbance that the operator does not survive.
+
+    Attributes:
+        name: of the declaration, in the printed test.
+        steps: the workload.
+        disturbance: what went wrong; None if nothing did.
+        violations: what followed.
+        journal: the operator's journal of the objects that the violations name.
+    """
+
+    name: str
+    steps: Sequence[WorkloadStep]
+    disturbance: Disturbance | None
+    violations: Sequence[str]
+    journal: str = ""
+
+    def test_text(self) -> str:
+        """Return a pytest test that repeats the run."""
+        steps = "".join(f"        {step!r},\n" for step in self.steps)
+        return (
+            f"def test_disturbed() -> None:\n"
+            f"    steps = [\n{steps}    ]\n"
+            f"    violations = verify_disturbance({self.name}, steps, {self.disturbance!r})\n"
+            f"    assert not violations, violations\n"
+        )
+
+    def __str__(self) -> str:
+        problems = "".join(f"  {violation}\n" for violation in self.violations[:_MAX_SHOWN])
+        journal = f"The operator's journal:\n\n{self.journal}\n\n" if self.journal else ""
+        return f"{self.disturbance or 'without a disturbance'}:\n{problems}{journal}{self.test_text()}"
+
+
+@dataclass(kw_only=True)
+class VerificationSummary:
+    """What was verified.
+
+    Attributes:
+        workloads: number of workloads.
+        runs: number of disturbances that were run, by kind.
+        left: number of disturbances for which there was no time.
+        seconds: of real time.
+        findings: what the operator does not survive, each sort once.
+    """
+
+    workloads: int = 0
+    runs: Counter[DisturbanceKind] = field(default_factory=Counter)
+    left: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
+        rest = f", {self.left} left for lack of time" if self.left else ""
+        return (
+            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads ({kinds}{rest}), "
+            f"{len(self.findings)} findings, {self.seconds:.1f} s"
+        )
+
+
+def verify(
+    declared: SimulatedOperator, workloads: Iterable[int] = range(3), *, name: str = "SIMULATION",
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+) -> VerificationSummary:  # fmt: skip
+    """Run workloads without and with each disturbance. Call it from a plain test function, outside any event loop.
+
+    Args:
+        declared: the operator, its environment, its actions and its invariants, such as a `Simulation`.
+        workloads: seeds, each of which draws a workload from the actions.
+        name: of the declaration in printed tests.
+        time_limit: real seconds after which no further disturbance is run.
+        kinds: of the disturbances.
+
+    Raises:
+        AssertionError: the operator does not survive a disturbance, or breaks an invariant without one.
+        UsageError: there are no actions.
+    """
+    summary, began = VerificationSummary(), time.monotonic()
+    references = [_Reference(declared, draw_workload(declared, seed)) for seed in workloads]
+    for reference in references:
+        summary.workloads += 1
+        if reference.violations:
+            summary.findings.append(reference.finding(name, None, reference.outcome, reference.violations))
+            continue
+    sound = [reference for reference in references if not reference.violations]
+    for reference, disturbance in _in_turns({each: each.disturbances(kinds) for each in sound}):
+        if time.monotonic() - began > time_limit:
+            summary.left += 1
+            continue
+        outcome, violations = reference.disturbed(disturbance)
+        summary.runs[disturbance.kind] += 1
+        if violations and not _is_known(violations, summary.findings):
+            summary.findings.append(reference.finding(name, disturbance, outcome, violations))
+    summary.seconds = time.monotonic() - began
+    if summary.findings:
+        shown = "\n\n".join(map(str, summary.findings[:_MAX_SHOWN]))
+        raise AssertionError(f"{shown}\n{summary}")
+    print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
+    return summary
+
+
+def verify_disturbance(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None
+) -> Sequence[str]:
+    """Return the violations of one disturbance of a workload, as `verify` found them."""
+    reference = _Reference(declared, steps)
+    if disturbance is None or reference.violations:
+        return reference.violations
+    return reference.disturbed(disturbance)[1]
+
+
+def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadStep]:
+    """Return the actions that a seed draws: each of them once, then some more in any order."""
+    if not declared.actions:
+        raise UsageError("there is nothing to verify: declare actions, such as one that creates an object")
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    names = [name_of(action) for action in declared.actions][:_MAX_ACTIONS]
+    names += [rng.choice(names) for _ in range(_MAX_ACTIONS - len(names))] if seed else []
+    return [WorkloadStep(name, rng.getrandbits(30)) for name in names]
+
+
+class _Reference:
+    """The undisturbed run of a workload, and what two of them do not have in common."""
+
+    def __init__(self, declared: SimulatedOperator, steps: Sequence[WorkloadStep]) -> None:
+        self._declared, self._steps = declared, steps
+        self.outcome = run_guided(declared, steps, seed=_SEED)
+        self.violations = self.outcome.violations
+        self._end, self._mask = EndState(objects={}, created={}, deleted={}), Mask()
+        if self.outcome.end is not None and not self.violations:
+            other = run_guided(declared, steps, seed=_SEED + 1)
+            self._end = self.outcome.end
+            self._mask = mask_of(self._end, other.end or self._end)
+
+    def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
+        """Yield the disturbances of some kinds."""
+        for each in guided_disturbances(self.outcome.writes, self.outcome.messages):
+            if each.kind in kinds:
+                yield each
+
+    def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
+        """Run the workload with a disturbance. Returns the outcome and its violations."""
+        outcome = run_guided(self._declared, self._steps, disturbance, seed=_SEED)
+        violations = list(outcome.violations)
+        # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
+        if outcome.end is not None and outcome.user_writes == self.outcome.user_writes:
+            violations += end_state_violations(self._end, outcome.end, self._mask)
+        return outcome, violations
+
+    def finding(
+        self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
+    ) -> Finding:
+        """Return what is reported of a run."""
+        return Finding(
+            name=name, steps=self._steps, disturbance=disturbance, violations=violations, journal=outcome.journal
+        )
+
+
+def _in_turns(
+    disturbances: Mapping[_Reference, Iterator[Disturbance]],
+) -> Iterator[tuple[_Reference, Disturbance]]:
+    """Yield one disturbance of each workload after the other, so that a time limit leaves out none of them wholly."""
+    waiting = dict(disturbances)
+    while waiting:
+        for reference, each in list(waiting.items()):
+            if (disturbance := next(each, None)) is None:
+                del waiting[reference]
+            else:
+                yield reference, disturbance
+
+
+def _is_known(violations: Sequence[str], findings: Sequence[Finding]) -> bool:
+    """Whether a finding breaks the same invariants: one bug shows at many places."""
+    sorts = {violation.partition(":")[0] for violation in violations}
+    return any(sorts == {violation.partition(":")[0] for violation in each.violations} for each in findings)
