@@ -1,0 +1,52 @@
+"""Laws of generated workloads on a real server: structural validation, defaulting, pruning and CEL included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from public_definitions import PUBLIC
+from served_workloads import WorkloadRun, alone
+from server_caller import Caller
+
+from envtest.environment import Environment
+from opsdk.verification.transitions import WorkloadOptions, generate_workload
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+
+
+def sample_versions() -> list[Any]:
+    """Return each version of the definitions of the samples."""
+    paths = sorted(SAMPLES.glob("*/config/crd/*.yaml"))
+    definitions = [yaml.safe_load(path.read_text()) for path in paths]
+    return [
+        pytest.param(alone(one, version["name"]), id=f"{one['spec']['names']['kind']}-{version['name']}")
+        for one in definitions
+        for version in one["spec"]["versions"]
+    ]
+
+
+def public_definitions() -> list[Any]:
+    """Return the definitions in the form of well-known operators."""
+    return [pytest.param(one, id=one["spec"]["names"]["kind"]) for one in PUBLIC]
+
+
+@pytest.mark.parametrize("definition", [*sample_versions(), *public_definitions()])
+async def test_server_admits_and_refuses_as_each_operation_says(definition: Mapping[str, Any]) -> None:
+    """Each value is admitted, or refused with its path, as its class says; a second seed uses the same values."""
+    async with Environment(crds=[dict(definition)]) as env:
+        for seed in (0, 1):
+            workload = generate_workload(definition, options=WorkloadOptions(seed=seed, operations=5000))
+            await WorkloadRun(Caller(env), definition).run(workload)
+            assert workload.complete
+
+
+@pytest.mark.parametrize("definition", [*sample_versions(), *public_definitions()])
+def test_each_field_is_changed(definition: Mapping[str, Any]) -> None:
+    """With enough operations, each field that a user can set is changed."""
+    workload = generate_workload(definition, options=WorkloadOptions(operations=5000))
+    assert [str(one) for one in workload.unchanged] == []
+    assert workload.cut == ()
