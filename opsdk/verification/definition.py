@@ -11,7 +11,7 @@ from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.schema_fields import ENTRY, Field, SchemaBudget, cut_schema
+from opsdk.verification.schema_fields import ENTRY, SchemaBudget, SchemaField, cut_schema
 
 Admits = Callable[[JsonObject, JsonObject | None], Sequence[str]]
 """Returns the errors of a custom resource that replaces another one, or is created; none if the server admits it."""
@@ -31,26 +31,31 @@ class DefinitionVersion:
         cut: the paths of the parts of the schema that are beyond the budget.
 
     Raises:
-        UsageError: the version does not exist or has no schema.
+        UsageError: the version does not exist or has no schema, or no server would accept the definition.
     """
 
     def __init__(self, definition: Mapping[str, JsonValue], version: str, budget: SchemaBudget) -> None:
-        spec = definition["spec"]
-        named = [one for one in spec["versions"] if (one["name"] == version if version else one.get("storage"))]
-        schema = get_path(named[0], ("schema", "openAPIV3Schema"), None) if named else None
+        try:
+            spec = definition["spec"]
+            versions = {str(one["name"]): one for one in spec["versions"]}
+            chosen = version or next(name for name, one in versions.items() if one.get("storage"))
+            self._types = {"apiVersion": f"{spec['group']}/{chosen}", "kind": str(spec["names"]["kind"])}
+        except (KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise UsageError("this is no CustomResourceDefinition: pass one that a server accepted") from error
+        schema = get_path(versions.get(chosen), ("schema", "openAPIV3Schema"), None)
         if schema is None:
-            name = definition.get("metadata", {}).get("name", "")
-            names = ", ".join(one["name"] for one in spec["versions"])
-            raise UsageError(f"{name} has no schema for version {version!r}: name one of {names} that has a schema")
-        self._types = {"apiVersion": f"{spec['group']}/{named[0]['name']}", "kind": spec["names"]["kind"]}
+            raise UsageError(
+                f"{self._types['kind']} has no schema for version {chosen!r}: "
+                f"name one of {', '.join(versions)} that has a schema"
+            )
         self._namespaced = spec.get("scope") == "Namespaced"
         cut, self.cut = cut_schema(schema, budget)
         self._schema = StructuralSchema(cut)
-        self.root = Field((), SchemaNode(cut))
+        self.root = SchemaField((), SchemaNode(cut))
         # A state is asked for again and again, while one field of it changes.
         self._completed: deque[tuple[JsonObject, JsonObject]] = deque(maxlen=4)
-        scale = (named[0].get("subresources") or {}).get("scale") or {}
-        self._replicas = tuple(str(scale.get("specReplicasPath", "")).removeprefix(".").split("."))
+        replicas = get_path(versions[chosen], ("subresources", "scale", "specReplicasPath"), "")
+        self._replicas = tuple(str(replicas).removeprefix(".").split("."))
 
     def object(self, fields: JsonObject) -> JsonObject:
         """Return a custom resource with these fields at its root."""
@@ -59,13 +64,13 @@ class DefinitionVersion:
 
     def complete(self, obj: JsonObject) -> JsonObject:
         """Return a custom resource as the server stores it: pruned, with defaults. Neither may be changed."""
-        for original, completed in self._completed:
+        for original, stored in self._completed:
             if original is obj:
-                return completed
+                return stored
         pruned, _ = self._schema.prune(obj)
-        stored: JsonObject = self._schema.default(self._schema.without_nulls(pruned))
-        self._completed.append((obj, stored))
-        return stored
+        completed: JsonObject = self._schema.default(self._schema.without_nulls(pruned))
+        self._completed.append((obj, completed))
+        return completed
 
     def errors(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Return the errors that the server has for `obj`, if it replaces `old` or is created. See `Admits`."""
@@ -76,7 +81,7 @@ class DefinitionVersion:
     def _replica_errors(self, obj: JsonObject) -> Sequence[str]:
         """Return the error of the replicas that the scale subresource reads.
 
-        Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go, ValidateScaleSpec (v1.36).
+        Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go (v1.36).
         """
         replicas = get_path(obj, self._replicas, 0)
         if isinstance(replicas, int) and replicas < 0:

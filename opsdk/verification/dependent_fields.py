@@ -16,7 +16,7 @@ from opsdk.verification.definition import Admits
 from opsdk.verification.edits import value_at, with_value
 from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.field_values import FieldValues
-from opsdk.verification.schema_fields import Field
+from opsdk.verification.schema_fields import SchemaField
 from opsdk.verification.values import ABSENT, ValueClass
 
 MAX_QUESTIONS: Final = 40
@@ -26,10 +26,10 @@ MAX_BASE_QUESTIONS: Final = 2000
 _MAX_VALUES: Final = 6
 _ADMITTED: Final = (ValueClass.VALID, ValueClass.BOUNDARY)
 
-Change = tuple[Field, JsonValue]
+Change = tuple[SchemaField, JsonValue]
 
 
-def second_changes(field: Field, value: JsonValue, obj: JsonObject, values: FieldValues) -> Iterator[Change]:
+def second_changes(field: SchemaField, value: JsonValue, obj: JsonObject, values: FieldValues) -> Iterator[Change]:
     """Yield changes of siblings of `field` and of its parents that may make `obj` valid; nearest fields first.
 
     Equal numbers come first, for pairs such as minimum and maximum; then absent siblings, for alternatives; then other
@@ -48,8 +48,8 @@ def second_changes(field: Field, value: JsonValue, obj: JsonObject, values: Fiel
 
 
 def repaired(
-    obj: JsonObject, old: JsonObject, changed: tuple[Field, JsonValue], values: FieldValues, admits: Admits
-) -> tuple[JsonObject, Field] | None:
+    obj: JsonObject, old: JsonObject, changed: tuple[SchemaField, JsonValue], values: FieldValues, admits: Admits
+) -> tuple[JsonObject, SchemaField] | None:
     """Return a valid custom resource with the change and one more, and the other field; None if there is none.
 
     >>> from opsdk.apiserver.structural.schema import StructuralSchema
@@ -59,9 +59,9 @@ def repaired(
     >>> schema = {"type": "object", "properties": {"least": integer, "most": integer},
     ...           "x-kubernetes-validations": [rule]}
     >>> admits = lambda obj, old: StructuralSchema(schema, resource=False).validate(obj, old)
-    >>> least = Field((), SchemaNode(schema)).properties["least"]
+    >>> least = SchemaField((), SchemaNode(schema)).properties["least"]
     >>> repaired({"least": 5, "most": 3}, {"least": 1, "most": 3}, (least, 5), FieldValues(), admits)
-    ({'least': 5, 'most': 5}, <Field most>)
+    ({'least': 5, 'most': 5}, <SchemaField most>)
     """
     field, value = changed
     for questions, (other, second) in enumerate(second_changes(field, value, obj, values)):
@@ -76,7 +76,7 @@ def repaired(
     return None
 
 
-def made_valid(obj: JsonObject, root: Field, values: FieldValues, admits: Admits) -> JsonObject:
+def made_valid(obj: JsonObject, root: SchemaField, values: FieldValues, admits: Admits) -> JsonObject:
     """Return a custom resource that the server admits, from one that it may refuse.
 
     Each step keeps the first change that leaves fewer errors.
@@ -101,7 +101,7 @@ def made_valid(obj: JsonObject, root: Field, values: FieldValues, admits: Admits
     return obj
 
 
-def _changes_for(errors: Sequence[str], obj: JsonObject, root: Field, values: FieldValues) -> Iterator[Change]:
+def _changes_for(errors: Sequence[str], obj: JsonObject, root: SchemaField, values: FieldValues) -> Iterator[Change]:
     """Yield changes of one field each; the fields that the errors name come first."""
     fields = list(islice(root.walk(), MAX_BASE_QUESTIONS))
     fields.sort(key=lambda field: not any(str(field) in error for error in errors))

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.field_values import FieldValues
-from opsdk.verification.schema_fields import Field
+from opsdk.verification.schema_fields import SchemaField
+from opsdk.verification.small_values import SmallValues
 from opsdk.verification.values import ABSENT
 
 
-def value_at(obj: JsonObject, field: Field) -> JsonValue:
+def value_at(obj: JsonObject, field: SchemaField) -> JsonValue:
     """Return the value of a field, or `ABSENT`."""
     return get_path(obj, field.path, ABSENT)
 
 
-def with_value(obj: JsonObject, field: Field, value: JsonValue, values: FieldValues) -> JsonObject:
+def with_value(obj: JsonObject, field: SchemaField, value: JsonValue, values: SmallValues) -> JsonObject:
     """Return `obj` with another value of `field`. Parts that do not change are shared.
 
     Parents that are absent get their smallest values. `ABSENT` removes the field, or the first element of its list.
@@ -28,7 +28,7 @@ def with_value(obj: JsonObject, field: Field, value: JsonValue, values: FieldVal
     return changed
 
 
-def _changed(tree: JsonValue, lineage: Sequence[Field], value: JsonValue, values: FieldValues) -> JsonValue:
+def _changed(tree: JsonValue, lineage: Sequence[SchemaField], value: JsonValue, values: SmallValues) -> JsonValue:
     field, *rest = lineage
     part = field.path[-1]
     if isinstance(part, int):
@@ -46,7 +46,7 @@ def _changed(tree: JsonValue, lineage: Sequence[Field], value: JsonValue, values
 
 
 def _below(
-    field: Field, rest: Sequence[Field], current: JsonValue, value: JsonValue, values: FieldValues
+    field: SchemaField, rest: Sequence[SchemaField], current: JsonValue, value: JsonValue, values: SmallValues
 ) -> JsonValue:
     """Return the new value of `field`, of which `rest` leads to the change."""
     if not rest:

@@ -11,7 +11,7 @@ from opsdk.apiserver.structural.schema import EvaluateRules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.schema_fields import Field, Path
+from opsdk.verification.schema_fields import Path, SchemaField
 from opsdk.verification.values import ABSENT
 
 _NAME = "value"
@@ -21,7 +21,7 @@ class FieldChecks:
     """Checks values of fields by themselves: rules that compare a field with others are not evaluated.
 
     >>> from opsdk.apiserver.structural.node import SchemaNode
-    >>> port = Field(("port",), SchemaNode({"type": "integer", "maximum": 65535}))
+    >>> port = SchemaField(("port",), SchemaNode({"type": "integer", "maximum": 65535}))
     >>> checks = FieldChecks()
     >>> checks.admits(port, 80), checks.admits(port, 70000)
     (True, False)
@@ -30,7 +30,7 @@ class FieldChecks:
     def __init__(self) -> None:
         self._rules: dict[Path, EvaluateRules | None] = {}
 
-    def admits(self, field: Field, value: JsonValue) -> bool:
+    def admits(self, field: SchemaField, value: JsonValue) -> bool:
         """Report whether `value` is valid, and the server keeps all of it."""
         if value is ABSENT:
             return not field.required
@@ -47,7 +47,7 @@ class FieldChecks:
         return not self._embedded_errors(field, value) and not self._rule_errors(field, value)
 
     @staticmethod
-    def _embedded_errors(field: Field, value: JsonValue) -> bool:
+    def _embedded_errors(field: SchemaField, value: JsonValue) -> bool:
         errors: list[object] = []
 
         def check(obj: JsonObject, path: str) -> JsonObject:
@@ -57,14 +57,14 @@ class FieldChecks:
         change_embedded(value, field.node, check, _NAME)
         return bool(errors)
 
-    def _rule_errors(self, field: Field, value: JsonValue) -> bool:
+    def _rule_errors(self, field: SchemaField, value: JsonValue) -> bool:
         if field.path not in self._rules:
             self._rules[field.path] = _rules_of(field)
         evaluate = self._rules[field.path]
         return evaluate is not None and bool(evaluate(value, None, FieldPath(_NAME)).errors)
 
 
-def _rules_of(field: Field) -> EvaluateRules | None:
+def _rules_of(field: SchemaField) -> EvaluateRules | None:
     """Return what evaluates the rules of a field and below it; None without rules."""
     if not has_rules(field.node.schema):
         return None

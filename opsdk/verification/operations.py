@@ -24,7 +24,7 @@ class OperationKind(Enum):
     """It is deleted, and created again with the same name."""
 
 
-class FieldChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChangedField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One field that an operation changes.
 
     Attributes:
@@ -52,7 +52,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         before: the custom resource before; None if it does not exist.
         after: the custom resource that is written.
 
-    >>> change = FieldChange(path=("spec", "size"), before=1, after=0)
+    >>> change = ChangedField(path=("spec", "size"), before=1, after=0)
     >>> print(Operation(kind=OperationKind.UPDATE, value_class=ValueClass.BOUNDARY, reason="the minimum",
     ...                 changes=(change,), before={}, after={}))
     Update spec.size: 1 -> 0 (Boundary: the minimum)
@@ -61,7 +61,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     kind: OperationKind
     value_class: ValueClass
     reason: str
-    changes: tuple[FieldChange, ...]
+    changes: tuple[ChangedField, ...]
     before: JsonObject | None
     after: JsonObject
 
@@ -80,7 +80,7 @@ class UnchangedField(msgspec.Struct, frozen=True):
         return f"{field_path(self.path)}: {self.reason}"
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ReferencedObject(msgspec.Struct, frozen=True):
     """An object that the first custom resource names, and that a run must create."""
 
     path: Path
@@ -88,7 +88,7 @@ class Reference(msgspec.Struct, frozen=True):
     name: str
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
+class GeneratedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The operations on one custom resource, and what they leave out.
 
     Attributes:
@@ -101,7 +101,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     operations: tuple[Operation, ...]
     unchanged: tuple[UnchangedField, ...] = ()
-    references: tuple[Reference, ...] = ()
+    references: tuple[ReferencedObject, ...] = ()
     cut: tuple[str, ...] = ()
     complete: bool = True
 

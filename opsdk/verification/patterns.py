@@ -17,7 +17,9 @@ MAX_STRING: Final = 4096
 _MAX_DEPTH: Final = 50
 _MAX_STEPS: Final = 20_000
 """Parts that one string visits: nested repetitions would visit billions."""
-_PRINTABLE: Final = string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_. /:!@#$%&*+=?~,;'\"()[]{}<>|^`\\"
+_PRINTABLE: Final = (
+    string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_. /:!@#$%&*+=?~,;'\"()[]{}<>|^`\\"
+)
 _CLASSES: Final = {
     "d": string.digits,
     "w": string.ascii_lowercase + string.digits + "_" + string.ascii_uppercase,
@@ -227,14 +229,14 @@ class _Parser:
 
     def _group(self) -> _Part | None:
         if self._accept("?"):
-            named = self._accept("P<") or self._accept("<")
-            end = self._text.index(">", self._position) + 1 if named else self._position
+            has_name = self._accept("P<") or self._accept("<")
+            end = self._text.index(">", self._position) + 1 if has_name else self._position
             self._position = end
-            while not named and self._next() in tuple("imsU-"):
+            while not has_name and self._next() in tuple("imsU-"):
                 self._take()
-            if not named and self._accept(")"):
+            if not has_name and self._accept(")"):
                 return None
-            if not named and not self._accept(":"):
+            if not has_name and not self._accept(":"):
                 raise _UnsupportedError
         part = self._alternatives()
         if not self._accept(")"):

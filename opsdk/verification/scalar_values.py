@@ -7,18 +7,26 @@ beyond it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
+from opsdk.apiserver.structural.rule_locations import RULES
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.patterns import MAX_STRING, matching_strings
+from opsdk.verification.schema_fields import ENTRY, SchemaField
 from opsdk.verification.values import FieldValue, beyond, boundary, valid
 
 MAX_ENUM: Final = 50
 """Values of an enumeration that are used."""
+MAX_ALTERNATIVES: Final = 10
+"""Schemas in allOf, anyOf and oneOf that are read."""
+_MAX_LITERALS: Final = 5
+_MAX_RULE: Final = 2000
+_LITERAL: Final = re.compile(r"""['"]([^'"\\]{1,60})['"]""")
 _LABEL_LENGTH: Final = 63
 _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
     "bsonobjectid": ("507f1f77bcf86cd799439011", "507f1f77bcf86cd799439012"),
@@ -74,6 +82,28 @@ def scalar_values(node: SchemaNode) -> Iterator[FieldValue]:
             yield valid(value=True, reason="true")
             yield valid(value=False, reason="false")
     yield from _wrong_types(node)
+
+
+def alternative_values(node: SchemaNode) -> Iterator[FieldValue]:
+    """Yield proposals by the keywords of a schema, and by those of its allOf, anyOf and oneOf."""
+    for index, one in enumerate((node, *node.all_of, *node.any_of, *node.one_of)):
+        if index <= MAX_ALTERNATIVES:
+            for proposal in scalar_values(one):
+                suffix = f" (alternative {index})" if index else ""
+                yield FieldValue(proposal.value, proposal.value_class, f"{proposal.reason}{suffix}")
+
+
+def rule_values(field: SchemaField) -> Iterator[FieldValue]:
+    """Yield strings with the literals in the rules of a string and of its parent, such as ``self.startsWith('/')``."""
+    if "string" not in field.node.types:
+        return
+    rules = [str(rule.get("rule", "")) for rule in field.node.schema.get(RULES) or ()]
+    above = () if field.parent is None else field.parent.node.schema.get(RULES) or ()
+    rules += [text for rule in above if f"self.{field.name}" in (text := str(rule.get("rule", "")))]
+    literals = dict.fromkeys(literal for rule in rules for literal in _LITERAL.findall(rule[:_MAX_RULE]))
+    for literal in list(literals)[:_MAX_LITERALS]:
+        for text in (f"{literal}{ENTRY}", f"{ENTRY}{literal}", literal):
+            yield valid(text, f"the string {text!r} by a rule")
 
 
 def _enumerated(node: SchemaNode) -> Iterator[FieldValue]:
@@ -166,7 +196,9 @@ def _numbers(node: SchemaNode, *, whole: bool) -> Iterator[FieldValue]:
         yield boundary(_number(-step), "a negative number")
     if high is not None:
         yield boundary(_number(high), "the maximum")
-        yield valid(_number(high), "the only number") if low == high else valid(_number(high - step), "near the maximum")
+        yield (
+            valid(_number(high), "the only number") if low == high else valid(_number(high - step), "near the maximum")
+        )
         yield beyond(_number(high + step), "above the maximum")
     elif node.format in _BOUNDS:
         yield boundary(_BOUNDS[node.format] // int(step or 1) * int(step or 1), f"the largest {node.format}")
@@ -195,8 +227,9 @@ def _bound(node: SchemaNode, keyword: str, inwards: float, *, whole: bool) -> fl
     step = abs(inwards)
     if step != 1:
         bound = (math.ceil(bound / step) if inwards > 0 else math.floor(bound / step)) * step
-    exclusive = node.limit(f"exclusive{keyword.capitalize()}")
-    return bound + inwards if exclusive and bound == node.limit(keyword) else bound
+    is_excluded = bool(node.limit(f"exclusive{keyword.capitalize()}")) and bound == node.limit(keyword)
+    outermost: float = bound + inwards if is_excluded else bound
+    return outermost
 
 
 def _is_usable(bound: JsonValue) -> bool:

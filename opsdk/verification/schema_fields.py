@@ -13,6 +13,7 @@ from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.base.options import Options
+from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -22,6 +23,22 @@ _MANAGED: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """Fields at the root that are not generated: the status belongs to the operator."""
 _SUBSCHEMAS: Final = ("items", "additionalProperties", "not")
 _ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf")
+
+_CUT: Final = {"x-kubernetes-preserve-unknown-fields": True, "x-opsdk-cut": True}
+"""The schema in the place of what was cut off: it allows any value, and no value is generated for it."""
+_SOURCE: Final = "pass a definition that a server accepted"
+_NUMBER: Final = (int, float)
+_KEYWORDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("type", "format", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"), str),
+    **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "x-kubernetes-validations"), list),
+    **dict.fromkeys(("minimum", "maximum", "multipleOf"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), int),
+    "x-kubernetes-list-map-keys": list,
+    "properties": dict,
+    "items": dict,
+    "not": dict,
+}
+"""The types of keywords, as the server decodes them."""
 
 Path = tuple[str | int, ...]
 """Names of fields, keys of map entries and indices of list elements."""
@@ -51,7 +68,7 @@ def field_path(path: Path) -> FieldPath:
     return text
 
 
-class Field:
+class SchemaField:
     """One field of a custom resource.
 
     Attributes:
@@ -61,14 +78,16 @@ class Field:
         required: whether the parent must have it.
     """
 
-    def __init__(self, path: Path, node: SchemaNode, parent: Field | None = None, *, required: bool = False) -> None:
+    def __init__(
+        self, path: Path, node: SchemaNode, parent: SchemaField | None = None, *, required: bool = False
+    ) -> None:
         self.path = path
         self.node = node
         self.parent = parent
         self.required = required
 
     def __repr__(self) -> str:
-        return f"<Field {self}>"
+        return f"<SchemaField {self}>"
 
     def __str__(self) -> str:
         return str(field_path(self.path))
@@ -83,37 +102,42 @@ class Field:
         """Whether the field is an element of a list or an entry of a map."""
         return self.parent is not None and self in (self.parent.items, self.parent.entries)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the schema of the value was cut off."""
+        return "x-opsdk-cut" in self.node.schema
+
     @cached_property
-    def properties(self) -> Mapping[str, Field]:
+    def properties(self) -> Mapping[str, SchemaField]:
         """The declared fields of an object, without those that are not generated."""
         return {
-            name: Field((*self.path, name), below, self, required=name in self.node.required)
+            name: SchemaField((*self.path, name), below, self, required=name in self.node.required)
             for name, below in self.node.properties.items()
             if self.path or name not in _MANAGED
         }
 
     @cached_property
-    def items(self) -> Field | None:
+    def items(self) -> SchemaField | None:
         """The first element of a list."""
-        return None if self.node.items is None else Field((*self.path, 0), self.node.items, self)
+        return None if self.node.items is None else SchemaField((*self.path, 0), self.node.items, self)
 
     @cached_property
-    def entries(self) -> Field | None:
+    def entries(self) -> SchemaField | None:
         """An entry of a map."""
-        return None if self.node.additional is None else Field((*self.path, ENTRY), self.node.additional, self)
+        return None if self.node.additional is None else SchemaField((*self.path, ENTRY), self.node.additional, self)
 
-    def lineage(self) -> list[Field]:
+    def lineage(self) -> list[SchemaField]:
         """Return the fields from the root to this one."""
         above = [] if self.parent is None else self.parent.lineage()
         return [*above, self]
 
-    def walk(self) -> Iterator[Field]:
+    def walk(self) -> Iterator[SchemaField]:
         """Yield the fields below this one, upper levels first."""
         queue = deque([self])
         while queue:
             field = queue.popleft()
             below = [*field.properties.values(), *filter(None, (field.items, field.entries))]
-            yield from below
+            yield from (one for one in below if not one.is_cut)
             queue.extend(below)
 
 
@@ -122,11 +146,14 @@ def cut_schema(schema: Mapping[str, JsonValue], budget: SchemaBudget) -> tuple[J
 
     What is cut off allows any value. The schema may contain itself.
 
+    Raises:
+        UsageError: a keyword has a value of the wrong type.
+
     >>> schema = {"type": "object", "properties": {"next": {}}}
     >>> schema["properties"]["next"] = schema
     >>> cut, paths = cut_schema(schema, SchemaBudget(depth=2))
     >>> cut["properties"]["next"]
-    {'type': 'object', 'properties': {'next': {'x-kubernetes-preserve-unknown-fields': True}}}
+    {'type': 'object', 'properties': {'next': {'x-kubernetes-preserve-unknown-fields': True, 'x-opsdk-cut': True}}}
     >>> paths
     ['next.next']
     """
@@ -138,13 +165,31 @@ def cut_schema(schema: Mapping[str, JsonValue], budget: SchemaBudget) -> tuple[J
         original, copy, path, depth = queue.popleft()
         count += 1
         if depth >= budget.depth or count > budget.fields:
-            copy["x-kubernetes-preserve-unknown-fields"] = True
+            copy.update(_CUT)
             paths.append(str(path))
             continue
+        _check_keywords(original, path)
         copy.update(original)
         for below, target, place in _replace_nested(original, copy, path):
             queue.append((below, target, place, depth + 1))
     return root, paths
+
+
+def _check_keywords(schema: Mapping[str, JsonValue], path: FieldPath) -> None:
+    if not isinstance(schema, Mapping):
+        raise UsageError(f"the schema of {path or 'the root'} is not an object: {_SOURCE}")
+    for keyword, kind in _KEYWORDS.items():
+        value = schema.get(keyword)
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{keyword} in the schema of {path or 'the root'} is {str(value)[:100]!r}: {_SOURCE}")
+    texts = (*(schema.get("required") or ()), *(schema.get("x-kubernetes-list-map-keys") or ()))
+    if not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"required in the schema of {path or 'the root'} has more than names: {_SOURCE}")
+    rules = schema.get("x-kubernetes-validations") or ()
+    if not all(
+        isinstance(rule, dict) and all(isinstance(part, str | bool) for part in rule.values()) for rule in rules
+    ):
+        raise UsageError(f"a rule in the schema of {path or 'the root'} is not an object of strings: {_SOURCE}")
 
 
 def _replace_nested(
@@ -160,10 +205,12 @@ def _replace_nested(
     for keyword in _SUBSCHEMAS:
         below = original.get(keyword)
         if isinstance(below, Mapping):
-            copy[keyword] = target = {}
+            target: JsonObject = {}
+            copy[keyword] = target
             yield below, target, path.index(0) if keyword == "items" else path.child(ENTRY)
     for keyword in _ALTERNATIVES:
         if original.get(keyword):
-            copy[keyword] = nested = [{} for _ in original[keyword]]
+            nested: list[JsonObject] = [{} for _ in original[keyword]]
+            copy[keyword] = nested
             for below, target in zip(original[keyword], nested, strict=True):
                 yield below, target, path

@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Final
 
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.schema_fields import ENTRY, Field
+from opsdk.verification.schema_fields import ENTRY, SchemaField
 from opsdk.verification.shapes import Shape, referenced_kind
 from opsdk.verification.values import FieldValue, boundary, misoperation, valid
 
@@ -28,13 +29,13 @@ _ABSENT_IMAGE: Final = "registry.invalid/absent:0"
 Values = Iterator[FieldValue]
 
 
-def shape_values(shape: Shape, field: Field, current: JsonValue) -> Values:
+def shape_values(shape: Shape, field: SchemaField, current: JsonValue) -> Values:
     """Yield proposals for a field of this shape, whose value is `current` now."""
     propose = _PROPOSALS.get(shape)
     return iter(()) if propose is None else propose(field, current)
 
 
-def _replicas(_: Field, current: JsonValue) -> Values:
+def _replicas(_: SchemaField, current: JsonValue) -> Values:
     for count in (1, 2, 3):
         yield valid(count, f"scale to {count}")
     if isinstance(current, int) and 3 <= current < MAX_REPLICAS:
@@ -42,7 +43,7 @@ def _replicas(_: Field, current: JsonValue) -> Values:
     yield boundary(0, "no replicas")
 
 
-def _image(_: Field, current: JsonValue) -> Values:
+def _image(_: SchemaField, current: JsonValue) -> Values:
     for number, image in enumerate(_IMAGES):
         if image != current:
             yield valid(image, f"image {number + 1} of another application")
@@ -51,7 +52,7 @@ def _image(_: Field, current: JsonValue) -> Values:
     yield misoperation("Not An Image", "a text that is no image reference")
 
 
-def _resources(field: Field, _: JsonValue) -> Values:
+def _resources(field: SchemaField, _: JsonValue) -> Values:
     keys = ("storage",) if _is_below_claim(field) else ("cpu", "memory")
     small: JsonObject = dict(zip(keys, ("1Gi",) if keys == ("storage",) else ("100m", "64Mi"), strict=True))
     large: JsonObject = dict(zip(keys, ("2Gi",) if keys == ("storage",) else ("200m", "128Mi"), strict=True))
@@ -67,11 +68,11 @@ def _resources(field: Field, _: JsonValue) -> Values:
         yield misoperation({"limits": {"memory": "1"}}, "a limit in which no process runs")
 
 
-def _is_below_claim(field: Field) -> bool:
+def _is_below_claim(field: SchemaField) -> bool:
     return field.parent is not None and {"accessModes", "storageClassName"} <= field.parent.node.properties.keys()
 
 
-def _affinity(_: Field, __: JsonValue) -> Values:
+def _affinity(_: SchemaField, __: JsonValue) -> Values:
     preferred = {"weight": 1, "preference": _terms("kubernetes.io/os", "Exists")}
     yield valid(
         {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}, "a preference for nodes"
@@ -87,19 +88,19 @@ def _terms(key: str, operator: str) -> JsonObject:
     return {"matchExpressions": [{"key": key, "operator": operator}]}
 
 
-def _node_selector(_: Field, __: JsonValue) -> Values:
+def _node_selector(_: SchemaField, __: JsonValue) -> Values:
     yield valid({"kubernetes.io/os": "linux"}, "nodes with Linux")
     yield misoperation({NO_NODE: "true"}, "a selector of absent nodes")
 
 
-def _tolerations(_: Field, __: JsonValue) -> Values:
+def _tolerations(_: SchemaField, __: JsonValue) -> Values:
     yield valid([{"key": "example.com/dedicated", "operator": "Exists", "effect": "NoSchedule"}], "one toleration")
     yield boundary([], "no tolerations")
     yield misoperation([{"operator": "Exists", "effect": "NoExecute"}], "a toleration of every eviction")
     yield misoperation([{"key": "example.com/dedicated", "operator": "Unknown"}], "a toleration with a wrong operator")
 
 
-def _probe(_: Field, __: JsonValue) -> Values:
+def _probe(_: SchemaField, __: JsonValue) -> Values:
     yield valid({"exec": {"command": ["true"]}}, "a probe that succeeds")
     yield valid({"exec": {"command": ["true"]}, "periodSeconds": 30}, "a probe that is rare")
     yield misoperation({"exec": {"command": ["false"]}}, "a probe that cannot succeed")
@@ -107,7 +108,7 @@ def _probe(_: Field, __: JsonValue) -> Values:
     yield misoperation({"periodSeconds": 1}, "a probe without an action")
 
 
-def _containers(_: Field, current: JsonValue) -> Values:
+def _containers(_: SchemaField, current: JsonValue) -> Values:
     main = {"name": ENTRY, "image": _IMAGES[1]}
     others = [one for one in current if isinstance(one, dict)] if isinstance(current, list) else []
     yield valid([main], "one container")
@@ -116,7 +117,7 @@ def _containers(_: Field, current: JsonValue) -> Values:
     yield misoperation([{**main, "command": ["false"]}], "a container that ends with an error")
 
 
-def _labels(_: Field, current: JsonValue) -> Values:
+def _labels(_: SchemaField, current: JsonValue) -> Values:
     before = current if isinstance(current, dict) else {}
     yield valid({**before, "verify.example.com/added": "true"}, "an entry more")
     if before:
@@ -128,17 +129,17 @@ def _labels(_: Field, current: JsonValue) -> Values:
     yield misoperation({**before, "not a label!": "no/label value!"}, "an entry that is no label")
 
 
-def _claim(field: Field, current: JsonValue) -> Values:
-    before = current if isinstance(current, dict) else {"accessModes": ["ReadWriteOnce"]}
-    size = (before.get("resources") or {}).get("requests") or {}
-    for proposal in _sizes(field, size.get("storage") if isinstance(size, dict) else None):
+def _claim(field: SchemaField, current: JsonValue) -> Values:
+    before: JsonObject = current if isinstance(current, dict) else {"accessModes": ["ReadWriteOnce"]}
+    size = get_path(before, ("resources", "requests", "storage"), None)
+    for proposal in _sizes(field, size):
         resources = {"requests": {"storage": proposal.value}}
         yield FieldValue({**before, "resources": resources}, proposal.value_class, proposal.reason)
     yield misoperation({**before, "storageClassName": "absent"}, "a storage class that does not exist")
     yield misoperation({**before, "accessModes": []}, "a claim without access modes")
 
 
-def _sizes(_: Field, current: JsonValue) -> Values:
+def _sizes(_: SchemaField, current: JsonValue) -> Values:
     before = _quantity(current)
     if before is None or before.value <= 0:
         yield valid("1Gi", "a small volume")
@@ -153,7 +154,7 @@ def _sizes(_: Field, current: JsonValue) -> Values:
     yield misoperation(_HUGE_STORAGE, "a volume beyond any disk")
 
 
-def _quantities(_: Field, current: JsonValue) -> Values:
+def _quantities(_: SchemaField, current: JsonValue) -> Values:
     before = _quantity(current)
     if before is not None and before.value > 0:
         yield valid(str(before + before), "twice as much")
@@ -174,7 +175,7 @@ def _quantity(value: JsonValue) -> Quantity | None:
         return None
 
 
-def _port(_: Field, __: JsonValue) -> Values:
+def _port(_: SchemaField, __: JsonValue) -> Values:
     for port in (8080, 8443):
         yield valid(port, f"port {port}")
     yield boundary(1, "the first port")
@@ -183,21 +184,21 @@ def _port(_: Field, __: JsonValue) -> Values:
     yield misoperation(65536, "a port above 65535")
 
 
-def _service_type(_: Field, __: JsonValue) -> Values:
+def _service_type(_: SchemaField, __: JsonValue) -> Values:
     for kind in ("ClusterIP", "NodePort", "LoadBalancer"):
         yield valid(kind, f"a Service of type {kind}")
     yield misoperation("ExternalName", "a Service without pods")
     yield misoperation("Unknown", "a type of Service that does not exist")
 
 
-def _reference(field: Field, _: JsonValue) -> Values:
+def _reference(field: SchemaField, _: JsonValue) -> Values:
     kind = referenced_kind(field)
     yield boundary("", f"no name of a {kind}")
     yield misoperation("absent", f"a {kind} that does not exist")
     yield misoperation("Not A Name", f"a text that is no name of a {kind}")
 
 
-def _cron_schedule(_: Field, __: JsonValue) -> Values:
+def _cron_schedule(_: SchemaField, __: JsonValue) -> Values:
     yield valid("*/5 * * * *", "every five minutes")
     yield valid("0 3 * * *", "once a day")
     yield boundary("* * * * *", "every minute")
@@ -205,7 +206,7 @@ def _cron_schedule(_: Field, __: JsonValue) -> Values:
     yield misoperation("61 * * * *", "a text that is no schedule")
 
 
-def _duration(_: Field, __: JsonValue) -> Values:
+def _duration(_: SchemaField, __: JsonValue) -> Values:
     for text in ("30s", "5m"):
         yield valid(text, f"a duration of {text}")
     yield boundary("0s", "a duration of zero")
@@ -216,7 +217,7 @@ def _duration(_: Field, __: JsonValue) -> Values:
 
 
 # The parts of pods and Services have shapes of their own.
-_PROPOSALS: Final[Mapping[Shape, Callable[[Field, JsonValue], Values]]] = {
+_PROPOSALS: Final[Mapping[Shape, Callable[[SchemaField, JsonValue], Values]]] = {
     Shape.AFFINITY: _affinity,
     Shape.CLAIM: _claim,
     Shape.CONTAINERS: _containers,

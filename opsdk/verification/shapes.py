@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from opsdk.verification.schema_fields import Field
+from opsdk.verification.schema_fields import SchemaField
 
 
 class Shape(Enum):
@@ -65,7 +65,9 @@ STRICTER: Final = frozenset(
 _CRON_NAMES: Final = frozenset({"schedule", "cron", "cronschedule", "cronexpression"})
 _DURATION_WORDS: Final = frozenset({"timeout", "interval", "period", "ttl", "duration", "delay"})
 _LABEL_NAMES: Final = frozenset({"labels", "annotations", "matchLabels", "podLabels", "podAnnotations", "commonLabels"})
-_REPLICA_NAMES: Final = frozenset({"replicas", "replicaCount", "instances", "members", "nodeCount", "shards", "workers"})
+_REPLICA_NAMES: Final = frozenset(
+    {"replicas", "replicaCount", "instances", "members", "nodeCount", "shards", "workers"}
+)
 _SIZE_WORDS: Final = frozenset({"storage", "volume", "disk", "data"})
 _QUANTITY_NAMES: Final = frozenset({"cpu", "memory", "storage", "ephemeral-storage", "sizeLimit"})
 REFERENCES: Final = {
@@ -93,12 +95,12 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name[:100]))
 
 
-def shape_of(field: Field) -> Shape | None:
+def shape_of(field: SchemaField) -> Shape | None:
     """Return the shape of a field, or None."""
     return next((shape for shape, is_one in _RECOGNISERS if is_one(field)), None)
 
 
-def referenced_kind(field: Field) -> str:
+def referenced_kind(field: SchemaField) -> str:
     """Return the kind of the object that a field names, or an empty string.
 
     A name is a string such as ``secretName``, or the ``name`` of an object such as ``secretRef``.
@@ -110,7 +112,7 @@ def referenced_kind(field: Field) -> str:
         parent = words(field.parent.name)
         is_reference = parent[-1:] in (("ref",), ("reference",), ("selector",)) or _has(field.parent, "key")
         return _kind(parent) if is_reference or parent[-1:] in (("secret",), ("credentials",)) else ""
-    if own[-1] in ("name", "ref") or own[-2:] in (("storage", "class"),):
+    if own[-1] in ("name", "ref") or own[-2:] == ("storage", "class"):
         return _kind(own)
     return ""
 
@@ -121,75 +123,75 @@ def _kind(parts: tuple[str, ...]) -> str:
 
 
 # ------------------------------------------------------------------ structure
-def _has(field: Field, *names: str) -> bool:
+def _has(field: SchemaField, *names: str) -> bool:
     return all(name in field.node.properties for name in names)
 
 
-def _is_string(field: Field) -> bool:
+def _is_string(field: SchemaField) -> bool:
     return field.node.types == ("string",) and not field.node.enum
 
 
-def _is_integer(field: Field) -> bool:
+def _is_integer(field: SchemaField) -> bool:
     return field.node.types == ("integer",) and not field.node.enum
 
 
-def _is_object(field: Field) -> bool:
+def _is_object(field: SchemaField) -> bool:
     return field.node.types in ((), ("object",))
 
 
-def _is_map_of_strings(field: Field) -> bool:
+def _is_map_of_strings(field: SchemaField) -> bool:
     return field.node.additional is not None and field.node.additional.types == ("string",)
 
 
-def _is_resources(field: Field) -> bool:
+def _is_resources(field: SchemaField) -> bool:
     return _has(field, "requests", "limits") or (
         field.name == "resources" and _is_object(field) and field.node.preserve and not field.node.properties
     )
 
 
-def _is_affinity(field: Field) -> bool:
+def _is_affinity(field: SchemaField) -> bool:
     return _has(field, "nodeAffinity") or (
         field.name == "affinity" and _is_object(field) and field.node.preserve and not field.node.properties
     )
 
 
-def _is_tolerations(field: Field) -> bool:
+def _is_tolerations(field: SchemaField) -> bool:
     return field.items is not None and _has(field.items, "key", "operator", "effect")
 
 
-def _is_probe(field: Field) -> bool:
+def _is_probe(field: SchemaField) -> bool:
     return _has(field, "periodSeconds") and (_has(field, "httpGet") or _has(field, "exec") or _has(field, "tcpSocket"))
 
 
-def _is_containers(field: Field) -> bool:
+def _is_containers(field: SchemaField) -> bool:
     return field.items is not None and _has(field.items, "name", "image")
 
 
-def _is_claim(field: Field) -> bool:
+def _is_claim(field: SchemaField) -> bool:
     return _has(field, "accessModes", "resources")
 
 
-def _is_pod_spec(field: Field) -> bool:
+def _is_pod_spec(field: SchemaField) -> bool:
     return "containers" in field.properties and _is_containers(field.properties["containers"])
 
 
-def _is_service_spec(field: Field) -> bool:
+def _is_service_spec(field: SchemaField) -> bool:
     return _has(field, "clusterIP", "ports")
 
 
-def _is_image(field: Field) -> bool:
+def _is_image(field: SchemaField) -> bool:
     return _is_string(field) and words(field.name)[-1:] == ("image",)
 
 
-def _is_replicas(field: Field) -> bool:
+def _is_replicas(field: SchemaField) -> bool:
     return _is_integer(field) and (field.name in _REPLICA_NAMES or words(field.name)[-1:] == ("replicas",))
 
 
-def _is_port(field: Field) -> bool:
+def _is_port(field: SchemaField) -> bool:
     return "integer" in field.node.types and not field.node.enum and words(field.name)[-1:] == ("port",)
 
 
-def _is_service_type(field: Field) -> bool:
+def _is_service_type(field: SchemaField) -> bool:
     if field.node.types != ("string",):
         return False
     if field.name in ("serviceType", "svcType"):
@@ -202,11 +204,11 @@ def _is_service_type(field: Field) -> bool:
     )
 
 
-def _is_cron_schedule(field: Field) -> bool:
+def _is_cron_schedule(field: SchemaField) -> bool:
     return _is_string(field) and field.name.lower() in _CRON_NAMES
 
 
-def _is_quantity(field: Field) -> bool:
+def _is_quantity(field: SchemaField) -> bool:
     textual = field.node.types in (("string",), ("integer", "string")) and not field.node.enum
     if not textual:
         return False
@@ -215,7 +217,7 @@ def _is_quantity(field: Field) -> bool:
     return in_resources or field.name in _QUANTITY_NAMES or "KMGTPE" in str(field.node.limit("pattern"))
 
 
-def _is_storage_size(field: Field) -> bool:
+def _is_storage_size(field: SchemaField) -> bool:
     parts = words(field.name)
     if parts[-1:] not in (("size",), ("storage",)) or field.node.types not in (("string",), ("integer", "string")):
         return False
@@ -223,19 +225,19 @@ def _is_storage_size(field: Field) -> bool:
     return bool(_SIZE_WORDS.intersection((*parts, *above))) and not field.node.enum
 
 
-def _is_duration(field: Field) -> bool:
+def _is_duration(field: SchemaField) -> bool:
     return field.node.format == "duration" or (_is_string(field) and bool(_DURATION_WORDS & {*words(field.name)[-1:]}))
 
 
-def _is_labels(field: Field) -> bool:
+def _is_labels(field: SchemaField) -> bool:
     return _is_map_of_strings(field) and field.name in _LABEL_NAMES
 
 
-def _is_node_selector(field: Field) -> bool:
+def _is_node_selector(field: SchemaField) -> bool:
     return _is_map_of_strings(field) and words(field.name)[-2:] == ("node", "selector")
 
 
-_RECOGNISERS: Final[tuple[tuple[Shape, Callable[[Field], bool]], ...]] = (
+_RECOGNISERS: Final[tuple[tuple[Shape, Callable[[SchemaField], bool]], ...]] = (
     (Shape.CLAIM, _is_claim),
     (Shape.RESOURCES, _is_resources),
     (Shape.AFFINITY, _is_affinity),

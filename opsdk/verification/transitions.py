@@ -23,14 +23,14 @@ from opsdk.verification.edits import value_at, with_value
 from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.field_values import FieldValues, as_uncertain
 from opsdk.verification.operations import (
-    FieldChange,
+    ChangedField,
+    GeneratedWorkload,
     Operation,
     OperationKind,
-    Reference,
+    ReferencedObject,
     UnchangedField,
-    Workload,
 )
-from opsdk.verification.schema_fields import Field, SchemaBudget
+from opsdk.verification.schema_fields import SchemaBudget, SchemaField
 from opsdk.verification.shapes import Shape, referenced_kind
 from opsdk.verification.values import ABSENT, FieldValue, ValueClass, valid
 
@@ -69,9 +69,9 @@ def generate_workload(
     *,
     version: str = "",
     examples: Sequence[JsonObject] = (),
-    options: WorkloadOptions = WorkloadOptions(),
+    options: WorkloadOptions = WorkloadOptions(),  # noqa: B008 - frozen
     admits: Admits | None = None,
-) -> Workload:
+) -> GeneratedWorkload:
     """Return the operations on a custom resource of a definition.
 
     Args:
@@ -88,8 +88,11 @@ def generate_workload(
     >>> definition = {"spec": {"group": "example.com", "names": {"kind": "Site"}, "versions": [{
     ...     "name": "v1", "storage": True, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
     ...         "spec": {"type": "object", "properties": {"replicas": {"type": "integer", "minimum": 0}}}}}}}]}}
-    >>> for operation in generate_workload(definition, options=WorkloadOptions(operations=5)).operations:
+    >>> for operation in generate_workload(definition, options=WorkloadOptions(operations=8)).operations[5:]:
     ...     print(operation)
+    Update spec.replicas: 1 -> 2 (Valid: scale to 2)
+    Update spec: {"replicas":2} -> absent (Boundary: not set)
+    Rollback spec: absent -> {"replicas":2} (Valid: back to the state before)
     """
     compiled = DefinitionVersion(definition, version, options.schema)
     return _Generator(compiled, examples, options, admits or compiled.errors).generate()
@@ -98,7 +101,7 @@ def generate_workload(
 class _Turns:
     """The turns of one field: which of its values were used, and why the others were not."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: SchemaField) -> None:
         self.field = field
         self.used: set[str] = set()
         self.count = 0
@@ -134,7 +137,7 @@ class _Generator:
         self._starts: list[JsonObject] = []
         self._state: JsonObject = {}
 
-    def generate(self) -> Workload:
+    def generate(self) -> GeneratedWorkload:
         """Return the workload."""
         self._begin()
         turns = [_Turns(field) for field in self._fields()]
@@ -148,7 +151,7 @@ class _Generator:
             complete = len(self._operations) == before
             if complete or self._is_full:
                 break
-        return Workload(
+        return GeneratedWorkload(
             operations=tuple(self._operations[: self._options.operations]),
             unchanged=tuple(self._unchanged(turns)),
             references=tuple(self._references(turns)),
@@ -174,9 +177,9 @@ class _Generator:
 
     def _example(self, number: int, example: JsonObject) -> JsonObject:
         """Return an example under the name of the first one."""
-        named = self._definition.object({key: one for key, one in example.items() if key not in ("apiVersion", "kind")})
-        metadata = {**named["metadata"], **_identity(self._definition.object(self._examples[0])["metadata"])}
-        obj = {**named, "metadata": metadata}
+        obj = self._definition.object({key: one for key, one in example.items() if key not in ("apiVersion", "kind")})
+        metadata = {**obj["metadata"], **_identity(self._definition.object(self._examples[0])["metadata"])}
+        obj = {**obj, "metadata": metadata}
         errors = self._admits(obj, None)
         if errors:
             path, _, reason = errors[0].partition(": ")
@@ -191,8 +194,8 @@ class _Generator:
         return made_valid(self._definition.object(fields), root, self._values, self._admits)
 
     # -------------------------------------------------------------- turns
-    def _fields(self) -> list[Field]:
-        metadata = Field(("metadata",), _METADATA, self._definition.root)
+    def _fields(self) -> list[SchemaField]:
+        metadata = SchemaField(("metadata",), _METADATA, self._definition.root)
         below = islice(self._definition.root.walk(), self._options.fields)
         return [*metadata.properties.values(), *below]
 
@@ -211,7 +214,7 @@ class _Generator:
                 turns.count += 1
                 return
 
-    def _proposals(self, field: Field, current: JsonValue) -> list[FieldValue]:
+    def _proposals(self, field: SchemaField, current: JsonValue) -> list[FieldValue]:
         values = self._values.values(field, current)
         parent = field.parent
         if parent is not None and value_at(self._state, parent) is ABSENT and self._values.is_stricter(parent):
@@ -239,7 +242,7 @@ class _Generator:
         if self._definition.complete(after) == self._definition.complete(self._state):
             return False
         errors = self._admits(after, self._state)
-        others: list[Field] = []
+        others: list[SchemaField] = []
         if errors and self._admits(after, None):
             repair = repaired(after, self._state, (field, one.value), self._values, self._admits)
             if repair is None:
@@ -252,7 +255,7 @@ class _Generator:
         self._write(one, after, changes)
         turns.changed = True
         if one.value_class is not ValueClass.VALID:
-            undone = tuple(FieldChange(path=each.path, before=each.after, after=each.before) for each in changes)
+            undone = tuple(ChangedField(path=each.path, before=each.after, after=each.before) for each in changes)
             self._write(valid(None, "back to the state before"), before, undone, kind=OperationKind.ROLLBACK)
         return True
 
@@ -261,7 +264,7 @@ class _Generator:
         if not any(_names(error, turns.field) for error in errors):
             turns.refuse(one, "")
             return False
-        change = FieldChange(path=turns.field.path, before=value_at(self._state, turns.field), after=one.value)
+        change = ChangedField(path=turns.field.path, before=value_at(self._state, turns.field), after=one.value)
         self._add(OperationKind.UPDATE, one, after, (change,))
         return True
 
@@ -270,7 +273,7 @@ class _Generator:
         self,
         value: FieldValue,
         after: JsonObject,
-        changes: tuple[FieldChange, ...],
+        changes: tuple[ChangedField, ...],
         *,
         kind: OperationKind = OperationKind.UPDATE,
     ) -> None:
@@ -279,7 +282,7 @@ class _Generator:
         self._add(OperationKind.RECREATE if refused else kind, value, after, changes)
 
     def _add(
-        self, kind: OperationKind, value: FieldValue, after: JsonObject, changes: tuple[FieldChange, ...]
+        self, kind: OperationKind, value: FieldValue, after: JsonObject, changes: tuple[ChangedField, ...]
     ) -> None:
         operation = Operation(
             kind=kind,
@@ -310,13 +313,13 @@ class _Generator:
             self._values.smallest(turns.field)
         except NoCustomResourceError as error:
             return f"{error.reason}: add an example with this field"
-        return "each value is the one that it has, or that the server drops"
+        return "the schema admits no other value than the present one"
 
-    def _references(self, turns: Sequence[_Turns]) -> Iterator[Reference]:
+    def _references(self, turns: Sequence[_Turns]) -> Iterator[ReferencedObject]:
         for one in turns:
             name = value_at(self._starts[0], one.field)
             if self._values.shape(one.field) is Shape.REFERENCE and isinstance(name, str) and name:
-                yield Reference(one.field.path, referenced_kind(one.field), name)
+                yield ReferencedObject(one.field.path, referenced_kind(one.field), name)
 
     def _cut(self, turns: Sequence[_Turns]) -> Iterator[str]:
         """Yield a sentence for each budget that was used up."""
@@ -332,31 +335,31 @@ class _Generator:
             yield f"values are left after {self._options.operations} operations; {late} fields had no turn"
 
 
-def _change(before: JsonObject, after: JsonObject, field: Field) -> FieldChange:
-    return FieldChange(path=field.path, before=value_at(before, field), after=value_at(after, field))
+def _change(before: JsonObject, after: JsonObject, field: SchemaField) -> ChangedField:
+    return ChangedField(path=field.path, before=value_at(before, field), after=value_at(after, field))
 
 
-def _field_changes(before: JsonObject, after: JsonObject) -> Iterator[FieldChange]:
+def _field_changes(before: JsonObject, after: JsonObject) -> Iterator[ChangedField]:
     """Yield the fields of the spec, and of other parts of the root, that differ."""
     for part in sorted((before.keys() | after.keys()) - {"apiVersion", "kind", "status"}):
         one, other = before.get(part, ABSENT), after.get(part, ABSENT)
         if isinstance(one, dict) and isinstance(other, dict):
             for name in sorted(one.keys() | other.keys()):
                 path = (part, name)
-                change = FieldChange(
+                change = ChangedField(
                     path=path, before=get_path(before, path, ABSENT), after=get_path(after, path, ABSENT)
                 )
                 if change.before != change.after:
                     yield change
         elif one != other:
-            yield FieldChange(path=(part,), before=one, after=other)
+            yield ChangedField(path=(part,), before=one, after=other)
 
 
 def _identity(metadata: JsonObject) -> JsonObject:
     return {key: metadata[key] for key in ("name", "namespace") if key in metadata}
 
 
-def _names(error: str, field: Field) -> bool:
+def _names(error: str, field: SchemaField) -> bool:
     """Report whether an error names the path of a field."""
     return re.search(rf"{re.escape(str(field))}(?![\w-])", error) is not None
 

@@ -8,9 +8,10 @@ from typing import Any
 from opsdk.structured_merge.value import JsonObject
 
 STRING = {"type": "string"}
+_DIGITS = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
 QUANTITY = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+    "pattern": rf"^(\+|-)?{_DIGITS}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_DIGITS}))?$",
     "x-kubernetes-int-or-string": True,
 }
 RESOURCES = {
@@ -114,7 +115,11 @@ MESSAGE_BROKER = definition(
                 "type": "object",
                 "default": {"type": "ClusterIP"},
                 "properties": {
-                    "type": {"type": "string", "default": "ClusterIP", "enum": ["ClusterIP", "LoadBalancer", "NodePort"]},
+                    "type": {
+                        "type": "string",
+                        "default": "ClusterIP",
+                        "enum": ["ClusterIP", "LoadBalancer", "NodePort"],
+                    },
                     "annotations": {"type": "object", "additionalProperties": STRING},
                 },
             },
@@ -215,7 +220,11 @@ AUTOSCALER = definition(
                     "required": ["name"],
                     "properties": {
                         "name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63},
-                        "cpu": {"type": "object", "required": ["percent"], "properties": {"percent": {"type": "integer"}}},
+                        "cpu": {
+                            "type": "object",
+                            "required": ["percent"],
+                            "properties": {"percent": {"type": "integer"}},
+                        },
                         "cron": {
                             "type": "object",
                             "required": ["schedule"],
@@ -322,7 +331,11 @@ BACKUP = definition(
                 },
                 "oneOf": [{"required": ["bucket"]}, {"required": ["claim"]}],
             },
-            "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-embedded-resource": True},
+            "template": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": True,
+                "x-kubernetes-embedded-resource": True,
+            },
             "parameters": {"type": "object", "additionalProperties": STRING, "minProperties": 1, "maxProperties": 5},
             "maxUnavailable": {"x-kubernetes-int-or-string": True},
         },

@@ -9,7 +9,7 @@ from typing import Any
 from server_caller import Answer, Caller
 
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.operations import Operation, OperationKind, Workload
+from opsdk.verification.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.schema_fields import field_path
 from opsdk.verification.values import ValueClass
 
@@ -19,8 +19,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def alone(definition: Mapping[str, Any], version: str) -> JsonObject:
     """Return a definition with one of its versions, stored and without conversion."""
     spec = definition["spec"]
-    named = next(one for one in spec["versions"] if one["name"] == version)
-    only = {**named, "served": True, "storage": True}
+    served = next(one for one in spec["versions"] if one["name"] == version)
+    only = {**served, "served": True, "storage": True}
     fields = {key: one for key, one in spec.items() if key != "conversion"}
     return {**definition, "spec": {**fields, "versions": [only]}}
 
@@ -36,7 +36,7 @@ class WorkloadRun:
         self._collection = f"{path}/{spec['names']['plural']}"
         self._stored: JsonObject = {}
 
-    async def run(self, workload: Workload) -> None:
+    async def run(self, workload: GeneratedWorkload) -> None:
         """Execute all operations in order."""
         for operation in workload.operations:
             answer = await self._execute(operation)

@@ -53,7 +53,9 @@ def numbers(draw: st.DrawFn) -> JsonObject:
     keywords = draw(bounds("minimum", "maximum", -20, 200))
     if keywords.get("minimum", 0) + 10 < keywords.get("maximum", 50):
         keywords |= draw(optional(multipleOf=st.sampled_from((2, 5))))
-        keywords |= draw(optional(**{f"exclusive{one.capitalize()}": st.just(value=True) for one in keywords if one != "multipleOf"}))
+        keywords |= draw(
+            optional(**{f"exclusive{one.capitalize()}": st.just(value=True) for one in keywords if one != "multipleOf"})
+        )
     kind = draw(st.sampled_from(("integer", "number")))
     form = draw(optional(format=st.sampled_from(("int32", "int64") if kind == "integer" else ("double", "float"))))
     rules = [{"rule": "self != 7"}] if kind == "integer" and draw(st.booleans()) else []

@@ -59,8 +59,7 @@ def test_operations_continue_each_other_within_the_budget(spec: JsonObject, oper
     """Each operation begins where the last admitted one ended, and there are not more than allowed."""
     try:
         workload = generate_workload(random_definition(spec), options=WorkloadOptions(operations=operations))
-    except NoCustomResourceError as error:
-        assert str(error.path) in str(error)
+    except NoCustomResourceError:
         return
     assert len(workload.operations) <= operations
     state: Any = None
