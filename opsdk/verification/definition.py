@@ -28,6 +28,8 @@ class DefinitionVersion:
         budget: how much of the schema is read.
 
     Attributes:
+        types: apiVersion and kind.
+        root: the field that has all others.
         cut: the paths of the parts of the schema that are beyond the budget.
 
     Raises:
@@ -39,13 +41,13 @@ class DefinitionVersion:
             spec = definition["spec"]
             versions = {str(one["name"]): one for one in spec["versions"]}
             chosen = version or next(name for name, one in versions.items() if one.get("storage"))
-            self._types = {"apiVersion": f"{spec['group']}/{chosen}", "kind": str(spec["names"]["kind"])}
+            self.types = {"apiVersion": f"{spec['group']}/{chosen}", "kind": str(spec["names"]["kind"])}
         except (KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UsageError("this is no CustomResourceDefinition: pass one that a server accepted") from error
         schema = get_path(versions.get(chosen), ("schema", "openAPIV3Schema"), None)
         if schema is None:
             raise UsageError(
-                f"{self._types['kind']} has no schema for version {chosen!r}: "
+                f"{self.types['kind']} has no schema for version {chosen!r}: "
                 f"name one of {', '.join(versions)} that has a schema"
             )
         self._namespaced = spec.get("scope") == "Namespaced"
@@ -58,9 +60,9 @@ class DefinitionVersion:
         self._replicas = tuple(str(replicas).removeprefix(".").split("."))
 
     def object(self, fields: JsonObject) -> JsonObject:
-        """Return a custom resource with these fields at its root."""
+        """Return a custom resource with these fields at its root; types, name and namespace may be absent."""
         metadata = {"name": ENTRY, "namespace": NAMESPACE} if self._namespaced else {"name": ENTRY}
-        return {**self._types, "metadata": metadata, **fields}
+        return {**self.types, **fields, "metadata": {**metadata, **fields.get("metadata", {})}}
 
     def complete(self, obj: JsonObject) -> JsonObject:
         """Return a custom resource as the server stores it: pruned, with defaults. Neither may be changed."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from opsdk.apiserver.field_errors import NO_PATH
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.definition import Admits
@@ -67,10 +68,7 @@ def repaired(
     for questions, (other, second) in enumerate(second_changes(field, value, obj, values)):
         if questions >= MAX_QUESTIONS:
             return None
-        try:
-            candidate = with_value(obj, other, second, values)
-        except NoCustomResourceError:
-            continue
+        candidate = _changed(obj, other, second, values)
         if candidate != old and not admits(candidate, old):
             return candidate, other
     return None
@@ -89,7 +87,7 @@ def made_valid(obj: JsonObject, root: SchemaField, values: FieldValues, admits: 
     while errors:
         for field, value in _changes_for(errors, obj, root, values):
             questions += 1
-            candidate = with_value(obj, field, value, values)
+            candidate = _changed(obj, field, value, values)
             remaining = admits(candidate, None)
             if len(remaining) < len(errors):
                 obj, errors = candidate, remaining
@@ -106,15 +104,21 @@ def _changes_for(errors: Sequence[str], obj: JsonObject, root: SchemaField, valu
     fields = list(islice(root.walk(), MAX_BASE_QUESTIONS))
     fields.sort(key=lambda field: not any(str(field) in error for error in errors))
     for field in fields:
-        try:
-            current = value_at(obj, field)
-            proposals = [one for one in values.values(field, current) if one.value_class in _ADMITTED]
-            for proposal in proposals[:_MAX_VALUES]:
-                yield field, proposal.value
-        except NoCustomResourceError:
-            continue
+        proposals = [one for one in values.values(field, value_at(obj, field)) if one.value_class in _ADMITTED]
+        for proposal in proposals[:_MAX_VALUES]:
+            yield field, proposal.value
+
+
+def _changed(obj: JsonObject, field: SchemaField, value: JsonValue, values: FieldValues) -> JsonObject:
+    """Return the custom resource with a change; the same one if a parent of the field has no value."""
+    try:
+        return with_value(obj, field, value, values)
+    except NoCustomResourceError:
+        return obj
 
 
 def _refused(error: str) -> NoCustomResourceError:
     path, _, reason = error.partition(": ")
-    return NoCustomResourceError(FieldPath(path), reason, "add a valid custom resource as an example")
+    return NoCustomResourceError(
+        FieldPath("" if path == NO_PATH else path), reason, "add a valid custom resource as an example"
+    )

@@ -6,7 +6,7 @@ where they are meant to be beyond the schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -15,7 +15,7 @@ from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.scalar_values import alternative_values, rule_values
 from opsdk.verification.schema_fields import ENTRY, Path, SchemaField
 from opsdk.verification.shape_values import MAX_REPLICAS, shape_values
-from opsdk.verification.shapes import STRICTER, Shape
+from opsdk.verification.shapes import STRICTER, TEXTS, Shape
 from opsdk.verification.small_values import MAX_ITEMS, MAX_PARTS, SmallValues, exceeds
 from opsdk.verification.values import ABSENT, FieldValue, ValueClass, beyond, boundary, misoperation, valid
 
@@ -42,8 +42,8 @@ class FieldValues(SmallValues):
     Boundary UNSET - not set
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, examples: Sequence[JsonObject] = ()) -> None:
+        super().__init__(examples)
         self._by_keywords: dict[Path, tuple[FieldValue, ...]] = {}
 
     def values(self, field: SchemaField, current: JsonValue) -> list[FieldValue]:
@@ -51,13 +51,8 @@ class FieldValues(SmallValues):
         shape = self.shape(field)
         by_shape = [] if shape is None else list(self._checked(field, shape_values(shape, field, current)))
         by_keywords: Iterable[FieldValue] = self._values_by_keywords(field)
-        if shape is Shape.REFERENCE:
-            by_keywords = _as_references(by_keywords)
-        elif any(one.value_class is ValueClass.VALID for one in by_shape):
-            # Any string is a valid value for the schema, but it is no image.
-            by_keywords = [one for one in by_keywords if one.value_class is not ValueClass.VALID]
-        if shape is Shape.REPLICAS:
-            by_keywords = _as_replicas(by_keywords)
+        if shape is not None:
+            by_keywords = _beside_shape(field, shape, by_shape, by_keywords)
         if self.is_stricter(field):
             by_keywords = as_uncertain(by_keywords)
         return list(_distinct([*by_shape, *by_keywords, *_absence(field)]))
@@ -158,22 +153,28 @@ def _absence(field: SchemaField) -> Iterator[FieldValue]:
         yield beyond(ABSENT, "a required field that is not set")
 
 
-def _as_replicas(values: Iterable[FieldValue]) -> Iterator[FieldValue]:
-    """Yield what makes sense for replicas: not thousands, and fewer than zero only as a misoperation."""
-    for one in values:
-        if one.value_class is ValueClass.BEYOND or not isinstance(one.value, int):
-            yield one
-        elif one.value < 0:
-            yield misoperation(one.value, "a negative number of replicas")
-        elif one.value <= MAX_REPLICAS:
-            yield one
+def _beside_shape(
+    field: SchemaField, shape: Shape, by_shape: Iterable[FieldValue], by_keywords: Iterable[FieldValue]
+) -> Iterator[FieldValue]:
+    """Yield the values by keywords as the shape sees them.
 
-
-def _as_references(values: Iterable[FieldValue]) -> Iterator[FieldValue]:
-    """Yield names of objects: what the schema admits names an object that does not exist."""
-    for one in values:
-        is_valid = one.value_class is ValueClass.VALID
-        yield misoperation(one.value, f"{one.reason} that names an absent object") if is_valid else one
+    The schema admits any string as an image. Where the shape has better values, such strings are left out, or are
+    misoperations. The default stays as it is.
+    """
+    classes = {one.value_class for one in by_shape}
+    is_text = shape is Shape.REFERENCE or (shape in TEXTS and ValueClass.VALID in classes)
+    for one in by_keywords:
+        if one.value_class is ValueClass.BEYOND or (field.node.has_default and one.value == field.node.default):
+            yield one
+        elif shape is Shape.REPLICAS and isinstance(one.value, int) and not 0 <= one.value <= MAX_REPLICAS:
+            if one.value < 0:
+                yield misoperation(one.value, "a negative number of replicas")
+        elif one.value_class is ValueClass.VALID and classes & {ValueClass.VALID, ValueClass.MISOPERATION}:
+            continue
+        elif is_text and isinstance(one.value, str) and one.value:
+            yield misoperation(one.value, f"{one.reason} as {shape.value}")
+        else:
+            yield one
 
 
 def as_uncertain(values: Iterable[FieldValue]) -> Iterator[FieldValue]:

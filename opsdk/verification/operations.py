@@ -81,7 +81,7 @@ class UnchangedField(msgspec.Struct, frozen=True):
 
 
 class ReferencedObject(msgspec.Struct, frozen=True):
-    """An object that the first custom resource names, and that a run must create."""
+    """An object that a harmless custom resource names, and that a run must create."""
 
     path: Path
     kind: str
@@ -94,7 +94,7 @@ class GeneratedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         operations: in order. Each begins where the last one that the server admitted ended.
         unchanged: the fields that no operation changes.
-        references: the objects that the first custom resource names.
+        references: the objects that harmless custom resources name.
         cut: what was left out because of a budget, one sentence each; empty if nothing was.
         complete: whether all values of all fields are used.
     """

@@ -62,6 +62,13 @@ STRICTER: Final = frozenset(
 )
 """Shapes of which Kubernetes' own validation refuses values that the schemas of most definitions admit."""
 
+TEXTS: Final = frozenset(
+    {
+        *(Shape.CRON_SCHEDULE, Shape.DURATION, Shape.IMAGE, Shape.QUANTITY, Shape.REFERENCE),
+        *(Shape.SERVICE_TYPE, Shape.STORAGE_SIZE),
+    }
+)
+"""Strings with a meaning that schemas do not express."""
 _CRON_NAMES: Final = frozenset({"schedule", "cron", "cronschedule", "cronexpression"})
 _DURATION_WORDS: Final = frozenset({"timeout", "interval", "period", "ttl", "duration", "delay"})
 _LABEL_NAMES: Final = frozenset({"labels", "annotations", "matchLabels", "podLabels", "podAnnotations", "commonLabels"})
@@ -111,7 +118,7 @@ def referenced_kind(field: SchemaField) -> str:
     if own == ("name",) and field.parent is not None and field.parent.path:
         parent = words(field.parent.name)
         is_reference = parent[-1:] in (("ref",), ("reference",), ("selector",)) or _has(field.parent, "key")
-        return _kind(parent) if is_reference or parent[-1:] in (("secret",), ("credentials",)) else ""
+        return _kind(parent) if is_reference or parent[-1:] in (("secret",), ("secrets",), ("credentials",)) else ""
     if own[-1] in ("name", "ref") or own[-2:] == ("storage", "class"):
         return _kind(own)
     return ""

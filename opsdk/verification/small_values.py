@@ -5,10 +5,11 @@ A value is proposed, and taken if the validator of the server admits it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.field_checks import FieldChecks
@@ -35,12 +36,16 @@ _CONTAINERS: Final = frozenset({"array", "object"})
 class SmallValues:
     """Finds small values for the fields of one schema; the same ones each time.
 
+    Args:
+        examples: custom resources of the author; their strings and numbers come first.
+
     >>> names = SchemaNode({"type": "array", "minItems": 2, "items": {"type": "string", "pattern": "^[a-c]$"}})
     >>> SmallValues().smallest(SchemaField(("names",), names))
     ['a', 'b']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, examples: Sequence[JsonObject] = ()) -> None:
+        self._examples = examples
         self._checks = FieldChecks()
         self._smallest: dict[Path, JsonValue | NoCustomResourceError] = {}
         self._shapes: dict[Path, Shape | None] = {}
@@ -94,6 +99,8 @@ class SmallValues:
 
     def _small_proposals(self, field: SchemaField) -> Iterator[JsonValue]:
         node = field.node
+        authored = (get_path(example, field.path, None) for example in self._examples)
+        yield from (value for value in authored if isinstance(value, str | int | float))
         if node.has_default:
             yield node.default
         shape = self.shape(field)
@@ -114,7 +121,7 @@ class SmallValues:
     # -------------------------------------------------------------- objects
     def _small_objects(self, field: SchemaField) -> Iterator[JsonObject]:
         """Yield objects with the required fields, then with one or more of the others."""
-        bases = [self._object(field, alternative) for alternative in _alternatives(field.node)]
+        bases = self._bases(field)
         if field.parent is not None and self.shape(field.parent) is Shape.CONTAINERS:
             yield {**bases[0], "image": self.smallest(field.properties["image"])}
         yield from bases
@@ -124,6 +131,23 @@ class SmallValues:
                 yield {**bases[0], below.name: self.smallest(below)}
         least = min(int(field.node.limit("minProperties") or 0), MAX_ITEMS)
         yield self.grown(field, bases[0], least)
+
+    def _bases(self, field: SchemaField) -> list[JsonObject]:
+        """Return an object for each alternative that has one.
+
+        Raises:
+            NoCustomResourceError: none has.
+        """
+        bases: list[JsonObject] = []
+        errors: list[NoCustomResourceError] = []
+        for alternative in _alternatives(field.node):
+            try:
+                bases.append(self._object(field, alternative))
+            except NoCustomResourceError as error:
+                errors.append(error)
+        if not bases:
+            raise errors[0]
+        return bases
 
     def _object(self, field: SchemaField, alternative: SchemaNode) -> JsonObject:
         """Return an object with the fields that the schema and one of its alternatives require."""
@@ -139,7 +163,9 @@ class SmallValues:
             below = field.properties.get(name)
             if below is not None and below.node.types not in (("object",), ("array",)):
                 values = [one.value for one in alternative_values(restricted)]
-                obj[name] = next((one for one in values if self._checks.admits(below, one)), obj.get(name))
+                fitting = [one for one in values if self._checks.admits(below, one)]
+                if fitting:
+                    obj[name] = fitting[0]
         return obj
 
     def grown(self, field: SchemaField, base: JsonObject, count: int) -> JsonObject:

@@ -8,13 +8,13 @@ written again. Equal arguments give equal bytes in any process.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.base.options import Options
+from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath, get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.definition import Admits, DefinitionVersion
@@ -132,7 +132,7 @@ class _Generator:
         self._examples = examples
         self._options = options
         self._admits = admits
-        self._values = FieldValues()
+        self._values = FieldValues(examples)
         self._operations: list[Operation] = []
         self._starts: list[JsonObject] = []
         self._state: JsonObject = {}
@@ -166,7 +166,10 @@ class _Generator:
     # -------------------------------------------------------------- the beginning
     def _begin(self) -> None:
         """Create the first custom resource, replace it by each other example, and create it again."""
-        self._starts = [self._example(number, one) for number, one in enumerate(self._examples, 1)] or [self._small()]
+        for number, example in enumerate(self._examples, 1):
+            self._starts.append(self._example(number, example))
+        if not self._starts:
+            self._starts.append(self._small())
         reason = "the first example" if self._examples else "a small custom resource"
         self._add(OperationKind.CREATE, valid(None, reason), self._starts[0], ())
         for number, start in enumerate(self._starts[1:], 2):
@@ -175,11 +178,17 @@ class _Generator:
                 self._write(valid(None, f"example {number}"), start, changes)
         self._add(OperationKind.RECREATE, valid(None, "deleted and created again"), self._state, ())
 
-    def _example(self, number: int, example: JsonObject) -> JsonObject:
+    def _example(self, number: int, example: JsonValue) -> JsonObject:
         """Return an example under the name of the first one."""
-        obj = self._definition.object({key: one for key, one in example.items() if key not in ("apiVersion", "kind")})
-        metadata = {**obj["metadata"], **_identity(self._definition.object(self._examples[0])["metadata"])}
-        obj = {**obj, "metadata": metadata}
+        if not isinstance(example, dict) or not isinstance(example.get("metadata", {}), dict):
+            raise UsageError(f"example {number} is not a custom resource: pass the object that is in its YAML file")
+        obj = self._definition.object(example)
+        strange = [obj[key] for key in ("apiVersion", "kind") if obj[key] != self._definition.types[key]]
+        if strange:
+            expected = " ".join(self._definition.types.values())
+            raise UsageError(f"example {number} is a {strange[0]}: pass custom resources of {expected}")
+        first = self._starts[0] if self._starts else obj
+        obj = {**obj, "metadata": {**obj["metadata"], **_identity(first["metadata"])}}
         errors = self._admits(obj, None)
         if errors:
             path, _, reason = errors[0].partition(": ")
@@ -277,9 +286,14 @@ class _Generator:
         *,
         kind: OperationKind = OperationKind.UPDATE,
     ) -> None:
-        """Add an operation that the server admits: a new object where it refuses the update, as of immutable fields."""
-        refused = bool(self._admits(after, self._state))
-        self._add(OperationKind.RECREATE if refused else kind, value, after, changes)
+        """Add an operation that the server admits, if there is one.
+
+        Where the server refuses an update, as of an immutable field, the object is created again.
+        """
+        if not self._admits(after, self._state):
+            self._add(kind, value, after, changes)
+        elif not self._admits(after, None):
+            self._add(OperationKind.RECREATE, value, after, changes)
 
     def _add(
         self, kind: OperationKind, value: FieldValue, after: JsonObject, changes: tuple[ChangedField, ...]
@@ -316,10 +330,13 @@ class _Generator:
         return "the schema admits no other value than the present one"
 
     def _references(self, turns: Sequence[_Turns]) -> Iterator[ReferencedObject]:
+        """Yield the objects that harmless custom resources name, each once."""
+        states = [one.after for one in self._operations if one.value_class is ValueClass.VALID]
         for one in turns:
-            name = value_at(self._starts[0], one.field)
-            if self._values.shape(one.field) is Shape.REFERENCE and isinstance(name, str) and name:
-                yield ReferencedObject(one.field.path, referenced_kind(one.field), name)
+            if self._values.shape(one.field) is Shape.REFERENCE:
+                names = dict.fromkeys(name for state in states if isinstance(name := value_at(state, one.field), str))
+                for name in filter(None, names):
+                    yield ReferencedObject(one.field.path, referenced_kind(one.field), name)
 
     def _cut(self, turns: Sequence[_Turns]) -> Iterator[str]:
         """Yield a sentence for each budget that was used up."""
@@ -332,7 +349,7 @@ class _Generator:
             yield f"{len(rest)} fields are beyond the budget of {self._options.fields} fields: {_some(rest)}"
         late = sum(not one.visited for one in turns)
         if self._is_full:
-            yield f"values are left after {self._options.operations} operations; {late} fields had no turn"
+            yield f"the workload ends after {self._options.operations} operations: {late} fields had no turn"
 
 
 def _change(before: JsonObject, after: JsonObject, field: SchemaField) -> ChangedField:
@@ -361,7 +378,8 @@ def _identity(metadata: JsonObject) -> JsonObject:
 
 def _names(error: str, field: SchemaField) -> bool:
     """Report whether an error names the path of a field."""
-    return re.search(rf"{re.escape(str(field))}(?![\w-])", error) is not None
+    _, *rests = error.split(str(field))
+    return any(not (rest[:1].isalnum() or rest[:1] in ("-", "_")) for rest in rests)
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -183,6 +183,30 @@ def test_wrong_example_is_named() -> None:
         generate_workload(CERTIFICATE, examples=[certificate(), certificate(commonName="a" * 65)])
 
 
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ("text", "example 1 is not a custom resource"),
+        ({"kind": "Pod"}, "example 1 is a Pod: pass custom resources of public.example.com/v1 Certificate"),
+        ({"apiVersion": "v1", "kind": "Certificate"}, "example 1 is a v1: pass custom resources of public"),
+    ],
+)
+def test_example_of_another_kind_is_named(example: Any, message: str) -> None:
+    """An example that is no custom resource of the definition is an error that says what to pass."""
+    with pytest.raises(UsageError, match=message):
+        generate_workload(CERTIFICATE, examples=[example])
+
+
+def test_example_without_a_name_gets_one() -> None:
+    """Name and namespace of an example may be absent."""
+    spec = certificate()["spec"]
+    workload = generate_workload(
+        CERTIFICATE, examples=[{"metadata": {"labels": {"a": "b"}}, "spec": spec}], options=ALL
+    )
+    metadata = workload.operations[0].after["metadata"]
+    assert metadata == {"name": "example", "namespace": "default", "labels": {"a": "b"}}
+
+
 # ------------------------------------------------------------------ schemas without values
 @pytest.mark.parametrize(
     ("schema", "sentence"),
