@@ -188,7 +188,10 @@ class _Generator:
             expected = " ".join(self._definition.types.values())
             raise UsageError(f"example {number} is a {strange[0]}: pass custom resources of {expected}")
         first = self._starts[0] if self._starts else obj
-        obj = {**obj, "metadata": {**obj["metadata"], **_identity(first["metadata"])}}
+        # An example may come from a server, which sets more than a client may.
+        texts = {key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]}
+        obj = {key: part for key, part in obj.items() if key != "status"}
+        obj["metadata"] = {**_identity(first["metadata"]), **texts}
         errors = self._admits(obj, None)
         if errors:
             path, _, reason = errors[0].partition(": ")

@@ -15,6 +15,7 @@ from server_caller import Caller
 from envtest.environment import Environment
 from opsdk.verification.transitions import WorkloadOptions, generate_workload
 
+ALL = WorkloadOptions(operations=5000)
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
@@ -44,9 +45,24 @@ async def test_server_admits_and_refuses_as_each_operation_says(definition: Mapp
             assert workload.complete
 
 
+@pytest.mark.parametrize("name", ["application", "database", "website"])
+async def test_server_agrees_with_workloads_of_examples(name: str) -> None:
+    """The samples' own custom resources, as a server returns them, begin a workload that the server agrees with."""
+    (path,) = (SAMPLES / name / "config" / "crd").glob("*.yaml")
+    definition = alone(yaml.safe_load(path.read_text()), "v1")
+    documents = yaml.safe_load_all((SAMPLES / name / "config" / "samples" / f"{name}.yaml").read_text())
+    (example,) = [one for one in documents if one["kind"] == definition["spec"]["names"]["kind"]]
+    example["metadata"]["resourceVersion"] = "7"
+    async with Environment(crds=[definition]) as env:
+        workload = generate_workload(definition, examples=[{**example, "status": {}}], options=ALL)
+        await WorkloadRun(Caller(env), definition).run(workload)
+    assert workload.complete
+    assert workload.unchanged == ()
+
+
 @pytest.mark.parametrize("definition", [*sample_versions(), *public_definitions()])
 def test_each_field_is_changed(definition: Mapping[str, Any]) -> None:
     """With enough operations, each field that a user can set is changed."""
-    workload = generate_workload(definition, options=WorkloadOptions(operations=5000))
+    workload = generate_workload(definition, options=ALL)
     assert [str(one) for one in workload.unchanged] == []
     assert workload.cut == ()

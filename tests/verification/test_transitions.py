@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_definitions import AUTOSCALER, CERTIFICATE, MESSAGE_BROKER, PUBLIC, ROUTE, definition
 
@@ -81,6 +81,7 @@ def test_schema_that_contains_itself_has_a_workload() -> None:
     assert workload.cut == (f"the schema has parts beyond 6 levels or 20000 fields: {rest}",)
 
 
+@settings(max_examples=10)
 @given(st.integers(0, 2**64))
 def test_seed_changes_the_order_only(seed: int) -> None:
     """Each seed changes the same fields."""
