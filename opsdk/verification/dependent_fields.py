@@ -17,6 +17,7 @@ from opsdk.verification.definition import Admits
 from opsdk.verification.edits import value_at, with_value
 from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.field_values import FieldValues
+from opsdk.verification.scalar_values import rule_values
 from opsdk.verification.schema_fields import SchemaField
 from opsdk.verification.values import ABSENT, ValueClass
 
@@ -30,20 +31,23 @@ _ADMITTED: Final = (ValueClass.VALID, ValueClass.BOUNDARY)
 Change = tuple[SchemaField, JsonValue]
 
 
-def second_changes(field: SchemaField, value: JsonValue, obj: JsonObject, values: FieldValues) -> Iterator[Change]:
+def second_changes(
+    field: SchemaField, value: JsonValue, obj: JsonObject, values: FieldValues, error: str
+) -> Iterator[Change]:
     """Yield changes of siblings of `field` and of its parents that may make `obj` valid; nearest fields first.
 
     Equal numbers come first, for pairs such as minimum and maximum; then absent siblings, for alternatives; then other
-    values.
+    values. Of all siblings, those that the error names come first.
     """
     for member in reversed(field.lineage()[1:]):
         siblings = [] if member.parent is None else [one for one in member.parent.properties.values() if one != member]
-        if isinstance(value, int | str) and member is field:
+        siblings.sort(key=lambda one: one.name not in error)
+        if isinstance(value, int) and member is field:
             yield from ((one, value) for one in siblings if one.node.types == field.node.types)
         present = [one for one in siblings if value_at(obj, one) is not ABSENT]
         yield from ((one, ABSENT) for one in present if not one.required)
         for one in siblings:
-            for other in values.values(one, value_at(obj, one))[:_MAX_VALUES]:
+            for other in [*rule_values(one), *values.values(one, value_at(obj, one))[:_MAX_VALUES]]:
                 if other.value_class in _ADMITTED and other.value is not ABSENT:
                     yield one, other.value
 
@@ -52,6 +56,8 @@ def repaired(
     obj: JsonObject, old: JsonObject, changed: tuple[SchemaField, JsonValue], values: FieldValues, admits: Admits
 ) -> tuple[JsonObject, SchemaField] | None:
     """Return a valid custom resource with the change and one more, and the other field; None if there is none.
+
+    It can replace `old`, or be created.
 
     >>> from opsdk.apiserver.structural.schema import StructuralSchema
     >>> from opsdk.apiserver.structural.node import SchemaNode
@@ -65,11 +71,12 @@ def repaired(
     ({'least': 5, 'most': 5}, <SchemaField most>)
     """
     field, value = changed
-    for questions, (other, second) in enumerate(second_changes(field, value, obj, values)):
+    error = " ".join(map(str, admits(obj, old)))
+    for questions, (other, second) in enumerate(second_changes(field, value, obj, values, error)):
         if questions >= MAX_QUESTIONS:
             return None
         candidate = _changed(obj, other, second, values)
-        if candidate != old and not admits(candidate, old):
+        if candidate != old and not (admits(candidate, old) and admits(candidate, None)):
             return candidate, other
     return None
 

@@ -102,7 +102,7 @@ def rule_values(field: SchemaField) -> Iterator[FieldValue]:
     rules += [text for rule in above if f"self.{field.name}" in (text := str(rule.get("rule", "")))]
     literals = dict.fromkeys(literal for rule in rules for literal in _LITERAL.findall(rule[:_MAX_RULE]))
     for literal in list(literals)[:_MAX_LITERALS]:
-        for text in (f"{literal}{ENTRY}", f"{ENTRY}{literal}", literal):
+        for text in (literal, f"{literal}{ENTRY}", f"{ENTRY}{literal}"):
             yield valid(text, f"the string {text!r} by a rule")
 
 

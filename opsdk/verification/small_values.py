@@ -6,6 +6,7 @@ A value is proposed, and taken if the validator of the server admits it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
@@ -13,7 +14,7 @@ from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.errors import NoCustomResourceError
 from opsdk.verification.field_checks import FieldChecks
-from opsdk.verification.scalar_values import MAX_ALTERNATIVES, alternative_values, rule_values
+from opsdk.verification.scalar_values import MAX_ALTERNATIVES, alternative_values, rule_values, scalar_values
 from opsdk.verification.schema_fields import ENTRY, Path, SchemaField, field_path
 from opsdk.verification.shape_values import shape_values
 from opsdk.verification.shapes import Shape, shape_of
@@ -120,11 +121,18 @@ class SmallValues:
 
     # -------------------------------------------------------------- objects
     def _small_objects(self, field: SchemaField) -> Iterator[JsonObject]:
-        """Yield objects with the required fields, then with one or more of the others."""
+        """Yield objects with the required fields, then with another value of one, or with one or more of the others."""
         bases = self._bases(field)
         if field.parent is not None and self.shape(field.parent) is Shape.CONTAINERS:
             yield {**bases[0], "image": self.smallest(field.properties["image"])}
         yield from bases
+        by_rules = {
+            name: one.value for name, below in field.properties.items() for one in islice(rule_values(below), 1)
+        }
+        yield {**bases[0], **by_rules}
+        for name, below in field.properties.items():
+            if name in bases[0] and not _CONTAINERS.intersection(below.node.types):
+                yield from ({**bases[0], name: one.value} for one in [*rule_values(below), *scalar_values(below.node)])
         optional = [below for name, below in field.properties.items() if name not in bases[0]]
         for below in optional[:MAX_ITEMS]:
             if self.has_value(below):

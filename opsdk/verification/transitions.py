@@ -212,9 +212,16 @@ class _Generator:
         return [*metadata.properties.values(), *below]
 
     def _shuffled(self, turns: Sequence[_Turns], number: int) -> list[_Turns]:
-        """Return the turns of a round in the order that the seed chooses."""
-        salt = f"{self._options.seed}/{number}/"
-        return sorted(turns, key=lambda one: hashlib.blake2b(f"{salt}{one.field.path}".encode()).digest())
+        """Return the turns of a round in the order that the seed chooses.
+
+        The operator's own fields come before those of pod templates, of which it passes most on.
+        """
+
+        def position(turns: _Turns) -> tuple[bool, bytes]:
+            text = f"{self._options.seed}/{number}/{turns.field.path}"
+            return self._values.is_stricter(turns.field), hashlib.blake2b(text.encode()).digest()
+
+        return sorted(turns, key=position)
 
     def _take_turn(self, turns: _Turns) -> None:
         """Add one operation on a field, if it has a value that was not used."""
