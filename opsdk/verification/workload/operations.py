@@ -1,0 +1,114 @@
+"""The operations of a workload: custom resources one after the other, and what changes between them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.verification.workload.schema_fields import Path, field_path
+from opsdk.verification.workload.values import ABSENT, ValueClass
+
+
+class OperationKind(Enum):
+    """What is done with the custom resource."""
+
+    CREATE = "Create"
+    """It is created, as the first operation."""
+    UPDATE = "Update"
+    """It is updated. The server refuses the update if the value is beyond the schema; the object stays as it was."""
+    ROLLBACK = "Rollback"
+    """The state before the last operation is written again."""
+    RECREATE = "Recreate"
+    """It is deleted, and created again with the same name."""
+
+
+class ChangedField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One field that an operation changes.
+
+    Attributes:
+        path: of the field.
+        before: its value, or `ABSENT`.
+        after: its new value, or `ABSENT`.
+    """
+
+    path: Path
+    before: JsonValue = ABSENT
+    after: JsonValue = ABSENT
+
+    def __str__(self) -> str:
+        return f"{field_path(self.path)}: {_shown(self.before)} -> {_shown(self.after)}"
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a workload.
+
+    Attributes:
+        kind: what is done.
+        value_class: what the verification expects.
+        reason: the purpose in a few words.
+        changes: the fields that change: usually one, or those that depend on each other.
+        before: the custom resource before; None if it does not exist.
+        after: the custom resource that is written.
+
+    >>> change = ChangedField(path=("spec", "size"), before=1, after=0)
+    >>> print(Operation(kind=OperationKind.UPDATE, value_class=ValueClass.BOUNDARY, reason="the minimum",
+    ...                 changes=(change,), before={}, after={}))
+    Update spec.size: 1 -> 0 (Boundary: the minimum)
+    """
+
+    kind: OperationKind
+    value_class: ValueClass
+    reason: str
+    changes: tuple[ChangedField, ...]
+    before: JsonObject | None
+    after: JsonObject
+
+    def __str__(self) -> str:
+        changes = ", ".join(map(str, self.changes))
+        return f"{self.kind.value}{changes and ' '}{changes} ({self.value_class.value}: {self.reason})"
+
+
+class UnchangedField(msgspec.Struct, frozen=True):
+    """A field that no operation changes, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{field_path(self.path)}: {self.reason}"
+
+
+class ReferencedObject(msgspec.Struct, frozen=True):
+    """An object that a harmless custom resource names, and that a run must create."""
+
+    path: Path
+    kind: str
+    name: str
+
+
+class GeneratedWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations on one custom resource, and what they leave out.
+
+    Attributes:
+        operations: in order. Each begins where the last one that the server admitted ended.
+        unchanged: the fields that no operation changes.
+        references: the objects that harmless custom resources name.
+        cut: what was left out because of a budget, one sentence each; empty if nothing was.
+        complete: whether all values of all fields are used.
+    """
+
+    operations: tuple[Operation, ...]
+    unchanged: tuple[UnchangedField, ...] = ()
+    references: tuple[ReferencedObject, ...] = ()
+    cut: tuple[str, ...] = ()
+    complete: bool = True
+
+
+def _shown(value: JsonValue) -> str:
+    """Return a value as one short text."""
+    if value is ABSENT:
+        return "absent"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
