@@ -30,8 +30,8 @@ class EndState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         objects: their states at the end, without what differs between any two runs.
-        created: how often each was created.
-        deleted: how often each was removed.
+        created: how often each was created while an owner of it was there.
+        deleted: how often the operator removed each.
     """
 
     objects: Mapping[str, list[JsonObject]]
@@ -51,6 +51,7 @@ class StateRecorder:
         self._latest: dict[str, JsonObject] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
+        self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
 
@@ -67,11 +68,18 @@ class StateRecorder:
         if own:
             self._own.add(name)
         if entry.after is None:
-            self._latest.pop(entry.key, None)
-            self._deleted[name] += 1
+            gone = self._latest.pop(entry.key, None)
+            self._uids.discard(_uid(gone or entry.before))
+            self._deleted[name] += own
         else:
             self._latest[entry.key] = entry.after
-            self._created[name] += entry.before is None
+            self._uids.add(_uid(entry.after))
+            # A child of an owner that has just gone is collected: who did not see it yet does no harm.
+            self._created[name] += entry.before is None and self._has_owner(entry.after)
+
+    def _has_owner(self, obj: JsonObject) -> bool:
+        owners = obj["metadata"].get("ownerReferences") or ()
+        return not owners or any(owner.get("uid") in self._uids for owner in owners)
 
     def end(self) -> EndState:
         """Return the state at the end."""
@@ -86,6 +94,10 @@ class StateRecorder:
             created={name: self._created[name] for name in self._own if self._created[name]},
             deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
         )
+
+
+def _uid(obj: JsonObject | None) -> object:
+    return None if obj is None else obj["metadata"].get("uid")
 
 
 def _stable_key(entry: Entry) -> str:
@@ -128,22 +140,33 @@ def mask_of(first: EndState, second: EndState) -> Mask:
     return Mask(fields=fields, counts=counts)
 
 
-def end_state_violations(reference: EndState, end: EndState, mask: Mask) -> list[str]:
-    """Return how the end of a disturbed run differs from that of the reference run."""
+def end_state_violations(reference: EndState, end: EndState, mask: Mask, *, counted: bool = True) -> list[str]:
+    """Return how the end of a disturbed run differs from that of the reference run.
+
+    Args:
+        reference: the end of the reference run.
+        end: of the disturbed run.
+        mask: what is not compared.
+        counted: compare how often objects were created and deleted. Fewer times are no violation: who sees two changes
+            at once does not take the step between them.
+    """
     texts = [
         f"end state: {_subject(key)} {text}"
         for key, path, text in _differences(reference, end)
         if (key, path) not in mask.fields
     ]
-    # Fewer are no violation: who sees two changes at once does not take the step between them.
-    for key in sorted(end.keys - mask.counts):
-        for word, counts, usual in (
-            ("created", end.created, reference.created), ("deleted", end.deleted, reference.deleted)
-        ):  # fmt: skip
-            if counts.get(key, 0) > usual.get(key, 0):
-                text = f"{word} {counts[key]} times, without a fault {usual.get(key, 0)} times"
-                texts.append(f"creations and deletions: {_subject(key)} was {text}")
+    if counted:
+        texts += _more_often(reference.created, end.created, mask, "created")
+        texts += _more_often(reference.deleted, end.deleted, mask, "deleted")
     return texts[:_MAX_DIFFERENCES]
+
+
+def _more_often(usual: Mapping[str, int], counts: Mapping[str, int], mask: Mask, word: str) -> list[str]:
+    return [
+        f"creations and deletions: {_subject(key)} was {word} {count} times, without a fault {usual.get(key, 0)} times"
+        for key, count in sorted(counts.items())
+        if key not in mask.counts and count > usual.get(key, 0)
+    ]
 
 
 def _counts(state: EndState, key: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,12 +23,15 @@ from opsdk.verification.end_state import EndState, StateRecorder
 
 __all__ = ["GuidedOutcome", "WorkloadStep", "run_guided"]
 
-_QUIET: Final = 5.0
-"""Virtual seconds without a write, after which the operator is at rest."""
+_QUIET: Final = 60.0
+"""Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
 _SHORTEST: Final = 0.01
 """Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
 _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
+_MAX_STALE_WRITES: Final = 10
+"""Writes on a stale view, after which it moves on. An operator that sees a deleted owner creates a child that the
+garbage collector deletes, again and again: that is not its bug."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -56,7 +59,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         violations: the broken invariants, each with its name before a colon.
         writes: of the operator, in the order in which they were sent.
         messages: of its watches.
-        end: the state at the end; None if the operator did not come to rest.
+        states: at rest, by the number of actions before; none where the view of the operator was stale.
         user_writes: method and path of each write of the actions.
         happened: whether the disturbance was reached.
         journal: the operator's journal of the objects that the violations name.
@@ -66,7 +69,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     violations: Sequence[str] = ()
     writes: Sequence[WriteRecord] = ()
     messages: Sequence[WatchMessage] = ()
-    end: EndState | None = None
+    states: Mapping[int, EndState] = {}
     user_writes: Sequence[str] = ()
     happened: bool = False
     journal: str = ""
@@ -107,9 +110,10 @@ class _GuidedRun:
         self._last_write = 0.0
         self._happened_at: int | None = None
         self._hidden: tuple[asyncio.Event, tuple[str, ...]] | None = None
+        self._writes_while_stale = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._end: EndState | None = None
+        self._states: dict[int, EndState] = {}
         self._seconds = 0.0
 
     async def run(self) -> GuidedOutcome:
@@ -129,7 +133,7 @@ class _GuidedRun:
                 for number, each in enumerate(self._writes, 1)
             ],
             messages=self._messages,
-            end=self._end,
+            states=self._states,
             user_writes=self._cluster.user_writes,
             happened=self._happened_at is not None,
             journal=self._cluster.journal("\n".join(problems)) if problems else "",
@@ -143,15 +147,18 @@ class _GuidedRun:
             self._action = number
             action = self._declared.action(step.name)
             assert action is not None, step
+            if not self._is_stale:
+                self._states[number] = self._state.end()
             await self._cluster.act(action, step.seed)
             await self._rest()
-            if self._happened_at is not None and self._action > self._happened_at:
+            if self._is_stale and self._happened_at is not None and self._action > self._happened_at:
                 self._release()
+                await self._rest()
         self._release()
         self._cluster.heal()
         violations = await self._cluster.come_to_rest(self._seed)
         if not violations:
-            self._end = self._state.end()
+            self._states[len(self._steps)] = self._state.end()
             violations = await self._cluster.restart()
         return violations
 
@@ -198,11 +205,18 @@ class _GuidedRun:
         exchange = CURRENT_EXCHANGE.get()
         if exchange is not None:
             exchange.revision = entry.revision
+            self._writes_while_stale += self._is_stale
+            if self._writes_while_stale >= _MAX_STALE_WRITES:
+                self._release()
         self._state.add(entry, own=exchange is not None)
         if self._hidden is not None and self._happened_at is not None:
             event, keys = self._hidden
             if entry.key.partition("/")[2].partition("/")[2] in keys:
                 event.set()
+
+    @property
+    def _is_stale(self) -> bool:
+        return not self._flowing.is_set() or (self._hidden is not None and not self._hidden[0].is_set())
 
     def _release(self) -> None:
         self._flowing.set()

@@ -16,8 +16,8 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import Disturbance, DisturbanceKind, guided_disturbances
-from opsdk.verification.end_state import EndState, Mask, end_state_violations, mask_of
+from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.end_state import Mask, end_state_violations, mask_of
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 
 __all__ = ["Finding", "VerificationSummary", "verify", "verify_disturbance"]
@@ -156,11 +156,11 @@ class _Reference:
         self._declared, self._steps = declared, steps
         self.outcome = run_guided(declared, steps, seed=_SEED)
         self.violations = self.outcome.violations
-        self._end, self._mask = EndState(objects={}, created={}, deleted={}), Mask()
-        if self.outcome.end is not None and not self.violations:
+        self._masks: Mapping[int, Mask] = {}
+        if not self.violations:
             other = run_guided(declared, steps, seed=_SEED + 1)
-            self._end = self.outcome.end
-            self._mask = mask_of(self._end, other.end or self._end)
+            states = self.outcome.states
+            self._masks = {number: mask_of(state, other.states[number]) for number, state in states.items()}
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""
@@ -171,11 +171,18 @@ class _Reference:
     def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
         outcome = run_guided(self._declared, self._steps, disturbance, seed=_SEED)
-        violations = list(outcome.violations)
+        # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
+        # afterwards is not calm at the end.
+        counted = disturbance.kind in WRITES
+        violations = [each for each in outcome.violations if counted or not each.startswith("hot loop")]
         # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
-        if outcome.end is not None and outcome.user_writes == self.outcome.user_writes:
-            violations += end_state_violations(self._end, outcome.end, self._mask)
-        return outcome, violations
+        if violations or outcome.user_writes != self.outcome.user_writes:
+            return outcome, violations
+        for number, state in outcome.states.items():
+            usual, mask = self.outcome.states[number], self._masks[number]
+            if violations := end_state_violations(usual, state, mask, counted=counted):
+                return outcome, violations
+        return outcome, ()
 
     def finding(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]

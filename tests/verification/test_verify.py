@@ -1,0 +1,248 @@
+"""Guided disturbances: bugs that need a certain place of a run are found, and correct operators pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import simulations
+
+import envtest
+from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Result
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.crd import crd_for
+from opsdk.errors import ConflictError, UsageError
+from opsdk.recipes import set_controller_reference
+from opsdk.testing.simulate import Simulation, World
+from opsdk.verification.disturbances import Disturbance, DisturbanceKind
+from opsdk.verification.guided_run import WorkloadStep, run_guided
+from opsdk.verification.verify import draw_workload, verify, verify_disturbance
+
+NAMESPACE = "default"
+Body = Callable[..., object]
+
+
+class SiteSpec(Model, kw_only=True):
+    """A text."""
+
+    text: str = ""
+
+
+class SiteStatus(Model, kw_only=True):
+    """What the reconciler reports."""
+
+    text: str = ""
+    secret: str = ""
+
+
+class Site(Object[SiteSpec, SiteStatus]):
+    """What the operators reconcile."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+
+
+# ---------------------------------------------------------------- users
+def site(text: str) -> Site:
+    """The one site of all workloads."""
+    return Site(metadata=ObjectMeta(name="site", namespace=NAMESPACE), spec=SiteSpec(text=text))
+
+
+async def create_site(world: World) -> None:
+    """Create the site, or change its text back."""
+    await world.client.apply(site("one"), field_owner="user", force=True)
+
+
+async def edit_site(world: World) -> None:
+    """Change its text."""
+    await world.client.apply(site("two"), field_owner="user", force=True)
+
+
+async def delete_site(world: World) -> None:
+    """Delete it."""
+    await world.client.delete(site(""), missing_ok=True)
+
+
+async def anything(_: World) -> None:
+    """No check: the end without a disturbance tells what is right."""
+
+
+def declare(reconcile: Body, *, children: type = ConfigMap) -> Simulation:
+    """An operator with one reconciler, and the three actions."""
+
+    def make() -> Operator:
+        operator = Operator("site")
+        operator.reconciler(Site, owns=[children])(reconcile)
+        return operator
+
+    return Simulation(
+        operator=make,
+        environment=partial(envtest.Environment, crds=[crd_for(Site)]),
+        actions=[create_site, edit_site, delete_site],
+        check=anything,
+        children=[children],
+    )
+
+
+# ---------------------------------------------------------------- operators
+async def good(site: Site, ctx: Context) -> None:
+    """Applies a ConfigMap, and reports the text."""
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text}))
+    async with ctx.status(site) as patch:
+        patch.status.text = site.spec.text
+
+
+async def create_once(site: Site, ctx: Context) -> None:
+    """The bug: the server chooses the name, and a crash before it is written down forgets it."""
+    if site.status is not None and site.status.secret:
+        return
+    secret = Secret(metadata=ObjectMeta(generate_name="login-", namespace=NAMESPACE), string_data={"password": "x"})
+    set_controller_reference(site, secret)
+    created = await ctx.client.create(secret)
+    async with ctx.status(site) as patch:
+        patch.status.secret = created.metadata.name
+
+
+async def swallow_conflicts(site: Site, ctx: Context) -> None:
+    """The bug: a write that meets a conflict is lost, and nothing queues the object again."""
+    if site.status is not None and site.status.text == site.spec.text:
+        return
+    site.status = SiteStatus(text=site.spec.text)
+    try:
+        await ctx.client.status().update(site)
+    except ConflictError:
+        return
+
+
+async def report_before_the_child(site: Site, ctx: Context) -> None:
+    """The bug: the status says that all is done before it is, and then nothing is done any more."""
+    if site.status is not None and site.status.text == site.spec.text:
+        return
+    async with ctx.status(site) as patch:
+        patch.status.text = site.spec.text
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text}))
+
+
+async def give_up(site: Site, ctx: Context) -> Result | None:
+    """The bug: an error of the server is taken for an answer."""
+    try:
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text}))
+    except Exception:  # noqa: BLE001 - this is the bug
+        return None
+    return None
+
+
+class RememberingOperator:
+    """The bug: what was once done is remembered in the process, and not looked at again."""
+
+    def __init__(self) -> None:
+        self.done: set[tuple[str, str]] = set()
+
+    async def reconcile(self, site: Site, ctx: Context) -> None:
+        """Create the child of each text once."""
+        if (site.metadata.uid, site.spec.text) in self.done:
+            return
+        self.done.add((site.metadata.uid, site.spec.text))
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text}))
+
+
+# ---------------------------------------------------------------- what is found
+@pytest.mark.parametrize(
+    ("bug", "children", "kind", "oracle"),
+    [
+        (create_once, Secret, DisturbanceKind.CRASH_AFTER, "end state: secrets default/login-* exists 2 times"),
+        (create_once, Secret, DisturbanceKind.LOSE_ANSWER, "end state: secrets default/login-* exists 2 times"),
+        (swallow_conflicts, ConfigMap, DisturbanceKind.CONFLICT, "end state: sites default/site"),
+        (report_before_the_child, ConfigMap, DisturbanceKind.CRASH_AFTER, "end state: configmaps default/site"),
+        (give_up, ConfigMap, DisturbanceKind.REFUSE, "end state: configmaps default/site"),
+    ],
+)
+def test_a_bug_at_one_place_is_found(bug: Body, children: type, kind: DisturbanceKind, oracle: str) -> None:
+    """Each place is tried, so the first workload finds it; the message says what went wrong, and how to repeat it."""
+    with pytest.raises(AssertionError) as caught:
+        verify(declare(bug, children=children), range(1), kinds=[kind])
+    text = str(caught.value)
+    assert text.startswith(f"{kind.value} write ")
+    assert oracle in text
+    assert "The operator's journal" in text or "def test_disturbed" in text
+
+
+def test_a_remembered_child_is_found() -> None:
+    """A write that is refused once is never tried again."""
+    with pytest.raises(AssertionError, match="end state: configmaps default/site"):
+        verify(declare(RememberingOperator().reconcile), range(1), kinds=[DisturbanceKind.REFUSE])
+
+
+def test_a_finding_is_repeated_by_its_test() -> None:
+    """Workload and disturbance are in the printed test, and give the same violations in any run."""
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site")]
+    lost = Disturbance(kind=DisturbanceKind.CRASH_AFTER, number=1)
+    declared = declare(report_before_the_child)
+    first = verify_disturbance(declared, steps, lost)
+    assert first
+    assert first == verify_disturbance(declared, steps, lost)
+    assert verify_disturbance(declared, steps, None) == ()
+
+
+# ---------------------------------------------------------------- what is no finding
+def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
+    """The line at the end says how many of each kind."""
+    summary = verify(declare(good), range(2), name="GOOD")
+    assert set(summary.runs) == set(DisturbanceKind)
+    assert summary.left == 0
+    assert capsys.readouterr().out.startswith("verify GOOD: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["FAMILIES", "SINGLES", "WEBSITES"])
+def test_operators_of_the_project_survive(name: str) -> None:
+    """No false alarm: also of users who choose among what they find."""
+    assert verify(getattr(simulations, name), range(2), name=name).findings == []
+
+
+# ---------------------------------------------------------------- runs
+def test_runs_are_equal_until_their_disturbance() -> None:
+    """So the number of a write names the same write in each run."""
+    declared = declare(good)
+    steps = draw_workload(declared, 1)
+    reference = run_guided(declared, steps)
+    assert reference == run_guided(declared, steps)
+    crash = Disturbance(kind=DisturbanceKind.CRASH_AFTER, number=3)
+    disturbed = run_guided(declared, steps, crash)
+    assert disturbed.happened
+    assert [(each.method, each.path) for each in disturbed.writes[:3]] == [
+        (each.method, each.path) for each in reference.writes[:3]
+    ]
+
+
+def test_a_hidden_event_is_never_delivered() -> None:
+    """The client lists anew after the object has changed again: it sees the second text only."""
+    texts: list[str] = []
+
+    async def note(site: Site, ctx: Context) -> None:
+        texts.append(site.spec.text)
+        await good(site, ctx)
+
+    declared = declare(note)
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site")]
+    path = "/apis/demo.opsdk.dev/v1/sites"
+    messages = [each for each in run_guided(declared, steps).messages if each.path == path and each.action == 0]
+    texts.clear()
+    assert run_guided(
+        declared, steps, Disturbance(kind=DisturbanceKind.HIDE, number=messages[0].number, path=path)
+    ).happened
+    assert set(texts) == {"two"}
+
+
+def test_a_workload_without_actions_is_an_error() -> None:
+    """There is nothing to disturb."""
+    nothing = Simulation(operator=lambda: Operator("a"), environment=envtest.Environment, check=anything)
+    with pytest.raises(UsageError, match="declare actions"):
+        verify(nothing, range(1))
+
+
+def test_the_time_limit_is_kept() -> None:
+    """What was left out is counted."""
+    summary = verify(declare(good), range(1), time_limit=0.0)
+    assert not summary.runs
+    assert summary.left > 0
