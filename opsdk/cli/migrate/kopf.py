@@ -54,16 +54,16 @@ def migrate_sources(
         raise UsageError(f"no file of {name} has a handler of kopf: name the file or folder with @kopf.on handlers")
     findings = [finding for module in modules for finding in module.findings]
     handlers = [_with_kind(handler, known, findings) for module in modules for handler in module.handlers]
-    turned = [(handler, kind) for handler, kind in handlers if kind is not None or handler.kind in ACTIVITIES]
+    migrated = [(handler, kind) for handler, kind in handlers if kind is not None or handler.kind in ACTIVITIES]
     files = {module.file: module.text for module in modules}
-    entry, written = _write(modules, turned, name=name, is_single=len(sources) == 1)
+    entry, written = _write(modules, migrated, name=name, is_single=len(sources) == 1)
     files[entry] = _complete(files.get(entry, ""), written, modules, package=package, is_single=len(sources) == 1)
     findings += written.findings
     return Migration(
         files=files,
         entry=entry,
         findings=sorted(findings, key=lambda finding: (finding.file, finding.line, finding.what)),
-        kinds=list(dict.fromkeys(kind for _, kind in turned if kind is not None)),
+        kinds=list(dict.fromkeys(kind for _, kind in migrated if kind is not None)),
         handlers=len(handlers)
         + sum(finding.what.startswith("@kopf.") for module in modules for finding in module.findings),
     )
