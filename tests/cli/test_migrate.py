@@ -224,15 +224,14 @@ def test_generated_lines_are_short() -> None:
 
 def test_a_handler_with_an_unknown_argument_is_by_hand() -> None:
     """It cannot run until someone computes the argument."""
-    (finding,) = migrate(f"import kopf\n@kopf.on.event({RESOURCE})\ndef observe(by_name, by_size, **_): ...\n").findings[
-        :1
-    ]
+    migration = migrate(f"import kopf\n@kopf.on.event({RESOURCE})\ndef observe(by_name, by_size, **_): ...\n")
+    finding = migration.findings[0]
     assert (finding.what, finding.verdict) == ("@kopf.on.event observe", MigrationVerdict.BY_HAND)
     assert "arguments by_name, by_size" in finding.became
 
 
 def test_a_login_handler_is_not_needed() -> None:
-    """opsdk finds its credentials without a handler."""
+    """The operator finds its credentials without a handler."""
     migration = migrate("import kopf\n@kopf.on.login()\ndef login(**kwargs): return kopf.login_via_pykube(**kwargs)\n")
     login, call = migration.findings
     assert (login.what, login.verdict) == ("@kopf.on.login login", MigrationVerdict.MIGRATED)
@@ -444,7 +443,8 @@ def test_equal_states_differ_in_nothing_random() -> None:
 
     def state(uid: str, time: str, size: int) -> list[dict[str, object]]:
         meta = {"name": "a", "namespace": "n", "uid": uid, "creationTimestamp": time, "resourceVersion": uid[:3]}
-        pod = {"kind": "Pod", "metadata": {"name": f"p-{uid[:5]}", "generateName": "p-", "namespace": "n"}}
+        names = {"name": f"p-{uid[:5]}", "generateName": "p-", "namespace": "n"}
+        pod: dict[str, object] = {"kind": "Pod", "metadata": names}
         return [{"kind": "Site", "metadata": meta, "spec": {"size": size}, "status": {"at": time, "of": uid}}, pod]
 
     first = state("6f1c0ab2-0000-4000-8000-00000000000a", "2026-01-01T00:00:00Z", 1)

@@ -51,9 +51,7 @@ def compare_states(before: Iterable[JsonObject], after: Iterable[JsonObject]) ->
     return list(_places(before, after).values())
 
 
-def compare_runs(
-    before: Sequence[Sequence[JsonObject]], after: Sequence[Sequence[JsonObject]]
-) -> RunComparison:
+def compare_runs(before: Sequence[Sequence[JsonObject]], after: Sequence[Sequence[JsonObject]]) -> RunComparison:
     """Compare the states that the runs of two operators left behind. One run of each is required.
 
     Args:
@@ -78,7 +76,9 @@ class _Place(NamedTuple):
 
     def is_within(self, other: _Place) -> bool:
         """Whether the place is another one, or a part of it."""
-        is_part = not other.path or self.path == other.path or self.path.startswith((f"{other.path}.", f"{other.path}["))
+        is_part = (
+            not other.path or self.path == other.path or self.path.startswith((f"{other.path}.", f"{other.path}["))
+        )
         return self[:2] == other[:2] and is_part
 
 

@@ -85,7 +85,7 @@ SETTINGS_ADVICE: Final[Mapping[str, str]] = {
     "settings.batching": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.queueing": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.execution": "handlers run in up to 100 threads; ControllerOptions(max_concurrent_reconciles=...)",
-    "settings.peering": "leader election with a Lease is on by default: see the page Leader election",
+    "settings.peering": "pass --leader-elect: see the page Leader election",
     "settings.admission": "OperatorOptions(webhook=...) has the certificates: see the page Webhooks",
     "settings.scanning": "a controller waits for a kind that does not exist yet",
     "settings.background": "DaemonSpec(stop_timeout=...)",

@@ -449,7 +449,7 @@ class _Reader(cst.CSTTransformer):
             elif isinstance(value, str) and not argument.star and not name:
                 words.append(value)
             else:
-                problem = f"the resource {argument.star}{code} is not known without running the program: write it as a constant"
+                problem = f"the resource {argument.star}{code} is not a constant: write its name into the decorator"
         return words, keywords, options, values, problem
 
 
