@@ -110,6 +110,19 @@ def test_a_change_that_the_server_refuses_is_dangerous(
     assert "Danger: your change\n  is refused: " in capsys.readouterr().out
 
 
+def test_a_missing_permission_is_named_with_what_to_declare(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The operator runs with the permissions that it declares. The message has both ways out."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    make_greeter()
+    assert main(["plan", GREETER, "--snapshot", str(snapshot), "-f", str(greeting)]) == 3
+    output = capsys.readouterr().out
+    assert "cannot patch resource" in output
+    assert "declare the permission in rbac=[...], or pass --all-permissions" in output
+
+
 def test_a_wrong_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message has the file and what to do."""
     path = tmp_path / "x"
