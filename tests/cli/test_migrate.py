@@ -300,6 +300,22 @@ def test_a_folder_gets_a_module_with_the_reconcilers(tmp_path: Path) -> None:
     assert not reported(migration, MigrationVerdict.BY_HAND)
 
 
+def test_imports_of_a_folder_are_in_order() -> None:
+    """The standard library comes first, then opsdk, then the operator's modules, without needless aliases."""
+    hook = "@kopf.on.startup()\ndef begin(logger, **_): ...\n"
+    written = migrate(f"import kopf\n{hook}", other="import kopf\n").files["reconcilers.py"]
+    lines = [line for line in written.splitlines() if line.startswith(("import ", "from "))]
+    assert lines == [
+        "from __future__ import annotations",
+        "import logging",
+        "from collections.abc import AsyncIterator",
+        "import opsdk",
+        "from opsdk.aio.blocking import blocking",
+        "from opsdk.migration import kopf_handlers",
+        "import main",
+    ]
+
+
 def test_two_timers_with_one_id_have_names_of_their_own(tmp_path: Path) -> None:
     """Daemons of one reconciler have different names. kopf runs only the first: the report says so."""
     timers = [f"@kopf.timer({RESOURCE}, id='a', interval=60)\ndef f{number}(**_): ...\n" for number in range(2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -132,6 +132,12 @@ def _alias(module: str) -> str:
 _HEADING = "# The operator. opsdk migrate kopf wrote what follows."
 
 
+def _in_order(imports: Iterable[str]) -> Sequence[str]:
+    """Return a block of imports, and the empty line after it: modules first, then names."""
+    lines = sorted(imports, key=lambda line: (line.startswith("from "), line))
+    return [*lines, ""] if lines else []
+
+
 def _complete(
     text: str, written: Reconcilers, modules: Sequence[SourceModule], *, package: str, is_single: bool
 ) -> str:
@@ -148,17 +154,18 @@ def _complete(
         if not module.handlers:
             continue
         path = f"{package}.{module.name}" if package and module.name != "__init__" else package or module.name
-        imports.append(f"import {path} as {_alias(module.name)}")
+        alias = _alias(module.name)
+        imports.append(f"import {path}" if path == alias else f"import {path} as {alias}")
+    own = {"import opsdk", "from opsdk.migration import kopf_handlers"}
+    own |= {line for line in written.imports if line.startswith("from opsdk.")}
     lines = [
         '"""The reconcilers of the operator, which call its handlers. opsdk migrate kopf wrote this file."""',
         "",
         "from __future__ import annotations",
         "",
-        *sorted(written.imports),
-        "import opsdk",
-        "from opsdk.migration import kopf_handlers",
-        *imports,
-        "",
+        *_in_order(written.imports - own),
+        *_in_order(own),
+        *_in_order(imports),
         written.text,
     ]
     return "\n".join(lines)

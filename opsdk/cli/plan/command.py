@@ -18,7 +18,7 @@ from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json, show_progress
 from opsdk.cli.plan import options
 from opsdk.cli.plan.against import OtherPlan, change_words, plan_of_other_version, run_words
-from opsdk.cli.plan.inputs import changes_of, operator_on_doubles, planned_operator
+from opsdk.cli.plan.inputs import changes_of, kinds_of_changes, operator_on_doubles, planned_operator
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.plan.versions import VersionRequest
 from opsdk.cli.project import find_project
@@ -105,13 +105,13 @@ def plan(
     """
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
-    state = read_snapshot_file(snapshot) if snapshot is not None else _read_cluster(target, user, context, kubeconfig)
-    changes, other = changes_of(file or (), delete or (), scale or ()), None
+    named = file or (), delete or (), scale or ()
+    state = _read_state(snapshot, target, kinds_of_changes(*named), user, context, kubeconfig)
+    changes, other = changes_of(*named), None
     if against:
         request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
         words = run_words(until, allow_host or (), flags or (), doubles, all_permissions=all_permissions)
-        words_of_changes = change_words(file or (), delete or (), scale or ())
-        other = plan_of_other_version(request, state, words=words, changes=words_of_changes)
+        other = plan_of_other_version(request, state, words=words, changes=change_words(*named))
     on_doubles = operator_on_doubles(target, operator, doubles, flags or (), other.base if other else state)
     run = OperatorRun(
         snapshot=other.base if other else state,
@@ -143,9 +143,14 @@ def _execute(
 
 
 # ------------------------------------------------------------------ the cluster
-def _read_cluster(operator: Operator, user: str, context: str, kubeconfig: Path | None) -> ClusterSnapshot:
-    config = load_config(kubeconfig=kubeconfig, context=context or None)
-    return asyncio.run(take_snapshot(_as(config, user), rules=_rules(operator), progress=_progress))
+def _read_state(
+    file: Path | None, operator: Operator, names: Sequence[str], user: str, context: str, kubeconfig: Path | None
+) -> ClusterSnapshot:
+    """Return the snapshot of a file, or of the cluster with the kinds of the operator and of these names."""
+    if file is not None:
+        return read_snapshot_file(file)
+    config = _as(load_config(kubeconfig=kubeconfig, context=context or None), user)
+    return asyncio.run(take_snapshot(config, rules=_rules(operator), names=names, progress=_progress))
 
 
 def _rules(operator: Operator) -> RuleSet:

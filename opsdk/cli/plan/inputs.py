@@ -81,6 +81,17 @@ def changes_of(files: Sequence[Path], deletions: Sequence[str], scales: Sequence
     return changes
 
 
+def kinds_of_changes(files: Sequence[Path], deletions: Sequence[str], scales: Sequence[str]) -> list[str]:
+    """Return the names of the kinds that the command line changes, such as ``deployments.apps`` or ``Site.x.test``."""
+    names = [
+        f"{document.tree['kind']}.{group}" if group else str(document.tree["kind"])
+        for document in read_files(files)
+        for group in [str(document.tree["apiVersion"]).rpartition("/")[0]]
+    ]
+    names += [_reference(text.rpartition("=")[0] or text)[0] for text in (*deletions, *scales)]
+    return list(dict.fromkeys(names))
+
+
 def _reference(text: str) -> tuple[str, str, str]:
     """Return resource, namespace and name of ``websites.example.com/shop/site``, or of ``nodes/a``."""
     parts = text.split("/")
