@@ -13,6 +13,7 @@ import typer
 from msgspec.structs import replace
 from rich.console import Console
 
+from opsdk.base.options import Options
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import print_json, show_progress
@@ -105,13 +106,14 @@ def plan(
     """
     environment = environment_factory()
     target = planned_operator(operator, flags or ())
-    named = file or (), delete or (), scale or ()
-    state = _read_state(snapshot, target, kinds_of_changes(*named), user, context, kubeconfig)
-    changes, other = changes_of(*named), None
+    changed = file or (), delete or (), scale or ()
+    source = _StateSource(file=snapshot, kubeconfig=kubeconfig, context=context, user=user)
+    state = _read_state(source, target, kinds_of_changes(*changed))
+    changes, other = changes_of(*changed), None
     if against:
         request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
         words = run_words(until, allow_host or (), flags or (), doubles, all_permissions=all_permissions)
-        other = plan_of_other_version(request, state, words=words, changes=change_words(*named))
+        other = plan_of_other_version(request, state, words=words, changes=change_words(*changed))
     on_doubles = operator_on_doubles(target, operator, doubles, flags or (), other.base if other else state)
     run = OperatorRun(
         snapshot=other.base if other else state,
@@ -124,8 +126,7 @@ def plan(
         rules=RuleSet([Permission(ANY, ANY, ANY)]) if all_permissions else None,
         keep_end=save is not None,
     )
-    planned = _execute(run, target, other, save, output)
-    raise typer.Exit(_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
+    raise typer.Exit(_status(_execute(run, target, other, save, output), allow_unseen=allow_unseen, fail_on=fail_on))
 
 
 def _execute(
@@ -143,13 +144,20 @@ def _execute(
 
 
 # ------------------------------------------------------------------ the cluster
-def _read_state(
-    file: Path | None, operator: Operator, names: Sequence[str], user: str, context: str, kubeconfig: Path | None
-) -> ClusterSnapshot:
+class _StateSource(Options, frozen=True, kw_only=True):
+    """Where the state of a plan comes from: a file, or a cluster as a user."""
+
+    file: Path | None
+    kubeconfig: Path | None
+    context: str
+    user: str
+
+
+def _read_state(source: _StateSource, operator: Operator, names: Sequence[str]) -> ClusterSnapshot:
     """Return the snapshot of a file, or of the cluster with the kinds of the operator and of these names."""
-    if file is not None:
-        return read_snapshot_file(file)
-    config = _as(load_config(kubeconfig=kubeconfig, context=context or None), user)
+    if source.file is not None:
+        return read_snapshot_file(source.file)
+    config = _as(load_config(kubeconfig=source.kubeconfig, context=source.context or None), source.user)
     return asyncio.run(take_snapshot(config, rules=_rules(operator), names=names, progress=_progress))
 
 
@@ -190,7 +198,7 @@ def _save(path: Path, outcome: RunOutcome) -> None:
     path.write_bytes(write_snapshot(outcome.end))
 
 
-def _status(planned: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind]) -> int:
+def _status(planned: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind] | None) -> int:
     """Return the exit status."""
     if planned.connections or (planned.blind and not allow_unseen):
         return 1
