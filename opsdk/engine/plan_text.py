@@ -128,7 +128,7 @@ def _detail_lines(change: PlannedChange) -> Iterator[str]:
     for difference in flat[:_MAX_DIFFERENCES]:
         yield _difference_text(difference, created=change.action is ChangeAction.CREATE)
     if (rest := len(flat) - _MAX_DIFFERENCES) > 0:
-        yield f"... {rest} more fields"
+        yield f"... {rest} more field{'s' if rest > 1 else ''}"
     if change.reason:
         yield f"why: {change.reason}"
     if change.effects:

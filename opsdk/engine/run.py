@@ -43,7 +43,7 @@ from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.writes import OWN_USERS, Entry
-from opsdk.errors import ApiError, NoMatchError, NotFoundError, OpsdkError
+from opsdk.errors import ApiError, Details, NoMatchError, NotFoundError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
@@ -220,9 +220,21 @@ class OperatorRun:
         try:
             await change(client)
         except (NotFoundError, NoMatchError) as error:
-            raise ChangeError(f"your change cannot be made in this cluster: {error}") from error
+            raise ChangeError(f"your change cannot be made in this cluster: {error}{self._advice(error)}") from error
         except ApiError as error:
             self._refused_changes.append(str(error))
+
+    def _advice(self, error: OpsdkError) -> str:
+        """Return what to do if the snapshot does not have the kind of a missing object."""
+        details = error.details if isinstance(error, NotFoundError) else Details()
+        resource = f"{details.kind}.{details.group}" if details.group else details.kind
+        kinds = {kind.resource for kind in self.snapshot.kinds}
+        if not kinds or not resource or resource in kinds:
+            return ""
+        return (
+            f". The operator does not use this kind, so the snapshot has no {resource}: "
+            "write it with opsdk snapshot --all"
+        )
 
     def _source_of(self, change: NetChange) -> WriteSource | None:
         deleted = change.after is None or "deletionTimestamp" in change.after["metadata"]

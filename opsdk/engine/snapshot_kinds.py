@@ -50,12 +50,16 @@ _DEPENDENTS: Final = {
 """What the built-in controllers make of a kind. Without these objects a fork would make them anew."""
 
 
-def choose_kinds(discovered: DiscoveredGroups, rules: RuleSet | None = None) -> Sequence[ApiResource]:
+def choose_kinds(
+    discovered: DiscoveredGroups, rules: RuleSet | None = None, *, names: Iterable[str] = ()
+) -> Sequence[ApiResource]:
     """Return the kinds to read, each in the version that the server prefers, in the server's order.
 
     Args:
         discovered: what the server serves.
         rules: of the operator: only the kinds that it may use, and what belongs to them. None for all kinds.
+        names: of further kinds: plural, singular, short name or kind, with or without the group, such as ``deploy``
+            or ``Deployment.apps``.
 
     >>> choose_kinds(DiscoveredGroups())
     []
@@ -71,8 +75,22 @@ def choose_kinds(discovered: DiscoveredGroups, rules: RuleSet | None = None) -> 
             listed[key] = resource
     if rules is None:
         return list(listed.values())
-    chosen = _with_dependents(key for key in listed if _is_used(key, rules))
+    further = [_split(name) for name in names]
+    chosen = _with_dependents(
+        key for key, resource in listed.items() if _is_used(key, rules) or _is_named(resource, further)
+    )
     return [resource for key, resource in listed.items() if key in chosen]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return name and group. A name without a group has ``*``."""
+    first, dot, group = name.partition(".")
+    return first, group if dot else ANY
+
+
+def _is_named(resource: ApiResource, names: Iterable[tuple[str, str]]) -> bool:
+    own = {resource.plural, resource.singular, resource.kind, *resource.short_names}
+    return any(name in own and (group == ANY or resource.group.startswith(group)) for name, group in names)
 
 
 def _is_used(key: tuple[str, str], rules: RuleSet) -> bool:

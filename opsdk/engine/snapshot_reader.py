@@ -49,6 +49,7 @@ async def take_snapshot(
     config: Config,
     *,
     rules: RuleSet | None = None,
+    names: Sequence[str] = (),
     secret_values: bool = False,
     progress: Callable[[SnapshotKind], None] = lambda _: None,
 ) -> ClusterSnapshot:
@@ -60,6 +61,7 @@ async def take_snapshot(
     Args:
         config: of the cluster, as the operator's service account or as a user.
         rules: of the operator, see `choose_kinds`; the kinds of owners are read too. None reads every kind.
+        names: of further kinds, see `choose_kinds`.
         secret_values: take the values of Secrets too. Otherwise each value is a digest.
         progress: called after each kind.
 
@@ -68,7 +70,7 @@ async def take_snapshot(
     """
     async with ReadOnlyTransport(config) as transport:
         reader = _Reader(transport, secret_values=secret_values, progress=progress)
-        return await reader.read(rules)
+        return await reader.read(rules, names)
 
 
 class _Reader:
@@ -85,7 +87,7 @@ class _Reader:
         self._resource_version = ""
         self._asked = set[tuple[str, str]]()
 
-    async def read(self, rules: RuleSet | None) -> ClusterSnapshot:
+    async def read(self, rules: RuleSet | None, names: Sequence[str]) -> ClusterSnapshot:
         """Read the chosen kinds, one after the other."""
         taken_at = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         version = _decode(await self._transport.get("/version"), _Version, "/version")
@@ -93,7 +95,7 @@ class _Reader:
         for api, failure in discovered.failures.items():
             self._unseen.append(Unseen(what=api, reason=f"discovery failed: {failure}"))
         everything = choose_kinds(discovered)
-        waiting = choose_kinds(discovered, rules)
+        waiting = choose_kinds(discovered, rules, names=names)
         while waiting:
             for resource in waiting:
                 await self._read_kind(resource)

@@ -199,6 +199,7 @@ PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/envtest.md": make_nothing,
     "docs/envtest/server.md": make_nothing,
     "docs/howto/deployment.md": make_nothing,
+    "docs/howto/doubles.md": make_nothing,
     "docs/howto/develop.md": make_project,
     "docs/howto/etcd.md": make_bookshelf,
     "docs/howto/lifecycles.md": make_finalizers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -13,9 +14,13 @@ import pytest
 from planned_scenarios import make_greeter
 from upgrades import Version, config, state_of
 
+import envtest
 from opsdk.cli.__main__ import main
+from opsdk.cli.plan.inputs import UserChanges
 from opsdk.engine.connections import ForbiddenConnectionError, refuse_connections
-from opsdk.engine.snapshot import write_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
+from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.rbac.permissions import Permission, RuleSet
 
 GREETER = "samples/greeter/greeter.py"
 GREETING = """\
@@ -100,6 +105,33 @@ def test_a_change_of_a_missing_object_is_an_error(
     assert '"gone" not found' in message
 
 
+@pytest.mark.parametrize("words", [["--delete", "deployments.apps/default/web"], ["--scale", "deploy/default/web=0"]])
+def test_a_change_of_a_kind_that_the_snapshot_lacks_says_so(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The object may exist: the operator does not use its kind, so the snapshot does not have it."""
+    rules = RuleSet([Permission("list", "", "configmaps")])
+
+    async def take() -> ClusterSnapshot:
+        async with envtest.Environment() as env:
+            return await take_snapshot(env.config, rules=rules)
+
+    path = tmp_path / "few.snapshot"
+    path.write_bytes(write_snapshot(asyncio.run(take())))
+    assert _run("--snapshot", str(path), *words) == 1
+    message = capsys.readouterr().err
+    assert "the snapshot has no deployments.apps" in message
+    assert "opsdk snapshot --all" in message
+
+
+def test_the_kinds_of_changes_are_named(tmp_path: Path) -> None:
+    """What the user applies, deletes and scales is read from the cluster too."""
+    path = tmp_path / "web.yaml"
+    path.write_text(GREETING)
+    changes = UserChanges(files=[path], deletions=["nodes/a"], scales=["deploy/default/web=3"])
+    assert changes.kinds == ["Greeting.demo.opsdk.dev", "nodes", "deploy"]
+
+
 def test_a_change_that_the_server_refuses_is_dangerous(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +140,19 @@ def test_a_change_that_the_server_refuses_is_dangerous(
     greeting.write_text(GREETING.replace("World", "[1]"))
     assert _run("--snapshot", str(snapshot), "-f", str(greeting)) == 3
     assert "Danger: your change\n  is refused: " in capsys.readouterr().out
+
+
+def test_a_missing_permission_is_named_with_what_to_declare(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The operator runs with the permissions that it declares. The message has both ways out."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    make_greeter()
+    assert main(["plan", GREETER, "--snapshot", str(snapshot), "-f", str(greeting)]) == 3
+    output = capsys.readouterr().out
+    assert "cannot patch resource" in output
+    assert "declare the permission in rbac=[...], or pass --all-permissions" in output
 
 
 def test_a_wrong_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,15 @@ async def test_the_owners_of_objects_are_read_too() -> None:
     assert isolate(taken).unseen == taken.unseen
 
 
+@pytest.mark.parametrize("name", ["deployments.apps", "deployment.apps", "deploy", "Deployment.apps", "deployments"])
+async def test_kinds_with_a_name_are_read_although_the_operator_does_not_use_them(name: str) -> None:
+    """A change of the user may concern any kind, by any name that kubectl takes."""
+    rules = RuleSet([Permission("list", "", "configmaps")])
+    async with envtest.Environment() as env:
+        taken = await take_snapshot(env.config, rules=rules, names=[name])
+    assert {"Deployment", "ReplicaSet", "ConfigMap"} <= {kind.kind for kind in taken.kinds}
+
+
 async def test_a_server_keeps_the_objects_as_they_are() -> None:
     """Resource versions and unknown fields stay; a kind of a later version is served without a schema."""
     async with envtest.Environment(snapshot=SNAPSHOT) as env, Cluster(env.config) as cluster:

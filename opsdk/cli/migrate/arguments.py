@@ -71,7 +71,7 @@ class HandlerCode:
     # -------------------------------------------------------------- the call
     def statement(self, indent: int) -> str:
         """Return the statement that calls the handler, on several lines if it is long."""
-        words = [quoted(self.handler.id), self.function, *self._options(), *self._arguments()]
+        words = [quoted(self.handler.id), self.function, *self._options(), *self._arguments(indent + 4)]
         return call_code(f"await {self._call}.call", words, indent)
 
     def _options(self) -> list[str]:
@@ -84,7 +84,7 @@ class HandlerCode:
             words += [f"{name}={self.option(name)}" for name in _CALL_OPTIONS if name in self.handler.options]
         return words
 
-    def _arguments(self) -> list[str]:
+    def _arguments(self, indent: int) -> list[str]:
         codes = self._known()
         values: dict[str, str] = {}
         for name, has_default in self.handler.parameters.items():
@@ -96,8 +96,13 @@ class HandlerCode:
         if not self.handler.passes_everything:
             return [f"{name}={code}" for name, code in values.items()]
         common = {*_OBJECT, *(_CHANGE if self.handler.kind in CHANGES and not self._field else ())}
-        extra = "".join(f", {quoted(name)}: {code}" for name, code in {**codes, **values}.items() if name not in common)
-        return [f"**{{**{self._call}.arguments(){extra}}}"]
+        extra = [f"{quoted(name)}: {code}" for name, code in {**codes, **values}.items() if name not in common]
+        members = [f"**{self._call}.arguments()", *extra]
+        line = f"**{{{', '.join(members)}}}"
+        if indent + len(line) < _LINE:
+            return [line]
+        margin = " " * indent
+        return ["\n".join(["**{", *(f"{margin}    {member}," for member in members), f"{margin}}}"])]
 
     def _known(self) -> dict[str, str]:
         """Return the code of each argument that kopf passes to this handler."""

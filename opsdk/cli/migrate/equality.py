@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
 
 from opsdk.engine.differences import differences
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["compare_states"]
+__all__ = ["RunComparison", "compare_runs", "compare_states"]
 
 _IGNORED_KINDS: Final = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
 """Kinds that the server's controllers and the operators' libraries write, with names of Pods in them."""
@@ -28,29 +30,78 @@ _MASKS: Final = (
 _RANDOM_FIELDS: Final = frozenset({"nodePort", "healthCheckNodePort", "containerID"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """What differs between the runs of two operators, as lines.
+
+    Attributes:
+        differences: fields and objects in which no run of the first operator equals a run of the second.
+        unstable: those in which the first two runs differ, but others agree: a race of the operator's own handlers.
+    """
+
+    differences: Sequence[str]
+    unstable: Sequence[str]
+
+
 def compare_states(before: Iterable[JsonObject], after: Iterable[JsonObject]) -> Sequence[str]:
     """Return the differences between two states, as lines. Uids, times and addresses do not count.
 
     Objects with generated names are equal if there are as many equal ones.
     """
+    return list(_places(before, after).values())
+
+
+def compare_runs(before: Sequence[Sequence[JsonObject]], after: Sequence[Sequence[JsonObject]]) -> RunComparison:
+    """Compare the states that the runs of two operators left behind. One run of each is required.
+
+    Args:
+        before: the states of the first operator.
+        after: the states of the second operator.
+    """
+    pairs = [_places(first, second) for first in before for second in after]
+    lines = {place: line for places in reversed(pairs) for place, line in places.items()}
+    stable = {place for place in lines if all(any(place.is_within(other) for other in places) for places in pairs)}
+    return RunComparison(
+        differences=[line for place, line in sorted(lines.items()) if place in stable],
+        unstable=[line for place, line in sorted(lines.items()) if place not in stable],
+    )
+
+
+class _Place(NamedTuple):
+    """Where two states differ: the object, its number among equally named ones, the field; empty for the object."""
+
+    identity: str
+    number: int
+    path: str
+
+    def is_within(self, other: _Place) -> bool:
+        """Whether the place is another one, or a part of it."""
+        is_part = (
+            not other.path or self.path == other.path or self.path.startswith((f"{other.path}.", f"{other.path}["))
+        )
+        return self[:2] == other[:2] and is_part
+
+
+def _places(before: Iterable[JsonObject], after: Iterable[JsonObject]) -> dict[_Place, str]:
+    """Return the line of each difference between two states."""
     first, second = _by_identity(before), _by_identity(after)
-    lines: list[str] = []
+    lines: dict[_Place, str] = {}
     for identity in sorted(first.keys() | second.keys()):
-        old, new = first.get(identity, []), second.get(identity, [])
-        for index in range(max(len(old), len(new))):
-            lines += _compare(
-                identity, old[index] if index < len(old) else None, new[index] if index < len(new) else None
-            )
+        pairs = zip_longest(first.get(identity, []), second.get(identity, []))
+        for number, (old, new) in enumerate(pairs):
+            for path, text in _compare(old, new):
+                lines[_Place(identity, number, path)] = f"{identity}: {text}"
     return lines
 
 
-def _compare(identity: str, old: JsonObject | None, new: JsonObject | None) -> Iterable[str]:
+def _compare(old: JsonObject | None, new: JsonObject | None) -> Iterable[tuple[str, str]]:
+    """Yield path and text of each difference. The path of a whole object is empty."""
     if old is None:
-        yield f"{identity}: only in the second state"
+        yield "", "only in the second state"
     elif new is None:
-        yield f"{identity}: only in the first state"
+        yield "", "only in the first state"
     else:
-        yield from (f"{identity}: {difference}" for difference in differences(old, new))
+        yield from ((difference.path, str(difference)) for difference in differences(old, new))
 
 
 def _by_identity(objects: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -54,16 +54,16 @@ def migrate_sources(
         raise UsageError(f"no file of {name} has a handler of kopf: name the file or folder with @kopf.on handlers")
     findings = [finding for module in modules for finding in module.findings]
     handlers = [_with_kind(handler, known, findings) for module in modules for handler in module.handlers]
-    turned = [(handler, kind) for handler, kind in handlers if kind is not None or handler.kind in ACTIVITIES]
+    migrated = [(handler, kind) for handler, kind in handlers if kind is not None or handler.kind in ACTIVITIES]
     files = {module.file: module.text for module in modules}
-    entry, written = _write(modules, turned, name=name, is_single=len(sources) == 1)
+    entry, written = _write(modules, migrated, name=name, is_single=len(sources) == 1)
     files[entry] = _complete(files.get(entry, ""), written, modules, package=package, is_single=len(sources) == 1)
     findings += written.findings
     return Migration(
         files=files,
         entry=entry,
         findings=sorted(findings, key=lambda finding: (finding.file, finding.line, finding.what)),
-        kinds=list(dict.fromkeys(kind for _, kind in turned if kind is not None)),
+        kinds=list(dict.fromkeys(kind for _, kind in migrated if kind is not None)),
         handlers=len(handlers)
         + sum(finding.what.startswith("@kopf.") for module in modules for finding in module.findings),
     )
@@ -132,6 +132,12 @@ def _alias(module: str) -> str:
 _HEADING = "# The operator. opsdk migrate kopf wrote what follows."
 
 
+def _in_order(imports: Iterable[str]) -> Sequence[str]:
+    """Return a block of imports, and the empty line after it: modules first, then names."""
+    lines = sorted(imports, key=lambda line: (line.startswith("from "), line))
+    return [*lines, ""] if lines else []
+
+
 def _complete(
     text: str, written: Reconcilers, modules: Sequence[SourceModule], *, package: str, is_single: bool
 ) -> str:
@@ -148,17 +154,18 @@ def _complete(
         if not module.handlers:
             continue
         path = f"{package}.{module.name}" if package and module.name != "__init__" else package or module.name
-        imports.append(f"import {path} as {_alias(module.name)}")
+        alias = _alias(module.name)
+        imports.append(f"import {path}" if path == alias else f"import {path} as {alias}")
+    own = {"import opsdk", "from opsdk.migration import kopf_handlers"}
+    own |= {line for line in written.imports if line.startswith("from opsdk.")}
     lines = [
         '"""The reconcilers of the operator, which call its handlers. opsdk migrate kopf wrote this file."""',
         "",
         "from __future__ import annotations",
         "",
-        *sorted(written.imports),
-        "import opsdk",
-        "from opsdk.migration import kopf_handlers",
-        *imports,
-        "",
+        *_in_order(written.imports - own),
+        *_in_order(own),
+        *_in_order(imports),
         written.text,
     ]
     return "\n".join(lines)

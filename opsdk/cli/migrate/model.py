@@ -49,18 +49,18 @@ CHANGES: Final = frozenset(
     {HandlerKind.CREATE, HandlerKind.UPDATE, HandlerKind.RESUME, HandlerKind.DELETE, HandlerKind.FIELD}
 )
 RESOURCES: Final = CHANGES | {HandlerKind.EVENT, HandlerKind.TIMER, HandlerKind.DAEMON}
-"""The handlers of objects that the command turns."""
+"""The handlers of objects that the command migrates."""
 ACTIVITIES: Final = frozenset({HandlerKind.STARTUP, HandlerKind.CLEANUP})
 
 
 class MigrationVerdict(Enum):
     """What became of a handler, an option or a name."""
 
-    TURNED = "turned"
+    MIGRATED = "migrated"
     CHECK = "check"
-    """Turned, but it behaves differently in a case that a person should look at."""
+    """Migrated, but it may behave differently in the case that the finding names."""
     BY_HAND = "by hand"
-    """Not turned."""
+    """Not migrated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class SourceModule:
         name: with dots, relative to the operator's folder.
         file: relative to the operator's folder.
         text: the new source.
-        handlers: the handlers that can be turned.
+        handlers: the handlers that can be migrated.
         findings: what is reported so far.
         top_names: names that the module binds at its top level.
         settings: fields of `Settings` that its startup handlers set.

@@ -51,23 +51,32 @@ TYPES: Final[Mapping[str, str]] = {
 """Types that only annotations use. Others become ``object``."""
 
 ADVICE: Final[Mapping[str, str]] = {
-    "kopf.run": "opsdk run FILE starts the operator, or call operator.run()",
-    "kopf.operator": "await operator.start(config)",
-    "kopf.configure": "opsdk run --log-format and --log-level, see the reference of flags",
+    "kopf.run": "start the operator with opsdk run FILE, or call operator.run()",
+    "kopf.operator": "call await operator.start(config)",
+    "kopf.configure": "use the flags --log-format and --log-level: see the reference of flags",
     "kopf.exception": "call kopf_handlers.post_event(obj, type='Warning', reason=..., message=...)",
-    "kopf.execute": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
-    "kopf.register": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
-    "kopf.subhandler": "use a request of your own class for each item: the page From kopf, kopf.subhandler",
-    "kopf.index": "cache.index_field, or a list with a label selector: the page Map events",
-    "kopf.AdmissionError": "raise opsdk.errors.AdmissionDeniedError in a webhook: the page Webhooks",
-    "kopf.on.login": "nothing: opsdk reads the kubeconfig or the service account, see load_config",
-    "kopf.on.probe": "operator.manager.add_healthz_check in @operator.setup: the page Metrics and health",
-    "kopf.on.validate": "operator.webhook_for(Kind).with_validator(...): the page Webhooks",
-    "kopf.on.mutate": "operator.webhook_for(Kind).with_defaulter(...): the page Webhooks",
+    "kopf.execute": "use a request of your own class for each item: see kopf.subhandler on the page From kopf",
+    "kopf.register": "use a request of your own class for each item: see kopf.subhandler on the page From kopf",
+    "kopf.subhandler": "use a request of your own class for each item: see kopf.subhandler on the page From kopf",
+    "kopf.index": "use cache.index_field, or a list with a label selector: see the page Map events",
+    "kopf.AdmissionError": "raise opsdk.errors.AdmissionDeniedError in a webhook: see the page Webhooks",
+    "kopf.on.login": "not needed: opsdk reads the kubeconfig or the service account",
+    **dict.fromkeys(
+        (
+            "kopf.login_via_client",
+            "kopf.login_via_pykube",
+            "kopf.login_with_kubeconfig",
+            "kopf.login_with_service_account",
+        ),
+        "delete the handler: opsdk reads the kubeconfig or the service account",
+    ),
+    "kopf.on.probe": "call operator.manager.add_healthz_check in @operator.setup: see the page Metrics and health",
+    "kopf.on.validate": "call operator.webhook_for(Kind).with_validator(...): see the page Webhooks",
+    "kopf.on.mutate": "call operator.webhook_for(Kind).with_defaulter(...): see the page Webhooks",
     "kopf.harmonize_naming": "set metadata.name, or metadata.generateName",
     "kopf.adjust_namespace": "set metadata.namespace",
 }
-"""What to do by hand for names that the command does not turn."""
+"""What to do by hand for names that the command does not migrate."""
 
 SETTINGS_ADVICE: Final[Mapping[str, str]] = {
     "settings.posting": "Events are written only where the program calls post_event or ctx.event",
@@ -76,8 +85,8 @@ SETTINGS_ADVICE: Final[Mapping[str, str]] = {
     "settings.batching": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.queueing": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.execution": "handlers run in up to 100 threads; ControllerOptions(max_concurrent_reconciles=...)",
-    "settings.peering": "leader election with a Lease is on by default: the page Leader election",
-    "settings.admission": "OperatorOptions(webhook=...) has the certificates: the page Webhooks",
+    "settings.peering": "pass --leader-elect: see the page Leader election",
+    "settings.admission": "OperatorOptions(webhook=...) has the certificates: see the page Webhooks",
     "settings.scanning": "a controller waits for a kind that does not exist yet",
     "settings.background": "DaemonSpec(stop_timeout=...)",
 }
@@ -88,6 +97,6 @@ def advice_for(name: str) -> str:
     """Return what to do by hand for a name.
 
     >>> advice_for("kopf.run")
-    'opsdk run FILE starts the operator, or call operator.run()'
+    'start the operator with opsdk run FILE, or call operator.run()'
     """
     return ADVICE.get(name, "opsdk has no counterpart under this name: see the page From kopf")

@@ -30,6 +30,7 @@ _STOP_SECONDS: Final = 15.0
 PYTHON_VARIABLES: Final = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
 """Variables of the programs: sets have the same order in each."""
 _LEASES: Final = "coordination.k8s.io/leases/"
+_EVENTS: Final = ("core/events/", "events.k8s.io/events/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +55,13 @@ class EndState:
     Attributes:
         snapshot: all objects, with the values of Secrets.
         is_quiet: whether the program had stopped writing.
+        written: number of objects that the program wrote.
         output: the last lines of the program.
     """
 
     snapshot: ClusterSnapshot
     is_quiet: bool
+    written: int
     output: str
 
 
@@ -91,6 +94,7 @@ async def run_programs(
         await apply_definitions(admin.uncached, definitions, field_owner=FIELD_OWNER)
         waiting = list(objects)
         for program in programs:
+            activity.written.clear()
             async with _running(program, kubeconfig) as process:
                 await activity.settle(process, program, quiet=min(quiet, 3.0), limit=limit)
                 for obj in waiting:
@@ -98,19 +102,24 @@ async def run_programs(
                 waiting = []
                 is_quiet = await activity.settle(process, program, quiet=quiet, limit=limit)
             snapshot = await take_snapshot(env.config, secret_values=True)
-            states.append(EndState(snapshot=snapshot, is_quiet=is_quiet, output=process.output))
+            written = len(activity.written)
+            states.append(EndState(snapshot=snapshot, is_quiet=is_quiet, written=written, output=process.output))
     return states
 
 
 class _Activity:
-    """When the server was last written by a program."""
+    """When a program last wrote, and the objects that it wrote. Leases, Events and the examples do not count."""
 
     def __init__(self) -> None:
         self._last = monotonic()
+        self.written: set[str] = set()
 
     def on_write(self, entry: Entry) -> None:
-        if entry.writer.user not in OWN_USERS and not entry.key.startswith(_LEASES):
-            self._last = monotonic()
+        if entry.writer.user in OWN_USERS or entry.key.startswith(_LEASES):
+            return
+        self._last = monotonic()
+        if entry.writer.manager != FIELD_OWNER and not entry.key.startswith(_EVENTS):
+            self.written.add(entry.key)
 
     async def settle(self, process: _Process, program: OperatorProgram, *, quiet: float, limit: float) -> bool:
         """Wait until nothing was written for some seconds. Returns False at the limit."""

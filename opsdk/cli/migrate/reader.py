@@ -52,8 +52,8 @@ def read_module(module: cst.Module, *, name: str, file: str, constants: Mapping[
     """
     wrapper = md.MetadataWrapper(module)
     source = SourceModule(name=name, file=file, text="", top_names=frozenset(_top_names(module)))
-    turned = wrapper.visit(_Reader(source, constants))
-    source.text = turned.code
+    written = wrapper.visit(_Reader(source, constants))
+    source.text = written.code
     return source
 
 
@@ -71,14 +71,19 @@ def _top_names(module: cst.Module) -> Iterable[str]:
 
 
 class _Reader(cst.CSTTransformer):
-    """Turns one module.
+    """Migrates one module.
 
     Args:
         source: collects handlers and findings.
         constants: values of names.
     """
 
-    METADATA_DEPENDENCIES = (md.QualifiedNameProvider, md.PositionProvider, md.ParentNodeProvider)
+    METADATA_DEPENDENCIES = (
+        md.ExpressionContextProvider,
+        md.ParentNodeProvider,
+        md.PositionProvider,
+        md.QualifiedNameProvider,
+    )
 
     def __init__(self, source: SourceModule, constants: Mapping[str, Any]) -> None:
         super().__init__()
@@ -127,7 +132,7 @@ class _Reader(cst.CSTTransformer):
     def _report_clients(self, node: cst.CSTNode, names: Sequence[str]) -> None:
         for name in names:
             if name.partition(".")[0] in _BLOCKING:
-                advice = "stays: it blocks, so plain handlers run in threads; declare the permissions that it needs"
+                advice = "kept: it blocks, so handlers without async run in threads; add its permissions to rbac=[...]"
                 self._report(node, f"import {name}", MigrationVerdict.CHECK, advice)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
@@ -183,10 +188,17 @@ class _Reader(cst.CSTTransformer):
         if not self._runs_later(node):
             if isinstance(self.get_metadata(md.ParentNodeProvider, node), cst.Decorator):
                 return updated
-            self._report(node, name, MigrationVerdict.BY_HAND, advice_for(name))
+            self._report(node, name, MigrationVerdict.BY_HAND, self._advice(name))
             return cst.Name("object" if self._is_base(node) else "None")
-        self._report(node, name, MigrationVerdict.BY_HAND, f"raises NotImplementedError; {advice_for(name)}")
+        self._report(node, name, MigrationVerdict.BY_HAND, f"raises NotImplementedError: {self._advice(name)}")
         return cst.parse_expression(f'kopf_handlers.not_migrated("{name}")')
+
+    @staticmethod
+    def _advice(name: str) -> str:
+        """Return what to do by hand for a name that is not a decorator."""
+        if name in _DECORATORS:
+            return f"write @{name}(...) above the function, and migrate again: a call registers this handler"
+        return advice_for(name)
 
     def _runs_later(self, node: cst.CSTNode) -> bool:
         """Whether an expression is evaluated in a call, not when the module is imported."""
@@ -233,7 +245,7 @@ class _Reader(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         before = self._unknown_before.pop()
         if self._is_setting(original_node):
-            return self._turn_setting(original_node, updated_node)
+            return self._migrate_setting(original_node, updated_node)
         if self._functions or self._unknown == before or self._is_main(original_node):
             return updated_node
         code = cst.Module([original_node.with_changes(leading_lines=())]).code.strip().splitlines()[0]
@@ -262,7 +274,7 @@ class _Reader(cst.CSTTransformer):
             and dotted_name(statement.targets[0].target).startswith("settings.")
         )
 
-    def _turn_setting(
+    def _migrate_setting(
         self, original: cst.SimpleStatementLine, updated: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine:
         statement = cst.ensure_type(original.body[0], cst.Assign)
@@ -270,7 +282,7 @@ class _Reader(cst.CSTTransformer):
         code = " ".join(cst.Module([original.with_changes(leading_lines=())]).code.split())
         problem = self._read_setting(target, statement.value)
         if problem is None:
-            self._report(original, target, MigrationVerdict.TURNED, "the reconcilers use the same name")
+            self._report(original, target, MigrationVerdict.MIGRATED, "the reconcilers use the same name")
             note = f"the reconcilers have it: {code}"
         else:
             self._report(original, target, MigrationVerdict.BY_HAND, problem)
@@ -287,7 +299,7 @@ class _Reader(cst.CSTTransformer):
             if target.startswith("settings.persistence.") and isinstance(value, cst.Call):
                 return self._read_storage(value)
         except NotConstantError:
-            return "the value is not a constant: pass it as finalizers={...} or KopfNames(...)"
+            return "the value is not a constant: write it into finalizers={...} or KopfNames(...)"
         return next(
             (advice for name, advice in SETTINGS_ADVICE.items() if target.startswith(name)),
             "opsdk has no such setting",
@@ -300,10 +312,10 @@ class _Reader(cst.CSTTransformer):
             "kopf.AnnotationsDiffBaseStorage",
             "kopf.SmartProgressStorage",
         ):
-            return "opsdk reads the records of annotations only: write the records of this storage into annotations"
+            return "opsdk reads records from annotations only: let kopf store its records there before you switch"
         options = {each.keyword.value: each.value for each in call.args if each.keyword is not None}
         if unknown := sorted(options.keys() - {"prefix", "key", "v1"}):
-            return f"the options {', '.join(unknown)} of the storage have no counterpart"
+            return f"opsdk has no counterpart of these options of the storage: {', '.join(unknown)}"
         for key in options.keys() & {"prefix", "key"}:
             self._source.settings[key] = str(evaluate(options[key], self._constants))
         return None
@@ -346,19 +358,22 @@ class _Reader(cst.CSTTransformer):
                 before.append(
                     cst.parse_statement(f'kopf_handlers.not_migrated("@kopf.{kind.value if kind else "on"}")')
                 )
-        turned = updated_node.with_changes(decorators=remaining, leading_lines=lines)
-        return cst.FlattenSentinel([*before, turned]) if before else turned
+        written = updated_node.with_changes(decorators=remaining, leading_lines=lines)
+        return cst.FlattenSentinel([*before, written]) if before else written
 
     def _read_handler(
         self, function: cst.FunctionDef, original: cst.Decorator, decorator: cst.Decorator, kind: HandlerKind
     ) -> str:
-        """Add the handler of a decorator; return why it cannot be turned, or ""."""
+        """Add the handler of a decorator; return why it cannot be migrated, or ""."""
         title = f"@kopf.{kind.value} {function.name.value}"
         problem = ""
         if self._scopes:
-            problem = "the function is inside of another one: move it to the top level of the module"
+            problem = "the function is inside another function: move it to the top level of the module"
             if any(isinstance(scope, cst.ClassDef) for scope in self._scopes):
                 problem = "the function is a method: move it to the top level of the module"
+        if kind is HandlerKind.LOGIN and not problem:
+            self._report(original, title, MigrationVerdict.MIGRATED, advice_for("kopf.on.login"))
+            return ""
         if kind not in RESOURCES | ACTIVITIES:
             problem = advice_for(f"kopf.{kind.value}")
         if problem:
@@ -391,8 +406,16 @@ class _Reader(cst.CSTTransformer):
             options=options,
             values=values,
             parameters={param.name.value: param.default is not None for param in params},
-            passes_everything=rest is not None and bool(m.findall(function.body, m.Name(rest.name.value))),
+            passes_everything=rest is not None and self._reads(function.body, rest.name.value),
             is_async=function.asynchronous is not None,
+        )
+
+    def _reads(self, body: cst.BaseSuite, name: str) -> bool:
+        """Whether a function reads a name, and does not only assign to it."""
+        loads = md.ExpressionContext.LOAD
+        return any(
+            self.get_metadata(md.ExpressionContextProvider, each, None) is loads
+            for each in m.findall(body, m.Name(name))
         )
 
     @staticmethod
@@ -426,7 +449,7 @@ class _Reader(cst.CSTTransformer):
             elif isinstance(value, str) and not argument.star and not name:
                 words.append(value)
             else:
-                problem = f"the resource is {argument.star}{code}, which is not known without running the program"
+                problem = f"the resource {argument.star}{code} is not a constant: write its name into the decorator"
         return words, keywords, options, values, problem
 
 

@@ -11,23 +11,23 @@ from opsdk.cli.migrate.model import Migration, MigrationFinding, MigrationVerdic
 __all__ = ["markdown_report", "report_lines"]
 
 _TITLES: Final = {
-    MigrationVerdict.TURNED: "Turned",
+    MigrationVerdict.MIGRATED: "Migrated",
     MigrationVerdict.CHECK: "To check",
     MigrationVerdict.BY_HAND: "By hand",
 }
 _NOTES: Final = {
-    MigrationVerdict.TURNED: "",
-    MigrationVerdict.CHECK: "It works, but it may behave differently. Read each line once.",
-    MigrationVerdict.BY_HAND: "Not migrated. The code has a `TODO(migrate)`, or raises NotImplementedError.",
+    MigrationVerdict.MIGRATED: "",
+    MigrationVerdict.CHECK: "These work, but may behave differently in the case that the line names.",
+    MigrationVerdict.BY_HAND: "Not migrated. The code has a `TODO(migrate)` there, or raises `NotImplementedError`.",
 }
 _RECORDS: Final = (
-    "The operator keeps kopf's records: its finalizer, and the annotation with the spec that was last handled. So "
-    "nothing is created a second time, and kopf can take over again. Run one of them at a time."
+    "The new operator keeps kopf's records: its finalizer, and the annotation with the spec that was last handled. So "
+    "nothing is created a second time, and kopf can take over again. Run only one of the two at a time."
 )
 
 
 def report_lines(migration: Migration) -> Iterator[str]:
-    """Yield the report for a terminal, what is to be done by hand last."""
+    """Yield the report for a terminal. Work by hand comes last."""
     for verdict in MigrationVerdict:
         for finding in _of(migration, verdict):
             yield f"{finding.file}:{finding.line}: {finding.what}: {verdict.value}: {finding.became}"
@@ -51,7 +51,7 @@ def markdown_report(migration: Migration, *, name: str) -> str:
         lines += [f"## {_TITLES[verdict]}", ""]
         if _NOTES[verdict]:
             lines += [_NOTES[verdict], ""]
-        lines += ["| place | what | became |", "| --- | --- | --- |"]
+        lines += ["| line | what | result |", "| --- | --- | --- |"]
         lines += [f"| {each.file}:{each.line} | {_cell(each.what)} | {_cell(each.became)} |" for each in findings]
         lines.append("")
     return "\n".join(lines)

@@ -132,7 +132,7 @@ class _Writer:
         daemons = [handler for handler in handlers if handler.kind in (HandlerKind.TIMER, HandlerKind.DAEMON)]
         if not daemons and all(handler.options.get("optional") == "True" for handler in deletions):
             for handler in deletions:
-                note = "not called, as in kopf: the kind has no finalizer; pass finalizers={...} if it should run"
+                note = "not called, as in kopf: the kind has no finalizer; pass finalizers={...} to call it"
                 self._report(handler, MigrationVerdict.BY_HAND, note)
             deletions = []
         specs = [self._write_daemon(words, handler) for handler in daemons]
@@ -213,7 +213,7 @@ class _Writer:
                 self._report(
                     handler,
                     MigrationVerdict.CHECK,
-                    f"the finalizer is added to every {kind.kind}, also to those that the filter excludes",
+                    f"the finalizer is added to every {kind.kind}, even to those that the filter excludes",
                     f"filter of {handler.shown}",
                 )
 
@@ -226,7 +226,7 @@ class _Writer:
         for handler in handlers:
             code = HandlerCode(handler, self._reference, call)
             calls.setdefault(code.statement(12), []).append(code)
-            self._report_call(code, f"{place} calls it", used={"optional": ""})
+            self._report_call(code, f"called by {place}", used={"optional": ""})
         if not calls:
             yield "        pass"
         elif class_name == "ChangeCall":
@@ -255,14 +255,13 @@ class _Writer:
 
     def _report_call(self, code: HandlerCode, became: str, *, used: dict[str, str]) -> None:
         handler = code.handler
-        self._report(handler, MigrationVerdict.CHECK if code.unknown else MigrationVerdict.TURNED, became)
-        for name in code.unknown:
-            self._report(
-                handler,
-                MigrationVerdict.BY_HAND,
-                "raises NotImplementedError: compute it in the handler",
-                f"argument {name}",
-            )
+        if code.unknown:
+            label = "argument" if len(code.unknown) == 1 else "arguments"
+            names = ", ".join(code.unknown)
+            note = f"{became}, which raises NotImplementedError: compute the {label} {names} in the handler"
+            self._report(handler, MigrationVerdict.BY_HAND, note)
+        else:
+            self._report(handler, MigrationVerdict.MIGRATED, became)
         for name in code.ignored_options(used):
             self._report(
                 handler,
@@ -299,7 +298,7 @@ class _Writer:
                 self._report(
                     handler,
                     MigrationVerdict.BY_HAND,
-                    "it has no interval: every hour is a placeholder",
+                    "it has no interval, so it is called every hour: set every=",
                     f"interval of {handler.shown}",
                 )
         if "backoff" in handler.options:
@@ -312,14 +311,14 @@ class _Writer:
             self._report(
                 handler,
                 MigrationVerdict.CHECK,
-                "the filter is checked at the start of the daemon",
+                "the filter is checked only when the daemon starts",
                 f"filter of {handler.shown}",
             )
         if not is_timer:
-            note = "if it returns, the finalizer stays until the deletion; kopf removes it then"
+            note = "after the daemon returns, the finalizer stays until the object is deleted; kopf removes it at once"
             self._report(handler, MigrationVerdict.CHECK, note, f"end of {handler.shown}")
         self._written.imports.add("from opsdk.controller.daemons import DaemonSpec")
-        self._report_call(code, f"a daemon of {words.reconcile}, by {function}", used=used)
+        self._report_call(code, f"a daemon of {words.reconcile}, called by {function}", used=used)
         return call_code("DaemonSpec", options, 8).strip()
 
     def _daemon_name(self, words: _Words, handler: KopfHandler, function: str) -> str:
@@ -348,7 +347,7 @@ class _Writer:
                 ]
             )
         )
-        note = "it sees ADDED and MODIFIED; for DELETED, add a finalizer or WatchSpec with Funcs(delete=...)"
+        note = "it gets ADDED and MODIFIED; for DELETED, add a finalizer, or a WatchSpec with Funcs(delete=...)"
         self._report(handler, MigrationVerdict.CHECK, note, f"events of {handler.shown}")
 
     # -------------------------------------------------------------- startup and cleanup
@@ -388,7 +387,7 @@ class _Writer:
             words += [f"{name}={value}" for name, value in codes.items() if name not in handler.parameters]
         if any("logging." in word for word in words):
             self._written.imports.add("import logging")
-        self._report_call(code, f"{place} calls it", used={})
+        self._report_call(code, f"called by {place}", used={})
         if handler.is_async:
             return f"    await {code.function}({', '.join(words)})"
         self._written.imports.add("from opsdk.aio.blocking import blocking")

@@ -112,8 +112,8 @@ def plan(
         check_shadow_options({"snapshot": snapshot, "against": against, **others})
         outcome = compare_with_leader(shadow_run(chosen, cluster, leader=leader or (), wait=wait), output)
         raise typer.Exit(shadow_status(outcome, allow_unseen=allow_unseen))
-    state = cluster.read(chosen.declared_rules) if snapshot is None else read_snapshot_file(snapshot)
     changes, other = UserChanges(files=file or (), deletions=delete or (), scales=scale or ()), None
+    state = read_snapshot_file(snapshot) if snapshot else cluster.read(chosen.declared_rules, names=changes.kinds)
     if against:
         request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
         other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words)

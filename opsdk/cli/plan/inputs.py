@@ -102,6 +102,17 @@ class UserChanges:
         words += [word for text in self.deletions for word in ("--delete", text)]
         return words + [word for text in self.scales for word in ("--scale", text)]
 
+    @property
+    def kinds(self) -> list[str]:
+        """Names of the changed kinds, such as ``deployments.apps`` or ``Site.x.test``."""
+        names = [
+            f"{document.tree['kind']}.{group}" if group else str(document.tree["kind"])
+            for document in read_files(self.files)
+            for group in [str(document.tree["apiVersion"]).rpartition("/")[0]]
+        ]
+        references = [*self.deletions, *(text.rpartition("=")[0] for text in self.scales)]
+        return list(dict.fromkeys([*names, *(_reference(text)[0] for text in references)]))
+
 
 def _reference(text: str) -> tuple[str, str, str]:
     """Return resource, namespace and name of ``websites.example.com/shop/site``, or of ``nodes/a``."""

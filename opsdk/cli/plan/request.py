@@ -46,9 +46,10 @@ class ClusterChoice:
         config = load_config(kubeconfig=self.kubeconfig, context=self.context or None)
         return replace(config, impersonate=Impersonate(user=self.user)) if self.user else config
 
-    def read(self, rules: RuleSet | None, *, secret_values: bool = False) -> ClusterSnapshot:
-        """Return a snapshot of what rules name; None for all kinds."""
-        return asyncio.run(take_snapshot(self.config, rules=rules, secret_values=secret_values, progress=show_kind))
+    def read(self, rules: RuleSet | None, *, names: Sequence[str] = (), secret_values: bool = False) -> ClusterSnapshot:
+        """Return a snapshot of what rules name, None for all kinds, and of further kinds by name."""
+        taken = take_snapshot(self.config, rules=rules, names=names, secret_values=secret_values, progress=show_kind)
+        return asyncio.run(taken)
 
 
 def show_kind(kind: SnapshotKind) -> None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.tree_names import kind_in
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.plan import Consequence, ConsequenceKind, Severity
+from opsdk.engine.recording import RefusedRequest
 
 __all__ = ["behaviour_consequences"]
+
+
+_FORBIDDEN: Final = re.compile(r': User ".*" cannot \S+ resource')
+"""Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage (v1.36)"""
+
+
+def _advice(refusal: RefusedRequest) -> str:
+    """Return what to do if RBAC refused a request, and not a webhook or validation."""
+    is_missing = refusal.status == HTTPStatus.FORBIDDEN and _FORBIDDEN.search(refusal.message)
+    return ": declare the permission in rbac=[...], or pass --all-permissions" if is_missing else ""
 
 
 def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
@@ -25,7 +39,7 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
             kind=ConsequenceKind.REFUSED,
             severity=Severity.DANGER,
             subject=subject,
-            message=f"{refusal.method} {refusal.path} is refused: {refusal.message}{times}",
+            message=f"{refusal.method} {refusal.path} is refused{times}: {refusal.message}{_advice(refusal)}",
         )
     for reason in outcome.refused_changes:
         yield Consequence(
