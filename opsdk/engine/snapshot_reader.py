@@ -22,6 +22,7 @@ from opsdk.rest.discovery import ApiResource, Discovery
 from opsdk.rest.request import RestRequest, resource_path
 from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.tree_pool import TreePool
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["take_snapshot"]
@@ -108,6 +109,7 @@ class _Reader:
         self._objects: list[JsonObject] = []
         self._resource_version = ""
         self._asked = set[tuple[str, str]]()
+        self._pool = TreePool()
 
     async def read(self, rules: RuleSet | None) -> ClusterSnapshot:
         """Read the chosen kinds, one after the other."""
@@ -190,7 +192,10 @@ class _Reader:
             query += [("resourceVersion", exact), ("resourceVersionMatch", "Exact")]
         while True:
             page = _decode(await self._transport.get(path, *query), _List, path)
-            objects += [self._complete(item, kind) for item in page.items or ()]
+            try:
+                objects += [self._pool.share_parts(self._complete(item, kind)) for item in page.items or ()]
+            except RecursionError as error:
+                raise DecodeError(f"GET {path}: an object is nested too deeply") from error
             if not page.metadata.continue_token:
                 return objects, page.metadata.resource_version
             query = [("limit", str(_PAGE)), ("continue", page.metadata.continue_token)]
