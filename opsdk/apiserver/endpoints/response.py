@@ -180,7 +180,9 @@ async def object_response(
     read = served.model.from_storage
     visible = await compute(len(encode_json(obj)), read, obj) if served.custom else read(obj)
     shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
-    return await body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
+    response = await body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
+    response.document = shaped
+    return response
 
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
