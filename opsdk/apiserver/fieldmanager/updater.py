@@ -63,7 +63,7 @@ class OwnershipUpdater:
         return self._taken(compare(zero, new, self._shape).without(self._ignored))
 
     def _taken(self, change: Comparison) -> FieldSet:
-        return change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
+        return change.written.recursive_difference(self._ignored).difference(NEVER_OWNED)
 
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
@@ -110,6 +110,7 @@ class OwnershipUpdater:
     ) -> tuple[Managed, Comparison]:
         """Remove the changed fields from all managers but `skip`."""
         changes = {self._version: compare(live, new, self._shape).without(self._ignored)}
+        written: dict[str, FieldSet] = {}
         conflicts: dict[ManagerKey, FieldSet] = {}
         owners: Managed = {}
         for key, owner in managed.items():
@@ -120,12 +121,14 @@ class OwnershipUpdater:
             if owner.api_version not in changes:
                 changes[owner.api_version] = self._compare_in(owner.api_version, live, new)
             change = changes[owner.api_version]
-            lost = owner.fields.intersection(change.modified.union(change.added))
-            if lost.difference(exempt):
+            if owner.api_version not in written:
+                written[owner.api_version] = change.written
+            lost = owner.fields.intersection(written[owner.api_version])
+            if not force and lost.difference(exempt):
                 conflicts[key] = lost.difference(exempt)
             rest = owner.fields.difference(lost).difference(change.removed)
             owners[key] = owner if rest is owner.fields else owner.with_fields(rest)
-        if conflicts and not force:
+        if conflicts:
             raise conflict_error(conflicts_of(conflicts))
         return {key: owner for key, owner in owners.items() if owner.fields}, changes[self._version]
 

@@ -107,7 +107,7 @@ class HttpRequest:
         cut: closes the connection, or None if the server cannot.
         upgrade: switches to another protocol, or None (respond with an `UpgradeResponse`).
         state: values that handlers share.
-        document: the tree that the body encodes, of a client in this process. It must not be changed.
+        document: the tree that the body encodes, of a client in this process, which may get a tree as the response.
     """
 
     method: str

@@ -26,7 +26,7 @@ class HttpResponse:
     """Status, headers and a complete body.
 
     Attributes:
-        document: the tree that the body encodes, for a client in this process. It must not be changed.
+        document: in place of the body, a tree for a client in this process, which must not change it.
     """
 
     status: int = 200
