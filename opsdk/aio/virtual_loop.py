@@ -120,10 +120,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def wall(self) -> datetime:
         """Return the virtual UTC time."""
-        at, wall = self._wall
-        if at != (skipped := self._jumping.skipped):
-            wall = self._epoch + timedelta(seconds=skipped)
-            self._wall = (skipped, wall)
+        seconds, wall = self._wall
+        if seconds != self._jumping.skipped:
+            seconds = self._jumping.skipped
+            wall = self._epoch + timedelta(seconds=seconds)
+            self._wall = (seconds, wall)
         return wall
 
     def block(self, seconds: float) -> None:

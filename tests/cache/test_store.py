@@ -56,9 +56,7 @@ def test_the_objects_of_an_owner_are_those_that_refer_to_it(seed: int) -> None:
     """After lists, watch events and deletions, an owner's objects are those with a reference to its uid."""
     rng = random.Random(seed)
     store = InformerStore()
-    revision = 0
-    for _ in range(60):
-        revision += 1
+    for revision in range(1, 61):
         roll, owners = rng.random(), rng.choices("abc", k=rng.randrange(3))
         if roll < 0.6:
             store.put(entry_of(store, f"o{rng.randrange(5)}", revision, *owners), watched=True)

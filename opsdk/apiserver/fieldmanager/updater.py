@@ -52,10 +52,10 @@ class OwnershipUpdater:
             return rest
         before = rest[key].fields if key in rest else EMPTY
         if (own := managed.get(key)) is not None:
-            kept = own.fields.difference(change.removed)
+            remaining = own.fields.difference(change.removed)
             # Usually a manager changes what it owns already. Its set stays the same one, whose wire form exists.
-            if not kept.difference(before).difference(taken):
-                before = kept
+            if not remaining.difference(before).difference(taken):
+                before = remaining
         return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
 
     def fields_of_new(self, zero: Object, new: Object) -> FieldSet:
