@@ -352,6 +352,8 @@ class FieldSet:
 
     def difference(self, other: FieldSet) -> FieldSet:
         """Return the paths not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
+        if other is EMPTY:
+            return self
         members, common = self.members - other.members, self.children.keys() & other.children.keys()
         if not common and len(members) == len(self.members):
             return self

@@ -47,23 +47,24 @@ class OwnershipUpdater:
         """Return the managers after `key` updated `live` to `new`: the changed fields belong to `key` only."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
-        taken = self._taken(change)
+        written = change.written
+        taken = self._taken(written)
         if not taken:
             return rest
-        before = rest[key].fields if key in rest else EMPTY
-        if (own := managed.get(key)) is not None:
-            remaining = own.fields.difference(change.removed)
-            # Usually a manager changes what it owns already. Its set stays the same one, whose wire form exists.
-            if not remaining.difference(before).difference(taken):
-                before = remaining
+        if taken is written and (own := managed.get(key)) is not None:
+            # It gets back what it has just lost. Usually it owned all of that: its set stays the same one, which has
+            # its wire form already.
+            before = own.fields.difference(change.removed)
+        else:
+            before = rest[key].fields if key in rest else EMPTY
         return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
 
     def fields_of_new(self, zero: Object, new: Object) -> FieldSet:
         """Return the fields that the creator of `new` owns; `zero` is the object without any set field."""
-        return self._taken(compare(zero, new, self._shape).without(self._ignored))
+        return self._taken(compare(zero, new, self._shape).without(self._ignored).written)
 
-    def _taken(self, change: Comparison) -> FieldSet:
-        return change.written.recursive_difference(self._ignored).difference(NEVER_OWNED)
+    def _taken(self, written: FieldSet) -> FieldSet:
+        return written.recursive_difference(self._ignored).difference(NEVER_OWNED)
 
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
