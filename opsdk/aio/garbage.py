@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # Decoding 10,000 Pods allocates 400,000 containers. With Python's defaults the collector runs through the growing heap
 # repeatedly: it doubles the time and stalls the loop for up to 400 ms. With these, a pause walks 25,000
@@ -20,3 +22,14 @@ def tune_garbage_collector() -> None:
     gc.collect(1)
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect as rarely as `tune_garbage_collector` inside the block, and freeze nothing: for work that ends."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

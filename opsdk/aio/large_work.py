@@ -40,6 +40,11 @@ def release_thread() -> None:
         _thread.cache_clear()
 
 
+def leaves_loop() -> bool:
+    """Whether the thread does large work for the running loop: not in virtual time, where sizes do not matter."""
+    return getattr(asyncio.get_running_loop(), "wall", None) is None
+
+
 async def compute(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `work`, in the thread if its documents have more than `LARGE_BYTES` bytes, and return its result.
 
@@ -50,9 +55,9 @@ async def compute(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kw
     """
     if size <= LARGE_BYTES:
         return work(*args, **kwargs)
-    loop = asyncio.get_running_loop()
-    if getattr(loop, "wall", None) is not None:
+    if not leaves_loop():
         return work(*args, **kwargs)
+    loop = asyncio.get_running_loop()
     bound = partial(work, *args, **kwargs)
     return await loop.run_in_executor(_thread(), copy_context().run, bound)
 

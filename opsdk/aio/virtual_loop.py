@@ -98,6 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH) -> None:
         self._epoch = epoch
+        self._wall = (0.0, epoch)
         self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
@@ -119,7 +120,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def wall(self) -> datetime:
         """Return the virtual UTC time."""
-        return self._epoch + timedelta(seconds=self._jumping.skipped)
+        seconds, wall = self._wall
+        if seconds != self._jumping.skipped:
+            seconds = self._jumping.skipped
+            wall = self._epoch + timedelta(seconds=seconds)
+            self._wall = (seconds, wall)
+        return wall
 
     def block(self, seconds: float) -> None:
         """Let time pass before any timer or task runs, as a callback does that blocks the loop."""

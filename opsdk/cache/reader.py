@@ -188,7 +188,7 @@ async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
 
 
 def _candidates(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
-    """Return the entries of the namespace and the index values."""
+    """Return the entries of the namespace, the index values and the owner; of the owner, perhaps others too."""
     if any(r.negated for r in options.field_selector.requirements):
         raise UsageError(
             "non-exact field matches are not supported by the cache: filter the result, or pass uncached=True"
@@ -202,7 +202,12 @@ def _candidates(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
     candidates: list[StoreEntry] = []
     for informer in cached.select(namespace or pinned):
         store = informer.store
-        chosen = None if exact else list(store.entries(namespace, own_writes=own_writes))
+        chosen: list[StoreEntry] | None = None
+        if not exact and options.owner_uid:
+            # Each reconcile prunes: looking at all children of a namespace would cost a millisecond per thousand.
+            chosen = list(store.by_owner(options.owner_uid, namespace, own_writes=own_writes))
+        elif not exact:
+            chosen = list(store.entries(namespace, own_writes=own_writes))
         for field, value in exact.items():
             matching = list(store.by_index(field, value, namespace, own_writes=own_writes))
             keys = {entry.key for entry in matching}

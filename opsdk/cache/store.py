@@ -65,6 +65,8 @@ class _Tables:
         self.namespaces: dict[str, dict[ObjectKey, None]] = {}
         self.indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in indices}
         self.failing: dict[str, dict[ObjectKey, None]] = {}
+        self.owned: dict[str, dict[ObjectKey, None]] | None = None
+        """Keys by the uid of an owner; None until the first read of `owned_by`: most stores need no such index."""
         self.size = 0
         """Bytes of all objects, as they are stored."""
 
@@ -84,6 +86,18 @@ class _Tables:
                 index.setdefault(value, {})[entry.key] = None
         for function in entry.failed:
             self.failing.setdefault(function, {})[entry.key] = None
+        if self.owned is not None:
+            for owner in entry.owners:
+                self.owned.setdefault(owner.uid, {})[entry.key] = None
+
+    def owned_by(self, uid: str) -> Iterable[ObjectKey]:
+        """Return the keys of the objects with an owner reference to this uid."""
+        if self.owned is None:
+            self.owned = {}
+            for entry in self.entries.values():
+                for owner in entry.owners:
+                    self.owned.setdefault(owner.uid, {})[entry.key] = None
+        return self.owned.get(uid, ())
 
     def discard(self, key: ObjectKey) -> StoreEntry | None:
         """Remove the entry of a key, if there is one, and return it."""
@@ -95,13 +109,16 @@ class _Tables:
         return entry
 
     def _remove_from_indices(self, entry: StoreEntry) -> None:
-        """Remove size, index values and failing functions of an entry."""
+        """Remove size, index values, owners and failing functions of an entry."""
         self.size -= len(entry.stored)
         for name, values in entry.indexed.items():
             for value in values:
                 _remove_from_index(self.indices[name], value, entry.key)
         for function in entry.failed:
             _remove_from_index(self.failing, function, entry.key)
+        if self.owned is not None:
+            for owner in entry.owners:
+                _remove_from_index(self.owned, owner.uid, entry.key)
 
 
 class Replacement:
@@ -392,6 +409,15 @@ class InformerStore:
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return (entry for entry in self._with_own_writes(watched, written) if value in entry.indexed.get(name, ()))
+
+    def by_owner(self, uid: str, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
+        """Iterate over the entries with an owner reference to a uid. An own write may have removed the reference."""
+        keys = self._tables.owned_by(uid)
+        watched = [self._tables.entries[key] for key in keys if not namespace or key.namespace == namespace]
+        if not own_writes or not self.own:
+            return iter(watched)
+        written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
+        return self._with_own_writes(watched, written)
 
     def _with_own_writes(self, watched: list[StoreEntry], written: list[StoreEntry]) -> Iterator[StoreEntry]:
         """Return the newer of the watched and the written entry of each key."""

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from opsdk.aio.clock import monotonic
+from opsdk.aio.garbage import rare_collections
 from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
@@ -157,6 +158,7 @@ class OperatorRun:
         epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
         seconds = 0.0
         with (
+            rare_collections(),
             seeded_entropy(seed),
             refuse_connections(self.allowed_hosts) as connections,
             asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, epoch=epoch)) as runner,

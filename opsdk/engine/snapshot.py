@@ -21,6 +21,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, convert
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.errors import OpsdkError
+from opsdk.structured_merge.tree_pool import TreePool
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["ClusterSnapshot", "SnapshotError", "SnapshotKind", "Unseen", "read_snapshot", "write_snapshot"]
@@ -206,6 +207,7 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
     header = _header(first)
     digest = hashlib.sha256(first)
     objects: list[JsonObject] = []
+    pool = TreePool()
     last: _End | None = None
     for number, line in enumerate(lines, 2):
         if last is not None:
@@ -214,7 +216,7 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
             last = _end(line, number)
             continue
         digest.update(line)
-        objects.append(_object(line, number))
+        objects.append(_object(line, number, pool))
     if last is None:
         raise SnapshotError(
             f"the snapshot is cut off after {len(objects)} objects: its last line is missing. Take it again"
@@ -279,9 +281,9 @@ def _header(line: bytes) -> _Header:
     return header
 
 
-def _object(line: bytes, number: int) -> JsonObject:
+def _object(line: bytes, number: int, pool: TreePool) -> JsonObject:
     try:
-        obj: JsonObject = msgspec.json.decode(line, type=dict)
+        obj: JsonObject = pool.share_parts(msgspec.json.decode(line, type=dict))
     except JSON_ERRORS as error:
         raise SnapshotError(f"line {number} of the snapshot is not an object: {error}. Take it again") from error
     metadata = obj.get("metadata")

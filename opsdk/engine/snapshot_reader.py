@@ -21,6 +21,7 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import ApiResource, Discovery
 from opsdk.rest.request import resource_path
+from opsdk.structured_merge.tree_pool import TreePool
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["take_snapshot"]
@@ -86,6 +87,7 @@ class _Reader:
         self._objects: list[JsonObject] = []
         self._resource_version = ""
         self._asked = set[tuple[str, str]]()
+        self._pool = TreePool()
 
     async def read(self, rules: RuleSet | None, names: Sequence[str]) -> ClusterSnapshot:
         """Read the chosen kinds, one after the other."""
@@ -168,7 +170,10 @@ class _Reader:
             query += [("resourceVersion", exact), ("resourceVersionMatch", "Exact")]
         while True:
             page = _decode(await self._transport.get(path, *query), _List, path)
-            objects += [self._complete(item, kind) for item in page.items or ()]
+            try:
+                objects += [self._pool.share_parts(self._complete(item, kind)) for item in page.items or ()]
+            except RecursionError as error:
+                raise DecodeError(f"GET {path}: an object is nested too deeply") from error
             if not page.metadata.continue_token:
                 return objects, page.metadata.resource_version
             query = [("limit", str(_PAGE)), ("continue", page.metadata.continue_token)]

@@ -248,13 +248,22 @@ class FieldSet:
         return 300 + 60 * len(self.members) + 100 * len(self.children)
 
     def _encode(self) -> JsonObject:
+        """Return the wire form. It shares its parts with recent ones: the sets of like objects differ in little."""
         tree: JsonObject = {}
         for element in self.elements():
-            child = self.children.get(element)
-            tree[element] = {} if child is None else child._encode()  # noqa: SLF001 - the same class
-            if child is not None and element in self.members:
-                tree[element] = {".": {}, **tree[element]}
+            child = self.children.get(element, EMPTY)
+            below = child._part()  # noqa: SLF001 - the same class
+            tree[element] = {".": EMPTY._part(), **below} if child and element in self.members else below  # noqa: SLF001
         return tree
+
+    def _part(self) -> JsonObject:
+        """Return the wire form of a set below another one."""
+        if self._wire is None:
+            if len(_PARTS) >= _FIRSTS_LIMIT:
+                drop_oldest(_PARTS)
+            first = _PARTS.setdefault(self, self)
+            self._wire = self._encode() if first is self else first._part()  # noqa: SLF001 - the same class
+        return self._wire
 
     def elements(self) -> list[str]:
         """Return the first elements of all paths, sorted."""
@@ -311,16 +320,20 @@ class FieldSet:
         return self.children.get(element, EMPTY)
 
     def union(self, other: FieldSet) -> FieldSet:
-        """Return the paths of either set."""
+        """Return the paths of either set. Returns self if nothing is new."""
         if other is EMPTY or self is other:
             return self
         if self is EMPTY:
             return other
-        children = dict(self.children)
+        changed = {}
         for element, child in other.children.items():
-            own = children.get(element)
-            children[element] = child if own is None else own.union(child)
-        return FieldSet.from_parts(self.members | other.members, children)
+            own = self.children.get(element)
+            both = child if own is None else own.union(child)
+            if both is not own:
+                changed[element] = both
+        if not changed and other.members <= self.members:
+            return self
+        return FieldSet.from_parts(self.members | other.members, {**self.children, **changed})
 
     __or__ = union
 
@@ -339,6 +352,8 @@ class FieldSet:
 
     def difference(self, other: FieldSet) -> FieldSet:
         """Return the paths not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
+        if other is EMPTY:
+            return self
         members, common = self.members - other.members, self.children.keys() & other.children.keys()
         if not common and len(members) == len(self.members):
             return self
@@ -410,6 +425,9 @@ EMPTY: Final = FieldSet()
 _FIRSTS_LIMIT: Final = 4096
 _FIRSTS: Final[dict[FieldSet, FieldSet]] = {}
 """The first of equal sets. Objects that are alike have equal sets, so their wire form is built and kept once."""
+
+_PARTS: Final[dict[FieldSet, FieldSet]] = {}
+"""The first of equal sets below others."""
 
 _SHARED: Final[dict[FieldSet, FieldSet]] = {}
 """Recent results of `FieldSet.shared`, and their parts."""

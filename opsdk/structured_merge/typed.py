@@ -226,6 +226,11 @@ class Comparison(msgspec.Struct, frozen=True):
         )
 
     @property
+    def written(self) -> FieldSet:
+        """The fields that the new value has, and that the old one lacks or has with another value."""
+        return self.modified.union(self.added)
+
+    @property
     def is_same(self) -> bool:
         """Whether the values do not differ."""
         return not (self.added or self.modified or self.removed)

@@ -90,6 +90,10 @@ async def read_tree(call: Call, served: InstalledResource, context: Context) -> 
         raise unsupported_media()
     raw = await call.http.body(LIMITS.body_bytes)
     context.size = len(raw)
+    document = call.http.document
+    if document is not None and served.model.typed and not served.info.raw_field:
+        # Decoding a built-in kind makes new objects and lists: the client's tree stays as it is.
+        return ParsedDocument(dict(document), raw=raw)
     return await context.compute(_parse_tree, served, media, raw)
 
 

@@ -180,6 +180,9 @@ async def object_response(
     read = served.model.from_storage
     visible = await compute(len(encode_json(obj)), read, obj) if served.custom else read(obj)
     shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
+    if call.http.document is not None:
+        # A client in this process reads the tree.
+        return HttpResponse(status, [("content-type", accepted.media)], document=shaped)
     return await body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
 
 

@@ -47,18 +47,24 @@ class OwnershipUpdater:
         """Return the managers after `key` updated `live` to `new`: the changed fields belong to `key` only."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
-        taken = self._taken(change)
+        written = change.written
+        taken = self._taken(written)
         if not taken:
             return rest
-        before = rest[key].fields if key in rest else EMPTY
+        if taken is written and (own := managed.get(key)) is not None:
+            # It gets back what it has just lost. Usually it owned all of that: its set stays the same one, which has
+            # its wire form already.
+            before = own.fields.difference(change.removed)
+        else:
+            before = rest[key].fields if key in rest else EMPTY
         return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
 
     def fields_of_new(self, zero: Object, new: Object) -> FieldSet:
         """Return the fields that the creator of `new` owns; `zero` is the object without any set field."""
-        return self._taken(compare(zero, new, self._shape).without(self._ignored))
+        return self._taken(compare(zero, new, self._shape).without(self._ignored).written)
 
-    def _taken(self, change: Comparison) -> FieldSet:
-        return change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
+    def _taken(self, written: FieldSet) -> FieldSet:
+        return written.recursive_difference(self._ignored).difference(NEVER_OWNED)
 
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
@@ -105,6 +111,7 @@ class OwnershipUpdater:
     ) -> tuple[Managed, Comparison]:
         """Remove the changed fields from all managers but `skip`."""
         changes = {self._version: compare(live, new, self._shape).without(self._ignored)}
+        written: dict[str, FieldSet] = {}
         conflicts: dict[ManagerKey, FieldSet] = {}
         owners: Managed = {}
         for key, owner in managed.items():
@@ -115,12 +122,14 @@ class OwnershipUpdater:
             if owner.api_version not in changes:
                 changes[owner.api_version] = self._compare_in(owner.api_version, live, new)
             change = changes[owner.api_version]
-            lost = owner.fields.intersection(change.modified.union(change.added))
-            if lost.difference(exempt):
+            if owner.api_version not in written:
+                written[owner.api_version] = change.written
+            lost = owner.fields.intersection(written[owner.api_version])
+            if not force and lost.difference(exempt):
                 conflicts[key] = lost.difference(exempt)
             rest = owner.fields.difference(lost).difference(change.removed)
             owners[key] = owner if rest is owner.fields else owner.with_fields(rest)
-        if conflicts and not force:
+        if conflicts:
             raise conflict_error(conflicts_of(conflicts))
         return {key: owner for key, owner in owners.items() if owner.fields}, changes[self._version]
 

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.aio.large_work import LARGE_BYTES, compute, leaves_loop
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 from opsdk.structured_merge.value import JsonObject
@@ -42,7 +42,8 @@ class Context(msgspec.Struct, kw_only=True):
 
     def measure(self, stored: JsonObject) -> None:
         """Count a stored object: a small patch of a large object is large work too."""
-        self.size = max(self.size, len(_ENCODER.encode(stored)))
+        if leaves_loop():
+            self.size = max(self.size, len(_ENCODER.encode(stored)))
 
     @property
     def is_large(self) -> bool:

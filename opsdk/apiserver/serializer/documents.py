@@ -26,6 +26,9 @@ MAX_DEPTH: Final = 200
 """Deepest nesting of objects and lists; no Kubernetes API nests this deep."""
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG: Final = b"0" * 18
+"""As many digits as a number may have that needs no check."""
+_NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _INT64 = 2**63
 _DECODER: Final = msgspec.json.Decoder()
@@ -128,7 +131,7 @@ def _check_size(raw: bytes) -> None:
 def _has_long_number(raw: bytes) -> bool:
     """Whether there may be a number that Go reads differently. A regular expression takes ten times as long."""
     zeros = raw.translate(_DIGITS)
-    return b"0" * 18 in zeros or b"e000" in zeros or b"E000" in zeros or b"e+000" in zeros or b"E+000" in zeros
+    return _LONG in zeros or b"e000" in zeros or b"E000" in zeros or b"e+000" in zeros or b"E+000" in zeros
 
 
 def _separators(raw: bytes) -> int:
@@ -138,16 +141,32 @@ def _separators(raw: bytes) -> int:
 def _parse_canonical(raw: bytes) -> JsonObject | None:
     """Return the object of compact JSON, as Go's and opsdk's clients send it; None for any other text.
 
-    Text that encodes to the same bytes has no duplicate key, no escape, and no number that Go reads differently.
-    Decoding and encoding is several times as fast as the parser that reports all that.
+    Text that encodes to the same bytes has no duplicate key, no escape, and no number that Go reads differently, apart
+    from long integers. Decoding and encoding is several times as fast as the parser that reports all that. Exponents
+    need no check, and half of all objects have one in a uid.
     """
-    if raw[:1] != b"{" or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH or _has_long_number(raw):
+    if raw[:1] != b"{" or _LONG in raw.translate(_DIGITS) or _may_be_too_deep(raw):
         return None
     try:
         tree: JsonObject = _DECODER.decode(raw)
         return tree if _ENCODER.encode(tree) == raw.rstrip(b"\n") else None
     except (msgspec.DecodeError, msgspec.EncodeError, UnicodeError, RecursionError):
         return None
+
+
+def _may_be_too_deep(raw: bytes) -> bool:
+    """Whether a document may be nested deeper than `MAX_DEPTH`; brackets in strings count too."""
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return False
+    brackets = raw.translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):  # each pass removes at least the innermost level
+        rest = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if not rest:
+            return False
+        if len(rest) == len(brackets):
+            break
+        brackets = rest
+    return True
 
 
 def _no_constant(name: str) -> JsonValue:

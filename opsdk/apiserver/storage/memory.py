@@ -126,14 +126,15 @@ class MemoryStorage:
 
     def list_now(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         bucket = self._bucket(prefix)
-        revision_read = self._revision if revision is None else revision
-        if revision_read < self._compacted:
-            raise CompactedError(revision_read, self._compacted)
-        bucket.history.check(revision_read, self._revision)
         objects, keys = bucket.objects, bucket.keys
-        if any(True for _ in bucket.history.since(revision_read)):
-            objects = bucket.history.undo(objects, revision_read)
-            keys = sorted(objects)
+        revision_read = self._revision if revision is None else revision
+        if revision is not None:
+            if revision < self._compacted:
+                raise CompactedError(revision, self._compacted)
+            bucket.history.check(revision, self._revision)
+            if any(True for _ in bucket.history.since(revision)):
+                objects = bucket.history.undo(objects, revision)
+                keys = sorted(objects)
         first = bisect.bisect_left(keys, max(prefix, start))
         end = bisect.bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
         last = min(end, first + limit) if limit else end

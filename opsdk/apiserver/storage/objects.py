@@ -7,8 +7,8 @@ from opsdk.structured_merge.value import JsonObject
 
 def bucket_of(key: str) -> str:
     """Return the first two parts of a key, or of a prefix such as ``group/``."""
-    group, resource, *_ = key.split("/", 2)
-    return f"{group}/{resource}"
+    end = key.find("/", key.find("/") + 1)
+    return key if end < 0 else key[:end]
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:

@@ -42,6 +42,14 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
             str(change.before["metadata"].get("uid", "")): change for change in self.changes.values() if change.before
         }
 
+    @cached_property
+    def by_kind(self) -> Mapping[str, Sequence[JsonObject]]:
+        """The objects before the run by their kind: each deletion looks for definitions."""
+        objects: dict[str, list[JsonObject]] = {}
+        for obj in self.objects:
+            objects.setdefault(obj["kind"], []).append(obj)
+        return objects
+
     def change_of(self, obj: JsonObject) -> NetChange | None:
         """Return the change of an object that existed before the run; None if it did not change."""
         return self.by_uid.get(str(obj["metadata"].get("uid", "")))
@@ -53,7 +61,7 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
 
     def before(self, kind: str) -> Iterator[JsonObject]:
         """Yield the objects of a kind before the run."""
-        return (obj for obj in self.objects if obj["kind"] == kind)
+        return iter(self.by_kind.get(kind, ()))
 
     def after(self, kind: str) -> Iterator[JsonObject]:
         """Yield the objects of a kind at the end of the run."""

@@ -107,6 +107,7 @@ class HttpRequest:
         cut: closes the connection, or None if the server cannot.
         upgrade: switches to another protocol, or None (respond with an `UpgradeResponse`).
         state: values that handlers share.
+        document: the tree that the body encodes, of a client in this process, which may get a tree as the response.
     """
 
     method: str
@@ -122,6 +123,7 @@ class HttpRequest:
     cut: Callable[[], None] | None = None
     upgrade: Upgrade | None = None
     state: JsonObject = field(default_factory=dict)
+    document: JsonObject | None = field(default=None, repr=False)
     _body: bytes | None = field(default=None, repr=False)
 
     @classmethod

@@ -11,6 +11,7 @@ import msgspec
 
 from opsdk.http.asgi_types import Send
 from opsdk.http.server.upgrade import UpgradedStream
+from opsdk.structured_merge.value import JsonObject
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -22,11 +23,16 @@ def encode_json(value: object) -> bytes:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """Status, headers and a complete body."""
+    """Status, headers and a complete body.
+
+    Attributes:
+        document: in place of the body, a tree for a client in this process, which must not change it.
+    """
 
     status: int = 200
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
+    document: JsonObject | None = field(default=None, kw_only=True, repr=False)
 
     def add_header(self, name: str, value: str) -> None:
         """Append a header. Headers with the same name stay separate."""

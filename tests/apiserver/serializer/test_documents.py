@@ -61,6 +61,21 @@ def test_compact_objects_are_read_as_spaced_ones(tree: Pairs) -> None:
     assert read(raw) == read(b" " + raw)
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"uid":"4f7b1c8e-1234-4e56-8123-9f0e1e234567","n":1e22,"m":5e-324}',
+        b'{"a":[' + b",".join([b"{}"] * (MAX_DEPTH + 1)) + b"]}",
+        b'{"a":"' + b"[" * (MAX_DEPTH + 1) + b'"}',
+        b'{"n":12345678901234567890}',
+        b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH,
+    ],
+)
+def test_compact_objects_need_no_second_form(raw: bytes) -> None:
+    """Uids with exponents, many brackets, brackets in strings, long integers and the greatest depth are read alike."""
+    assert json.dumps(parse_json(raw).tree) == json.dumps(parse_json(b" " + raw).tree)
+
+
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: object) -> None:
     """YAML that the server writes is read back equal."""
