@@ -19,7 +19,7 @@ from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
-from opsdk.verification.end_state import EndState, StateRecorder
+from opsdk.verification.rest_state import RestState, StateRecorder
 
 __all__ = ["GuidedOutcome", "WorkloadStep", "run_guided"]
 
@@ -69,7 +69,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     violations: Sequence[str] = ()
     writes: Sequence[WriteRecord] = ()
     messages: Sequence[WatchMessage] = ()
-    states: Mapping[int, EndState] = {}
+    states: Mapping[int, RestState] = {}
     user_writes: Sequence[str] = ()
     happened: bool = False
     journal: str = ""
@@ -113,7 +113,7 @@ class _GuidedRun:
         self._writes_while_stale = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._states: dict[int, EndState] = {}
+        self._states: dict[int, RestState] = {}
         self._seconds = 0.0
 
     async def run(self) -> GuidedOutcome:
@@ -148,7 +148,7 @@ class _GuidedRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._is_stale:
-                self._states[number] = self._state.end()
+                self._states[number] = self._state.at_rest()
             await self._cluster.act(action, step.seed)
             await self._rest()
             if self._is_stale and self._happened_at is not None and self._action > self._happened_at:
@@ -158,7 +158,7 @@ class _GuidedRun:
         self._cluster.heal()
         violations = await self._cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self._state.end()
+            self._states[len(self._steps)] = self._state.at_rest()
             violations = await self._cluster.restart()
         return violations
 

@@ -17,10 +17,10 @@ from typing import Final
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
-from opsdk.verification.end_state import Mask, end_state_violations, mask_of
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.rest_state import Mask, mask_of, state_violations
 
-__all__ = ["Finding", "VerificationSummary", "verify", "verify_disturbance"]
+__all__ = ["BrokenRun", "VerificationSummary", "verify", "verify_disturbance"]
 
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
@@ -28,7 +28,7 @@ _SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class BrokenRun:
     """A disturbance that the operator does not survive.
 
     Attributes:
@@ -68,20 +68,20 @@ class VerificationSummary:
     Attributes:
         workloads: number of workloads.
         runs: number of disturbances that were run, by kind.
-        left: number of disturbances for which there was no time.
+        omitted: number of disturbances for which there was no time.
         seconds: of real time.
         findings: what the operator does not survive, each sort once.
     """
 
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
-    left: int = 0
+    omitted: int = 0
     seconds: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[BrokenRun] = field(default_factory=list)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
-        rest = f", {self.left} left for lack of time" if self.left else ""
+        rest = f", {self.omitted} left for lack of time" if self.omitted else ""
         return (
             f"{sum(self.runs.values())} disturbances of {self.workloads} workloads ({kinds}{rest}), "
             f"{len(self.findings)} findings, {self.seconds:.1f} s"
@@ -115,7 +115,7 @@ def verify(
     sound = [reference for reference in references if not reference.violations]
     for reference, disturbance in _in_turns({each: each.disturbances(kinds) for each in sound}):
         if time.monotonic() - began > time_limit:
-            summary.left += 1
+            summary.omitted += 1
             continue
         outcome, violations = reference.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1
@@ -123,8 +123,8 @@ def verify(
             summary.findings.append(reference.finding(name, disturbance, outcome, violations))
     summary.seconds = time.monotonic() - began
     if summary.findings:
-        shown = "\n\n".join(map(str, summary.findings[:_MAX_SHOWN]))
-        raise AssertionError(f"{shown}\n{summary}")
+        text = "\n\n".join(map(str, summary.findings[:_MAX_SHOWN]))
+        raise AssertionError(f"{text}\n{summary}")
     print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
     return summary
 
@@ -180,15 +180,15 @@ class _Reference:
             return outcome, violations
         for number, state in outcome.states.items():
             usual, mask = self.outcome.states[number], self._masks[number]
-            if violations := end_state_violations(usual, state, mask, counted=counted):
+            if violations := state_violations(usual, state, mask, counted=counted):
                 return outcome, violations
         return outcome, ()
 
     def finding(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
-    ) -> Finding:
+    ) -> BrokenRun:
         """Return what is reported of a run."""
-        return Finding(
+        return BrokenRun(
             name=name, steps=self._steps, disturbance=disturbance, violations=violations, journal=outcome.journal
         )
 
@@ -206,7 +206,7 @@ def _in_turns(
                 yield reference, disturbance
 
 
-def _is_known(violations: Sequence[str], findings: Sequence[Finding]) -> bool:
+def _is_known(violations: Sequence[str], findings: Sequence[BrokenRun]) -> bool:
     """Whether a finding breaks the same invariants: one bug shows at many places."""
     sorts = {violation.partition(":")[0] for violation in violations}
     return any(sorts == {violation.partition(":")[0] for violation in each.violations} for each in findings)

@@ -150,11 +150,11 @@ class RememberingOperator:
 @pytest.mark.parametrize(
     ("bug", "children", "kind", "oracle"),
     [
-        (create_once, Secret, DisturbanceKind.CRASH_AFTER, "end state: secrets default/login-* exists 2 times"),
-        (create_once, Secret, DisturbanceKind.LOSE_ANSWER, "end state: secrets default/login-* exists 2 times"),
-        (swallow_conflicts, ConfigMap, DisturbanceKind.CONFLICT, "end state: sites default/site"),
-        (report_before_the_child, ConfigMap, DisturbanceKind.CRASH_AFTER, "end state: configmaps default/site"),
-        (give_up, ConfigMap, DisturbanceKind.REFUSE, "end state: configmaps default/site"),
+        (create_once, Secret, DisturbanceKind.CRASH_AFTER, "state at rest: secrets default/login-* exists 2 times"),
+        (create_once, Secret, DisturbanceKind.LOSE_ANSWER, "state at rest: secrets default/login-* exists 2 times"),
+        (swallow_conflicts, ConfigMap, DisturbanceKind.CONFLICT, "state at rest: sites default/site"),
+        (report_before_the_child, ConfigMap, DisturbanceKind.CRASH_AFTER, "state at rest: configmaps default/site"),
+        (give_up, ConfigMap, DisturbanceKind.REFUSE, "state at rest: configmaps default/site"),
     ],
 )
 def test_a_bug_at_one_place_is_found(bug: Body, children: type, kind: DisturbanceKind, oracle: str) -> None:
@@ -169,7 +169,7 @@ def test_a_bug_at_one_place_is_found(bug: Body, children: type, kind: Disturbanc
 
 def test_a_remembered_child_is_found() -> None:
     """A write that is refused once is never tried again."""
-    with pytest.raises(AssertionError, match="end state: configmaps default/site"):
+    with pytest.raises(AssertionError, match="state at rest: configmaps default/site"):
         verify(declare(RememberingOperator().reconcile), range(1), kinds=[DisturbanceKind.REFUSE])
 
 
@@ -189,7 +189,7 @@ def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixt
     """The line at the end says how many of each kind."""
     summary = verify(declare(good), range(2), name="GOOD")
     assert set(summary.runs) == set(DisturbanceKind)
-    assert summary.left == 0
+    assert summary.omitted == 0
     assert capsys.readouterr().out.startswith("verify GOOD: ")
 
 
@@ -245,4 +245,4 @@ def test_the_time_limit_is_kept() -> None:
     """What was left out is counted."""
     summary = verify(declare(good), range(1), time_limit=0.0)
     assert not summary.runs
-    assert summary.left > 0
+    assert summary.omitted > 0

@@ -1,6 +1,6 @@
-"""The end of a run: the objects that the operator wrote, and how often each came and went. Pure.
+"""The state of a run at rest: the objects that the operator wrote, and how often each came and went. Pure.
 
-Two runs of one workload end in the same state, but for times, uids, generated names and what the server assigns. What
+Two runs of one workload come to rest in the same state, but for times, uids, generated names and what the server assigns. What
 else differs between two undisturbed runs is not compared either.
 """
 
@@ -19,17 +19,17 @@ from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["EndState", "Mask", "StateRecorder", "end_state_violations", "mask_of"]
+__all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_violations"]
 
 _DROPPED: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 _MAX_DIFFERENCES: Final = 5
 
 
-class EndState(msgspec.Struct, frozen=True, kw_only=True):
+class RestState(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the operator wrote in a run, by storage key. A generated name is its prefix and a star.
 
     Attributes:
-        objects: their states at the end, without what differs between any two runs.
+        objects: their states, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
     """
@@ -81,15 +81,15 @@ class StateRecorder:
         owners = obj["metadata"].get("ownerReferences") or ()
         return not owners or any(owner.get("uid") in self._uids for owner in owners)
 
-    def end(self) -> EndState:
-        """Return the state at the end."""
+    def at_rest(self) -> RestState:
+        """Return the state now."""
         objects: dict[str, list[JsonObject]] = {}
         for key, obj in self._latest.items():
             if (name := self._names[key]) in self._own:
                 objects.setdefault(name, []).append(_comparable(obj))
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
-        return EndState(
+        return RestState(
             objects=objects,
             created={name: self._created[name] for name in self._own if self._created[name]},
             deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
@@ -133,14 +133,14 @@ class Mask(msgspec.Struct, frozen=True, kw_only=True):
     counts: frozenset[str] = frozenset()
 
 
-def mask_of(first: EndState, second: EndState) -> Mask:
+def mask_of(first: RestState, second: RestState) -> Mask:
     """Return what two undisturbed runs do not have in common."""
     fields = frozenset((key, path) for key, path, _ in _differences(first, second))
     counts = frozenset(key for key in first.keys | second.keys if _counts(first, key) != _counts(second, key))
     return Mask(fields=fields, counts=counts)
 
 
-def end_state_violations(reference: EndState, end: EndState, mask: Mask, *, counted: bool = True) -> list[str]:
+def state_violations(reference: RestState, end: RestState, mask: Mask, *, counted: bool = True) -> list[str]:
     """Return how the end of a disturbed run differs from that of the reference run.
 
     Args:
@@ -151,7 +151,7 @@ def end_state_violations(reference: EndState, end: EndState, mask: Mask, *, coun
             at once does not take the step between them.
     """
     texts = [
-        f"end state: {_subject(key)} {text}"
+        f"state at rest: {_subject(key)} {text}"
         for key, path, text in _differences(reference, end)
         if (key, path) not in mask.fields
     ]
@@ -169,7 +169,7 @@ def _more_often(usual: Mapping[str, int], counts: Mapping[str, int], mask: Mask,
     ]
 
 
-def _counts(state: EndState, key: str) -> tuple[int, int]:
+def _counts(state: RestState, key: str) -> tuple[int, int]:
     return state.created.get(key, 0), state.deleted.get(key, 0)
 
 
@@ -179,7 +179,7 @@ def _subject(key: str) -> str:
     return f"{resource} {'/'.join(names)}"
 
 
-def _differences(first: EndState, second: EndState) -> Iterator[tuple[str, str, str]]:
+def _differences(first: RestState, second: RestState) -> Iterator[tuple[str, str, str]]:
     """Yield key, path and text of what differs."""
     for key in sorted(first.objects.keys() | second.objects.keys()):
         before, after = first.objects.get(key, []), second.objects.get(key, [])
