@@ -1,7 +1,7 @@
 """The state of a run at rest: the objects that the operator wrote, and how often each came and went. Pure.
 
-Two runs of one workload come to rest in the same state, but for times, uids, generated names and what the server assigns. What
-else differs between two undisturbed runs is not compared either.
+Two runs of one workload come to rest in the same state, but for times, uids, generated names and what the server
+assigns. What else differs between two undisturbed runs is not compared either.
 """
 
 from __future__ import annotations
@@ -140,24 +140,24 @@ def mask_of(first: RestState, second: RestState) -> Mask:
     return Mask(fields=fields, counts=counts)
 
 
-def state_violations(reference: RestState, end: RestState, mask: Mask, *, counted: bool = True) -> list[str]:
-    """Return how the end of a disturbed run differs from that of the reference run.
+def state_violations(reference: RestState, state: RestState, mask: Mask, *, counted: bool = True) -> list[str]:
+    """Return how a disturbed run differs from the reference run, when both are at rest.
 
     Args:
-        reference: the end of the reference run.
-        end: of the disturbed run.
+        reference: the state of the reference run.
+        state: that of the disturbed run.
         mask: what is not compared.
         counted: compare how often objects were created and deleted. Fewer times are no violation: who sees two changes
             at once does not take the step between them.
     """
     texts = [
         f"state at rest: {_subject(key)} {text}"
-        for key, path, text in _differences(reference, end)
+        for key, path, text in _differences(reference, state)
         if (key, path) not in mask.fields
     ]
     if counted:
-        texts += _more_often(reference.created, end.created, mask, "created")
-        texts += _more_often(reference.deleted, end.deleted, mask, "deleted")
+        texts += _more_often(reference.created, state.created, mask, "created")
+        texts += _more_often(reference.deleted, state.deleted, mask, "deleted")
     return texts[:_MAX_DIFFERENCES]
 
 
