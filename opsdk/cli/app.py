@@ -63,6 +63,11 @@ class _OpsdkGroup(LazyGroup):
             target="opsdk.cli.plan.command:snapshot",
             summary="Write the objects of a cluster into a file.",
         ),
+        "verify": LazyCommand(
+            target="opsdk.cli.verify:verify",
+            summary="Attack the operator at each place of many short runs.",
+            epilog="Requires the extra envtest: pip install 'opsdk[cli,envtest]'",
+        ),
         "apiserver": LazyCommand(
             target="opsdk.cli.apiserver:apiserver",
             summary="Run a local Kubernetes API server until SIGTERM.",

@@ -32,6 +32,9 @@ _LONGEST: Final = 300.0
 _MAX_STALE_WRITES: Final = 10
 """Writes on a stale view, after which it moves on. An operator that sees a deleted owner creates a child that the
 garbage collector deletes, again and again: that is not its bug."""
+_MAX_STALE_SECONDS: Final = _QUIET + 40.0
+"""Virtual seconds after which a view moves on in any case: longer than a rest, so that the next action meets it, and
+shorter than users wait for the end of a deletion."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -192,6 +195,7 @@ class _GuidedRun:
             return True
         if disturbance.number == number:
             self._happened_at = self._action
+            asyncio.get_running_loop().call_later(_MAX_STALE_SECONDS, self._release)
             if disturbance.kind is DisturbanceKind.HIDE:
                 for replica in self._cluster.replicas:
                     self._hidden = (replica.link.hide(path), keys)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -16,12 +16,12 @@ import msgspec
 from opsdk.engine.differences import differences
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.shadow.decisions import own_part
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_violations"]
 
-_DROPPED: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 _MAX_DIFFERENCES: Final = 5
 
 
@@ -29,7 +29,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the operator wrote in a run, by storage key. A generated name is its prefix and a star.
 
     Attributes:
-        objects: their states, without what differs between any two runs.
+        objects: the fields of each that the operator owns, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
     """
@@ -51,6 +51,7 @@ class StateRecorder:
         self._latest: dict[str, JsonObject] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
+        self._managers: set[str] = set()
         self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
@@ -67,6 +68,7 @@ class StateRecorder:
         name = self._names.setdefault(entry.key, _stable_key(entry))
         if own:
             self._own.add(name)
+            self._managers.add(entry.writer.manager)
         if entry.after is None:
             gone = self._latest.pop(entry.key, None)
             self._uids.discard(_uid(gone or entry.before))
@@ -86,7 +88,7 @@ class StateRecorder:
         objects: dict[str, list[JsonObject]] = {}
         for key, obj in self._latest.items():
             if (name := self._names[key]) in self._own:
-                objects.setdefault(name, []).append(_comparable(obj))
+                objects.setdefault(name, []).append(_comparable(obj, self._managers))
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
         return RestState(
@@ -107,17 +109,14 @@ def _stable_key(entry: Entry) -> str:
     return f"{entry.key.rpartition('/')[0]}/{prefix}*" if prefix else entry.key
 
 
-def _comparable(obj: JsonObject) -> JsonObject:
-    metadata = {name: value for name, value in obj["metadata"].items() if name not in _DROPPED}
-    if metadata.get("generateName"):
-        metadata["name"] = "..."
-    status = obj.get("status")
-    more = (
-        {"status": {k: v for k, v in status.items() if k != "observedGeneration"}} if isinstance(status, dict) else {}
-    )
-    result = masked("", {**obj, **more, "metadata": metadata})
-    assert isinstance(result, dict)
-    return result
+def _comparable(obj: JsonObject, managers: Collection[str]) -> JsonObject:
+    """Return what the operator decided: what built-in controllers set may depend on the way to the same end."""
+    part = own_part(obj, managers)
+    if isinstance(status := part.get("status"), dict):
+        part["status"] = {name: value for name, value in status.items() if name != "observedGeneration"}
+    comparable = masked("", part)
+    assert isinstance(comparable, dict)
+    return comparable
 
 
 # ------------------------------------------------------------------ comparison

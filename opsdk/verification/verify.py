@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.rest_state import Mask, mask_of, state_violations
 
-__all__ = ["BrokenRun", "VerificationSummary", "verify", "verify_disturbance"]
+__all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
 
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
@@ -58,7 +58,13 @@ class BrokenRun:
     def __str__(self) -> str:
         problems = "".join(f"  {violation}\n" for violation in self.violations[:_MAX_SHOWN])
         journal = f"The operator's journal:\n\n{self.journal}\n\n" if self.journal else ""
-        return f"{self.disturbance or 'without a disturbance'}:\n{problems}{journal}{self.test_text()}"
+        steps = "".join(f"  {step.name}\n" for step in self.steps)
+        return f"{self.disturbance or 'without a disturbance'}:\n{problems}The workload:\n{steps}{journal}"
+
+    @property
+    def sorts(self) -> frozenset[str]:
+        """The broken invariants."""
+        return frozenset(violation.partition(":")[0] for violation in self.violations)
 
 
 @dataclass(kw_only=True)
@@ -70,21 +76,26 @@ class VerificationSummary:
         runs: number of disturbances that were run, by kind.
         omitted: number of disturbances for which there was no time.
         seconds: of real time.
-        findings: what the operator does not survive, each sort once.
+        broken: what the operator does not survive, each sort once.
     """
 
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
     omitted: int = 0
     seconds: float = 0.0
-    findings: list[BrokenRun] = field(default_factory=list)
+    broken: list[BrokenRun] = field(default_factory=list)
+
+    def add(self, run: BrokenRun) -> None:
+        """Add a broken run, unless another one breaks the same invariants: one bug shows at many places."""
+        if all(run.sorts != each.sorts for each in self.broken):
+            self.broken.append(run)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
         rest = f", {self.omitted} left for lack of time" if self.omitted else ""
         return (
             f"{sum(self.runs.values())} disturbances of {self.workloads} workloads ({kinds}{rest}), "
-            f"{len(self.findings)} findings, {self.seconds:.1f} s"
+            f"{len(self.broken)} bugs, {self.seconds:.1f} s"
         )
 
 
@@ -105,27 +116,51 @@ def verify(
         AssertionError: the operator does not survive a disturbance, or breaks an invariant without one.
         UsageError: there are no actions.
     """
+    summary = run_verification(
+        declared, [draw_workload(declared, seed) for seed in workloads], name=name, time_limit=time_limit, kinds=kinds
+    )  # fmt: skip
+    if summary.broken:
+        text = "\n\n".join(f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN])
+        raise AssertionError(f"{text}\n{summary}")
+    print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
+    return summary
+
+
+def run_verification(
+    declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+    progress: Callable[[VerificationSummary], None] = lambda _: None,
+) -> VerificationSummary:  # fmt: skip
+    """Run workloads without and with each disturbance, one of each workload after the other.
+
+    Args:
+        declared: the operator, its environment, its actions and its invariants.
+        workloads: to run.
+        name: of the declaration in printed tests.
+        time_limit: real seconds after which no further disturbance is run.
+        kinds: of the disturbances.
+        progress: called after each run.
+    """
     summary, began = VerificationSummary(), time.monotonic()
-    references = [_Reference(declared, draw_workload(declared, seed)) for seed in workloads]
-    for reference in references:
+    waiting: dict[_Reference, Iterator[Disturbance]] = {}
+    for steps in workloads:
+        reference = _Reference(declared, steps)
         summary.workloads += 1
         if reference.violations:
-            summary.findings.append(reference.finding(name, None, reference.outcome, reference.violations))
-            continue
-    sound = [reference for reference in references if not reference.violations]
-    for reference, disturbance in _in_turns({each: each.disturbances(kinds) for each in sound}):
+            summary.add(reference.broken_run(name, None, reference.outcome, reference.violations))
+        else:
+            waiting[reference] = reference.disturbances(kinds)
+        progress(summary)
+    for reference, disturbance in _in_turns(waiting):
         if time.monotonic() - began > time_limit:
             summary.omitted += 1
             continue
         outcome, violations = reference.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1
-        if violations and not _is_known(violations, summary.findings):
-            summary.findings.append(reference.finding(name, disturbance, outcome, violations))
+        if violations:
+            summary.add(reference.broken_run(name, disturbance, outcome, violations))
+        progress(summary)
     summary.seconds = time.monotonic() - began
-    if summary.findings:
-        text = "\n\n".join(map(str, summary.findings[:_MAX_SHOWN]))
-        raise AssertionError(f"{text}\n{summary}")
-    print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
     return summary
 
 
@@ -184,7 +219,7 @@ class _Reference:
                 return outcome, violations
         return outcome, ()
 
-    def finding(
+    def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
     ) -> BrokenRun:
         """Return what is reported of a run."""
@@ -204,9 +239,3 @@ def _in_turns(
                 del waiting[reference]
             else:
                 yield reference, disturbance
-
-
-def _is_known(violations: Sequence[str], findings: Sequence[BrokenRun]) -> bool:
-    """Whether a finding breaks the same invariants: one bug shows at many places."""
-    sorts = {violation.partition(":")[0] for violation in violations}
-    return any(sorts == {violation.partition(":")[0] for violation in each.violations} for each in findings)

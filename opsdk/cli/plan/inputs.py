@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.builder.flags import parse_flags
@@ -18,7 +19,7 @@ from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.doubles import Doubles
+from opsdk.testing.doubles import Doubles, DoublesFactory
 
 
 def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
@@ -41,20 +42,38 @@ def operator_on_doubles(
     Raises:
         UsageError: the function cannot be loaded, fails, or returns something else.
     """
+    factory = load_doubles(reference, doubles)
+    return operator if factory is None else _with_flags(factory(snapshot).operator(), flags)
+
+
+def load_doubles(reference: str, doubles: str) -> DoublesFactory | None:
+    """Return the function that creates the doubles of an operator's external systems; None if it has none.
+
+    Args:
+        reference: that names the operator; empty for that of the project.
+        doubles: ``MODULE:NAME`` of the function; empty for that of the project.
+
+    Raises:
+        UsageError: the function cannot be loaded, or later: it fails, or returns something else.
+    """
     doubles = doubles or _doubles_of_project(reference)
     if not doubles:
-        return operator
+        return None
     factory = load(doubles, "FUNCTION")
-    try:
-        created = factory(snapshot)
-    except OpsdkError:
-        raise
-    except Exception as error:  # the user's own code may raise anything
-        place = place_of(error.__traceback__)
-        raise UsageError(f"{doubles!r} fails: {place}{type(error).__name__}: {error}") from error
-    if not isinstance(created, Doubles):
-        raise UsageError(f"{doubles!r} returns {created!r}: return an opsdk.testing.doubles.Doubles")
-    return _with_flags(created.operator(), flags)
+
+    def checked(snapshot: ClusterSnapshot) -> Doubles[Any]:
+        try:
+            created = factory(snapshot)
+        except OpsdkError:
+            raise
+        except Exception as error:  # the user's own code may raise anything
+            place = place_of(error.__traceback__)
+            raise UsageError(f"{doubles!r} fails: {place}{type(error).__name__}: {error}") from error
+        if not isinstance(created, Doubles):
+            raise UsageError(f"{doubles!r} returns {created!r}: return an opsdk.testing.doubles.Doubles")
+        return created
+
+    return checked
 
 
 def _doubles_of_project(reference: str) -> str:

@@ -22,8 +22,9 @@ from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, instal
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE: Final = 45.0
-# A fixed User-Agent: the default names the running program, and is the default field manager.
+# Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
+_USERS: Final = "user/1"
 # Reconciles of the journal that an outcome has.
 _JOURNAL_RECORDS: Final = 8
 # Without these, deleted owners keep their children, and deleted namespaces never end.
@@ -58,7 +59,7 @@ class SimulatedCluster(Closing):
         self.env = env = await stack.enter_async_context(declared.environment())
         config = replace(env.config, user_agent=_USER_AGENT)
         assert config.app is not None
-        users = replace(config, app=_recorded(config.app, self.user_writes))
+        users = replace(config, app=_recorded(config.app, self.user_writes), user_agent=_USERS)
         self.client = (await stack.enter_async_context(Cluster(users))).uncached
         await env.ensure_controllers(_CONTROLLERS)
         self.replicas = [

@@ -1,0 +1,128 @@
+"""``opsdk verify``: attacks an operator at each place of many short runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load_operator, operator_reference
+from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
+from opsdk.cli.plan.inputs import load_doubles
+from opsdk.cli.plan.options import DoublesName, OperatorArgument
+from opsdk.cli.validate.documents import read_files
+from opsdk.engine.environments import import_envtest
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.doubles import factory_of
+from opsdk.testing.simulation.declaration import RunningEnvironment
+from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
+
+_BROKEN: Final = 2
+
+
+def verify(
+    operator: OperatorArgument = "",
+    *,
+    example: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
+    ] = None,
+    operations: Annotated[int, typer.Option(min=1, help="operations on each kind")] = 60,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
+    doubles: DoublesName = "",
+    seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
+
+    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted. Each
+    short run is repeated with each disturbance, on a local API server in virtual time. What the operator decided must
+    be the same as without.
+
+    Exits with status 0 if the operator survives, 2 if it does not, and 1 if it cannot be verified.
+
+    opsdk verify
+
+    opsdk verify greeter.py --example greeting.yaml --time-limit 60
+    """
+    reference = operator_reference(operator)
+    envtest = import_envtest("a verification runs the operator")
+
+    def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
+        made: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
+            controllers="cluster", controller_events=False, crds=definitions
+        )
+        return made
+
+    own_doubles = load_doubles(operator, doubles)
+    verification = generated_verification(
+        factory_of(None if own_doubles else lambda: fresh_operator(reference), own_doubles),
+        environment=environment,
+        examples=[document.tree for document in read_files(example or ())],
+        operations=operations,
+        seed=seed,
+    )
+    summary = run_verification(
+        verification.declared, verification.workloads, time_limit=time_limit, progress=_show_progress
+    )  # fmt: skip
+    show_progress("")
+    print_result(output, _as_json(verification, summary), _lines(verification, summary))
+    raise typer.Exit(_BROKEN if summary.broken else 0)
+
+
+def fresh_operator(reference: str) -> Operator:
+    """Return an operator from a package that is imported anew: a process that starts again remembers nothing."""
+    package = Path(reference.partition(":")[0]).stem.partition(".")[0]
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    return load_operator(reference)
+
+
+def _show_progress(summary: VerificationSummary) -> None:
+    show_progress(f"{summary.workloads} workloads, {sum(summary.runs.values())} disturbances, {_bugs(summary)}")
+
+
+def _bugs(summary: VerificationSummary) -> str:
+    return f"{len(summary.broken)} bug{'' if len(summary.broken) == 1 else 's'}"
+
+
+def _lines(verification: GeneratedVerification, summary: VerificationSummary) -> Iterator[str]:
+    for run in summary.broken:
+        yield str(run)
+    for kind, workload in verification.generated.items():
+        yield f"{kind}: {len(workload.operations)} operations"
+        yield from (f"  {sentence}" for sentence in workload.cut)
+        yield from (f"  not changed: {field}" for field in workload.unchanged)
+    yield str(summary)
+
+
+def _as_json(verification: GeneratedVerification, summary: VerificationSummary) -> JsonObject:
+    return {
+        "broken": [_broken_as_json(run) for run in summary.broken],
+        "workloads": summary.workloads,
+        "runs": {kind.value: count for kind, count in sorted(summary.runs.items())},
+        "omitted": summary.omitted,
+        "seconds": round(summary.seconds, 1),
+        "kinds": {
+            kind: {
+                "operations": len(workload.operations),
+                "cut": list(workload.cut),
+                "unchanged": [str(field) for field in workload.unchanged],
+            }
+            for kind, workload in verification.generated.items()
+        },
+    }
+
+
+def _broken_as_json(run: BrokenRun) -> JsonObject:
+    return {
+        "disturbance": str(run.disturbance or ""),
+        "violations": list(run.violations),
+        "workload": [step.name for step in run.steps],
+        "journal": run.journal,
+    }

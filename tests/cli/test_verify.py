@@ -1,0 +1,110 @@
+"""``opsdk verify``: what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsdk.cli.__main__ import main
+from opsdk.cli.verify import fresh_operator
+
+HEAD = """\
+from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+
+
+class SiteSpec(Model, kw_only=True):
+    text: str = ""
+
+
+class SiteStatus(Model, kw_only=True):
+    text: str = ""
+
+
+class Site(Object[SiteSpec, SiteStatus]):
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+
+
+operator = Operator("site")
+starts = []
+
+
+@operator.reconciler(Site, owns=[ConfigMap])
+async def reconcile(site: Site, ctx: Context) -> None:
+    child = ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text})
+"""
+GOOD = """\
+    await ctx.apply(child)
+    async with ctx.status(site) as patch:
+        patch.status.text = site.spec.text
+"""
+BROKEN = """\
+    if site.status is not None and site.status.text == site.spec.text:
+        return
+    async with ctx.status(site) as patch:
+        patch.status.text = site.spec.text
+    await ctx.apply(child)
+"""
+WORDS = ["verify", "sites_to_verify.py", "--operations", "4"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an operator in one file; each test writes it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "sites_to_verify", raising=False)
+    return tmp_path / "sites_to_verify.py"
+
+
+def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 0; the last line says how many disturbances of each kind were tried."""
+    project.write_text(HEAD + GOOD)
+    assert main(WORDS) == 0
+    output = capsys.readouterr().out
+    assert "Site: 4 operations" in output
+    assert "crash_after" in output
+    assert "0 bugs" in output.splitlines()[-1]
+
+
+def test_a_bug_is_shown_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 2; the disturbance, what followed, and the operations that lead there."""
+    project.write_text(HEAD + BROKEN)
+    assert main([*WORDS, "--output", "json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    texts = [each["disturbance"] for each in report["broken"]]
+    assert any(text.startswith(("crash_after write", "refuse write")) for text in texts)
+    assert any("configmaps default/" in violation for each in report["broken"] for violation in each["violations"])
+    assert all(each["workload"][-1].endswith("delete") for each in report["broken"])
+    assert report["runs"]["crash_after"] > 0
+
+
+def test_an_operator_without_kinds_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says what to do instead."""
+    text = HEAD.replace("reconciler(Site, owns=[ConfigMap])", "reconciler(ConfigMap)").replace(
+        "site: Site", "site: ConfigMap"
+    )
+    project.write_text(text + "    return\n")
+    assert main(WORDS) == 1
+    assert "declares no kind of its own" in capsys.readouterr().err
+
+
+def test_an_example_of_the_wrong_shape_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its path."""
+    project.write_text(HEAD + GOOD)
+    example = project.parent / "site.yaml"
+    example.write_text("apiVersion: demo.opsdk.dev/v1\nkind: Site\nmetadata: {name: a}\nspec: {text: [1]}\n")
+    assert main([*WORDS, "--example", str(example)]) == 1
+    assert "spec.text" in capsys.readouterr().err
+
+
+def test_a_process_that_starts_again_remembers_nothing(project: Path) -> None:
+    """Each start imports the package anew, so variables of its modules begin with their first values."""
+    project.write_text(HEAD + GOOD)
+    first = fresh_operator("sites_to_verify.py")
+    sys.modules["sites_to_verify"].starts.append(1)
+    assert fresh_operator("sites_to_verify.py") is not first
+    assert sys.modules["sites_to_verify"].starts == []

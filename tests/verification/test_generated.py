@@ -1,0 +1,65 @@
+"""Workloads from an operator's declaration alone: short runs over generated custom resources."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from planned_scenarios import SCENARIOS
+
+import envtest
+from opsdk import Operator
+from opsdk.errors import UsageError
+from opsdk.testing.doubles import factory_of
+from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.guided_run import run_guided
+from opsdk.verification.verify import run_verification
+
+
+def generated(name: str, operations: int = 12) -> GeneratedVerification:
+    """The workloads of a sample."""
+    scenario = SCENARIOS[name]
+    return generated_verification(
+        factory_of(scenario.operator, scenario.doubles),
+        environment=lambda definitions: envtest.Environment(controllers="cluster", crds=definitions),
+        operations=operations,
+    )
+
+
+@pytest.mark.parametrize("name", ["websites", "greetings", "applications", "databases"])
+def test_each_workload_stands_alone(name: str) -> None:
+    """It creates its object, changes it a few times, and deletes it, so that the place of a bug is easy to see."""
+    verification = generated(name)
+    assert verification.workloads
+    for workload in verification.workloads:
+        names = [step.name.partition(": ")[2].lower() for step in workload]
+        assert names[0].startswith(("create", "recreate"))
+        assert names[-1] == "delete"
+        assert 2 <= len(workload) <= 5
+        assert not any("beyond" in each for each in names)
+
+
+def test_operations_reach_the_operator() -> None:
+    """The server admits them, and the operator writes."""
+    verification = generated("websites", 3)
+    outcome = run_guided(verification.declared, verification.workloads[0])
+    assert outcome.violations == ()
+    assert any(write.changed for write in outcome.writes)
+    assert len(outcome.states) == len(verification.workloads[0]) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["websites", "greetings", "applications", "databases"])
+def test_the_samples_survive(name: str) -> None:
+    """All disturbances that there is time for, on a few operations."""
+    verification = generated(name, 6)
+    summary = run_verification(verification.declared, verification.workloads, time_limit=40)
+    assert [str(run) for run in summary.broken] == []
+    assert summary.runs
+
+
+def test_an_operator_without_kinds_of_its_own_is_refused() -> None:
+    """There is no schema to generate objects from."""
+    with pytest.raises(UsageError, match="declares no kind of its own"):
+        generated_verification(factory_of(partial(Operator, "a"), None), environment=lambda _: envtest.Environment())
