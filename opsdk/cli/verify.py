@@ -84,11 +84,7 @@ def fresh_operator(reference: str) -> Operator:
 
 
 def _show_progress(summary: VerificationSummary) -> None:
-    show_progress(f"{summary.workloads} workloads, {sum(summary.runs.values())} disturbances, {_bugs(summary)}")
-
-
-def _bugs(summary: VerificationSummary) -> str:
-    return f"{len(summary.broken)} bug{'' if len(summary.broken) == 1 else 's'}"
+    show_progress(f"{summary.workloads} workloads, {sum(summary.runs.values())} disturbances, {summary.bugs}")
 
 
 def _lines(verification: GeneratedVerification, summary: VerificationSummary) -> Iterator[str]:

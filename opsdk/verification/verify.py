@@ -90,12 +90,17 @@ class VerificationSummary:
         if all(run.sorts != each.sorts for each in self.broken):
             self.broken.append(run)
 
+    @property
+    def bugs(self) -> str:
+        """The number of broken runs, in words."""
+        return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
+
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
         rest = f", {self.omitted} left for lack of time" if self.omitted else ""
         return (
             f"{sum(self.runs.values())} disturbances of {self.workloads} workloads ({kinds}{rest}), "
-            f"{len(self.broken)} bugs, {self.seconds:.1f} s"
+            f"{self.bugs}, {self.seconds:.1f} s"
         )
 
 
