@@ -54,10 +54,10 @@ def verify(
     envtest = import_envtest("a verification runs the operator")
 
     def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
-        made: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
+        running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
             controllers="cluster", controller_events=False, crds=definitions
         )
-        return made
+        return running
 
     own_doubles = load_doubles(operator, doubles)
     verification = generated_verification(

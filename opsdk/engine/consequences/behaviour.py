@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.tree_names import kind_in
@@ -16,13 +14,13 @@ from opsdk.engine.recording import RefusedRequest
 __all__ = ["behaviour_consequences"]
 
 
-_FORBIDDEN: Final = re.compile(r': User ".*" cannot \S+ resource')
-"""Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage (v1.36)"""
-
-
 def _advice(refusal: RefusedRequest) -> str:
-    """Return what to do if RBAC refused a request, and not a webhook or validation."""
-    is_missing = refusal.status == HTTPStatus.FORBIDDEN and _FORBIDDEN.search(refusal.message)
+    """Return what to do if RBAC refused a request, and not a webhook or validation.
+
+    Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage (v1.36)
+    """
+    _, _, user = refusal.message.partition(': User "')
+    is_missing = refusal.status == HTTPStatus.FORBIDDEN and '" cannot ' in user
     return ": declare the permission in rbac=[...], or pass --all-permissions" if is_missing else ""
 
 
