@@ -267,8 +267,7 @@ class OperatorRun:
         # Webhook configurations and the role stand for those that an installation applies. They are not in the plan.
         self._phase = RunPhase.SETTLING
         config = await add_operator_user(operator, env, client, namespace=self.namespace, rules=self.rules)
-        assert config.app is not None
-        return replace(config, app=self._refusals.around(config.app))
+        return self._refusals.around(config)
 
     async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
         self._fixpoint.begin(monotonic())

@@ -16,7 +16,7 @@ import msgspec
 from opsdk.engine.differences import differences
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
-from opsdk.engine.shadow.decisions import own_part
+from opsdk.engine.ownership import own_part
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.storage.objects import same_but_revision
+from opsdk.engine.ownership import own_part
 from opsdk.engine.shadow.comparison import ShadowComparison
-from opsdk.engine.shadow.decisions import created_by, own_part, presence_of, split_change
+from opsdk.engine.shadow.decisions import created_by, presence_of, split_change
 from opsdk.structured_merge.value import JsonObject
 
 OPERATOR, USER = "shop", "user"

@@ -8,6 +8,7 @@ from typing import Final
 
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
+from opsdk.engine.ownership import own_fields
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
 from opsdk.structured_merge.value import JsonObject
@@ -33,9 +34,8 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
     assert change.before is not None
     assert change.after is not None
     before, after = _owners(change.before), _owners(change.after)
-    own_before = _union(fields for manager, fields in before.items() if evidence.is_own(manager))
-    own_after = _union(fields for manager, fields in after.items() if evidence.is_own(manager))
-    gained = own_after.difference(own_before)
+    operators = (evidence.operator,)
+    gained = own_fields(change.after, operators).difference(own_fields(change.before, operators))
     for manager, fields in before.items():
         if evidence.is_own(manager):
             continue
@@ -57,13 +57,6 @@ def _owners(obj: JsonObject) -> Mapping[str, FieldSet]:
         manager = str(entry.get("manager", ""))
         owners[manager] = owners.get(manager, FieldSet()).union(fields)
     return owners
-
-
-def _union(sets: Iterator[FieldSet]) -> FieldSet:
-    total = FieldSet()
-    for fields in sets:
-        total = total.union(fields)
-    return total
 
 
 def _listed(paths: list[str]) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.builder.operator import Operator
@@ -129,12 +127,10 @@ class ShadowRun:
             config = await add_operator_user(
                 self.operator, env, admin.uncached, namespace=self.namespace, rules=self.rules
             )
-            assert config.app is not None
-            config = replace(config, app=self._refusals.around(config.app))
             self.operator.journal = self._failures
             env.journal.subscribe(self._on_write)
             self._begin = monotonic()
-            running = asyncio.create_task(self.operator.start(config))
+            running = asyncio.create_task(self.operator.start(self._refusals.around(config)))
             self.begun()
             others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._follow(env, follower))]
             try:

@@ -59,21 +59,7 @@ Action = Callable[[World], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedOperator:
-    """An operator, its environment and workload, and the invariants at the end. Times are in virtual seconds.
-
-    Attributes:
-        operator: creates a new operator for each start of a replica; not with `doubles`.
-        doubles: creates the doubles of external systems for each run, and the operators that use them.
-        environment: creates a new environment, such as ``envtest.Environment``. If it has no controllers, the garbage
-            collector and the namespace controller run.
-        actions: the workload: the plan calls them at random times.
-        check: raises AssertionError until the state of the cluster matches the specs.
-        invariants: further checks, called once at the end of the run; they raise AssertionError.
-        children: kinds whose objects the simulation deletes.
-        replicas: number of replicas that run at the same time.
-        settle: the time after the last fault until `check` must pass.
-        calm: the time after that without any write.
-    """
+    """The attributes of `Simulation` that do not depend on how its runs are disturbed; see there."""
 
     operator: Callable[[], Operator] | None = None
     doubles: DoublesFactory | None = None
