@@ -112,7 +112,8 @@ class _GuidedRun:
         self._action = -1
         self._last_write = 0.0
         self._happened_at: int | None = None
-        self._hidden: tuple[asyncio.Event, tuple[str, ...]] | None = None
+        self._hidden: list[asyncio.Event] = []
+        self._hidden_keys: tuple[str, ...] = ()
         self._writes_while_stale = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -197,8 +198,8 @@ class _GuidedRun:
             self._happened_at = self._action
             asyncio.get_running_loop().call_later(_MAX_STALE_SECONDS, self._release)
             if disturbance.kind is DisturbanceKind.HIDE:
-                for replica in self._cluster.replicas:
-                    self._hidden = (replica.link.hide(path), keys)
+                self._hidden = [replica.link.hide(path) for replica in self._cluster.replicas]
+                self._hidden_keys = keys
                 return False
             self._flowing.clear()
         await self._flowing.wait()
@@ -213,19 +214,16 @@ class _GuidedRun:
             if self._writes_while_stale >= _MAX_STALE_WRITES:
                 self._release()
         self._state.add(entry, own=exchange is not None)
-        if self._hidden is not None and self._happened_at is not None:
-            event, keys = self._hidden
-            if entry.key.partition("/")[2].partition("/")[2] in keys:
-                event.set()
+        if entry.key.partition("/")[2].partition("/")[2] in self._hidden_keys:
+            self._release()
 
     @property
     def _is_stale(self) -> bool:
-        return not self._flowing.is_set() or (self._hidden is not None and not self._hidden[0].is_set())
+        return not all(event.is_set() for event in (self._flowing, *self._hidden))
 
     def _release(self) -> None:
-        self._flowing.set()
-        if self._hidden is not None:
-            self._hidden[0].set()
+        for event in (self._flowing, *self._hidden):
+            event.set()
 
 
 def _keys_in(body: bytes) -> tuple[str, ...]:

@@ -199,8 +199,8 @@ class _Reference:
         self._masks: Mapping[int, Mask] = {}
         if not self.violations:
             other = run_guided(declared, steps, seed=_SEED + 1)
-            states = self.outcome.states
-            self._masks = {number: mask_of(state, other.states[number]) for number, state in states.items()}
+            self.violations, states = other.violations, self.outcome.states
+            self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""
