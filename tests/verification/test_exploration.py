@@ -124,14 +124,14 @@ def test_a_full_table_says_so() -> None:
         states.add(b"12345678", Bounds())
 
 
-@pytest.mark.parametrize("left", [Bounds(), Bounds(crashes=0, stale_views=0, deviations=0)])
-def test_options_cost_their_part_of_the_bounds(left: Bounds) -> None:
+@pytest.mark.parametrize("bounds_left", [Bounds(), Bounds(crashes=0, stale_views=0, deviations=0)])
+def test_options_cost_their_part_of_the_bounds(bounds_left: Bounds) -> None:
     """What is left covers no option that costs more."""
     for option in Option:
-        after = left.after(option)
-        spent = left.crashes + left.stale_views + left.deviations
-        assert after is None or after.crashes + after.stale_views + after.deviations == spent - 1
-        assert (after is None) == (spent == 0)
+        after = bounds_left.after(option)
+        total = bounds_left.crashes + bounds_left.stale_views + bounds_left.deviations
+        assert after is None or after.crashes + after.stale_views + after.deviations == total - 1
+        assert (after is None) == (total == 0)
 
 
 def test_bounds_without_end_are_refused() -> None:
