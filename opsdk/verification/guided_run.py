@@ -117,6 +117,8 @@ class _GuidedRun:
         self._writes_while_stale = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._standby = ""
+        self._has_taken_over = False
         self._states: dict[int, RestState] = {}
         self._seconds = 0.0
 
@@ -155,9 +157,12 @@ class _GuidedRun:
                 self._states[number] = self._state.at_rest()
             await self._cluster.act(action, step.seed)
             await self._rest()
-            if self._is_stale and self._happened_at is not None and self._action > self._happened_at:
-                self._release()
-                await self._rest()
+            if self._happened_at is not None and self._action > self._happened_at:
+                await self._take_over()
+                if self._is_stale:
+                    self._release()
+                    await self._rest()
+        await self._take_over()
         self._release()
         self._cluster.heal()
         violations = await self._cluster.come_to_rest(self._seed)
@@ -172,6 +177,21 @@ class _GuidedRun:
         begin = self._last_write = loop.time()
         while (now := loop.time()) - self._last_write < _QUIET and now - begin < _LONGEST:  # noqa: ASYNC110 - each write puts the end off
             await asyncio.sleep(max(min(self._last_write + _QUIET, begin + _LONGEST) - now, _SHORTEST))
+
+    async def _take_over(self) -> None:
+        """End every replica but the standby whose view stands still, until it has led for a while."""
+        if not self._standby or self._has_taken_over:
+            return
+        self._has_taken_over = True
+        asyncio.get_running_loop().call_later(_MAX_STALE_SECONDS, self._release)
+        others = [replica for replica in self._cluster.replicas if replica.link.client != self._standby]
+        for replica in others:
+            await replica.crash()
+        await self._rest()
+        self._release()
+        for replica in others:
+            replica.wake()
+        await self._rest()
 
     # -------------------------------------------------------------- what goes wrong
     def _decide(self, exchange: Exchange) -> Fault | None:
@@ -190,9 +210,17 @@ class _GuidedRun:
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
         keys = _keys_in(body)
-        self._messages.append(WatchMessage(path=path, number=number, keys=keys, action=self._action))
+        standby = self._cluster.is_standby(exchange.client)
+        self._messages.append(WatchMessage(path=path, number=number, keys=keys, action=self._action, standby=standby))
         disturbance = self._disturbance
         if disturbance is None or disturbance.path != path or disturbance.kind in WRITES:
+            return True
+        if disturbance.kind is DisturbanceKind.TAKE_OVER:
+            if disturbance.number == number:
+                self._happened_at, self._standby = self._action, exchange.client
+                self._flowing.clear()
+            if exchange.client == self._standby:
+                await self._flowing.wait()
             return True
         if disturbance.number == number:
             self._happened_at = self._action
@@ -219,6 +247,9 @@ class _GuidedRun:
 
     @property
     def _is_stale(self) -> bool:
+        """Whether the view of the replica that writes stands still."""
+        if self._standby and not self._has_taken_over:
+            return False
         return not all(event.is_set() for event in (self._flowing, *self._hidden))
 
     def _release(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.rest_state import Mask, mask_of, state_violations
 
@@ -213,7 +213,7 @@ class _Reference:
         outcome = run_guided(self._declared, self._steps, disturbance, seed=_SEED)
         # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
         # afterwards is not calm at the end.
-        counted = disturbance.kind in WRITES
+        counted = disturbance.kind in COUNTED
         violations = [each for each in outcome.violations if counted or not each.startswith("hot loop")]
         # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
         if violations or outcome.user_writes != self.outcome.user_writes:
