@@ -32,11 +32,14 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         objects: the fields of each that the operator owns, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
+        late: how often the operator created each for an owner after it had removed that owner's last finalizer: then
+            it had seen the deletion, however old its view is.
     """
 
     objects: Mapping[str, list[JsonObject]]
     created: Mapping[str, int]
     deleted: Mapping[str, int]
+    late: Mapping[str, int] = {}
 
     @property
     def keys(self) -> set[str]:
@@ -55,6 +58,8 @@ class StateRecorder:
         self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
+        self._finalized: set[object] = set()
+        self._late: Counter[str] = Counter()
 
     def add(self, entry: Entry, *, own: bool) -> None:
         """Add a write, in the order of the revisions.
@@ -73,15 +78,16 @@ class StateRecorder:
             gone = self._latest.pop(entry.key, None)
             self._uids.discard(_uid(gone or entry.before))
             self._deleted[name] += own
+            if own and (entry.before or {}).get("metadata", {}).get("deletionTimestamp"):
+                self._finalized.add(_uid(entry.before))
         else:
             self._latest[entry.key] = entry.after
             self._uids.add(_uid(entry.after))
             # A child of an owner that has just gone is collected: who did not see it yet does no harm.
-            self._created[name] += entry.before is None and self._has_owner(entry.after)
-
-    def _has_owner(self, obj: JsonObject) -> bool:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        return not owners or any(owner.get("uid") in self._uids for owner in owners)
+            owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
+            if entry.before is None:
+                self._created[name] += not owners or not self._uids.isdisjoint(owners)
+                self._late[name] += own and not self._finalized.isdisjoint(owners)
 
     def at_rest(self) -> RestState:
         """Return the state now."""
@@ -95,6 +101,7 @@ class StateRecorder:
             objects=objects,
             created={name: self._created[name] for name in self._own if self._created[name]},
             deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
+            late=dict(+self._late),
         )
 
 
@@ -154,6 +161,7 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
         for key, path, text in _differences(reference, state)
         if (key, path) not in mask.fields
     ]
+    texts += _more_often(reference.late, state.late, mask, "created for an owner that the operator had let go")
     if counted:
         texts += _more_often(reference.created, state.created, mask, "created")
         texts += _more_often(reference.deleted, state.deleted, mask, "deleted")

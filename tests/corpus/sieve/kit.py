@@ -138,12 +138,16 @@ def meta(cluster: Cluster, name: str, *, labels: Mapping[str, str] | None = None
 
 
 def claim(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = None) -> PersistentVolumeClaim:
-    """Return the claim of a member. It has no owner: a StatefulSet's claims outlive it."""
+    """Return the claim of a member. It has no owner: a StatefulSet's claims outlive it.
+
+    An annotation has its size: the server refuses to expand a claim that is not bound.
+    """
+    metadata = meta(cluster, f"data-{NAME}-{ordinal}", labels=labels)
+    metadata.annotations["storage"] = str(cluster.spec.storage)
     return PersistentVolumeClaim(
-        metadata=meta(cluster, f"data-{NAME}-{ordinal}", labels=labels),
+        metadata=metadata,
         spec=PersistentVolumeClaimSpec(
-            access_modes=["ReadWriteOnce"],
-            resources=VolumeResourceRequirements(requests={"storage": f"{cluster.spec.storage}Gi"}),
+            access_modes=["ReadWriteOnce"], resources=VolumeResourceRequirements(requests={"storage": "1Gi"})
         ),
     )
 

@@ -50,11 +50,13 @@ def cassandra_operator_407(*, repaired: bool) -> Operator:
     @operator.reconciler(Cluster, watches=[CLAIMS, PODS])
     async def reconcile(cluster: Cluster, ctx: Context) -> None:
         for ordinal in range(cluster.spec.replicas):
-            if await ctx.client.get_or_none(Pod, f"{NAME}-{ordinal}", namespace=NAMESPACE) is None:
+            pod = await ctx.client.get_or_none(Pod, f"{NAME}-{ordinal}", namespace=NAMESPACE)
+            if pod is None:
                 pod = member(cluster, ordinal)
                 pod.metadata.finalizers = [FINALIZER]
-                created = await ctx.client.create(pod)
-                await ctx.apply(claim(cluster, ordinal, labels={"pod-uid": created.metadata.uid}), owner=None)
+                pod = await ctx.client.create(pod)
+            if not is_deleting(pod):
+                await ctx.apply(claim(cluster, ordinal, labels={"pod-uid": pod.metadata.uid}), owner=None)
         for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
             ordinal = int(pod.metadata.name.rpartition("-")[2])
             if is_deleting(pod):
@@ -63,7 +65,7 @@ def cassandra_operator_407(*, repaired: bool) -> Operator:
                 if existing and (not repaired or existing.metadata.labels["pod-uid"] == pod.metadata.uid):
                     await ctx.client.delete(existing, missing_ok=True)
                 await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
-            elif ordinal >= cluster.spec.replicas:
+            elif ordinal >= cluster.spec.replicas and await is_current(cluster, ctx):
                 await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
 
     return operator
@@ -130,7 +132,7 @@ def casskop_321(*, repaired: bool) -> Operator:
         if existing is not None and existing.spec.max_unavailable != cluster.spec.max_unavailable:
             if repaired and not await is_current(cluster, ctx):
                 return
-            await ctx.client.delete(existing, missing_ok=True)
+            await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
         await ctx.apply(disruption_budget(cluster))
 
     return operator
@@ -148,7 +150,7 @@ def rabbitmq_operator_653(*, repaired: bool) -> Operator:
         if repaired and desired < size:
             return  # claims never shrink, so this is an old cluster or a mistake
         if existing is not None and desired != size:
-            await ctx.client.delete(existing, missing_ok=True)
+            await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
         await ctx.apply(claim(cluster, 0), owner=None)
         fresh = stateful_set(cluster)
         fresh.metadata.annotations["storage"] = str(desired)

@@ -13,7 +13,6 @@ from opsdk.api.core.v1 import PersistentVolumeClaim, Secret
 from opsdk.builder.arguments import WatchSpec
 from opsdk.recipes import is_controlled_by
 from opsdk.testing.simulate import World
-from opsdk.verification.disturbances import Disturbance, DisturbanceKind
 from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve.kit import (
     CLUSTER_LABEL,
@@ -92,7 +91,8 @@ def casskop_316(*, repaired: bool) -> Operator:
 
     async def clean_up(cluster: Cluster, ctx: Context) -> None:
         for ordinal in range(cluster.spec.replicas):
-            existing = await ctx.client.get_or_none(PersistentVolumeClaim, claim(cluster, ordinal).metadata.name)
+            name = f"data-{NAME}-{ordinal}"
+            existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
             if existing is None or (repaired and existing.metadata.labels[UID_LABEL] != cluster.metadata.uid):
                 continue
             await ctx.client.delete(existing, missing_ok=True)
@@ -123,7 +123,7 @@ def rabbitmq_operator_648(*, repaired: bool) -> Operator:
 
     async def prepare_for_deletion(cluster: Cluster, ctx: Context) -> None:
         existing = await ctx.client.get_or_none(StatefulSet, KEY)
-        if existing is not None and (not repaired or is_controlled_by(existing, cluster)):
+        if existing is not None and (not repaired or is_controlled_by(cluster, existing)):
             await ctx.client.delete(existing, missing_ok=True)
 
     @operator.reconciler(Cluster, owns=[StatefulSet], finalizers={FINALIZER: prepare_for_deletion})
@@ -139,7 +139,7 @@ def mongodb_operator_430(*, repaired: bool) -> Operator:
 
     async def delete_volumes(cluster: Cluster, ctx: Context) -> None:
         existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-rs0", namespace=NAMESPACE)
-        if repaired and existing is not None and not is_controlled_by(existing, cluster):
+        if repaired and existing is not None and not is_controlled_by(cluster, existing):
             return
         if existing is not None:
             await ctx.client.delete(existing, missing_ok=True)
@@ -161,7 +161,7 @@ def xtradb_operator_716(*, repaired: bool) -> Operator:
 
     async def delete_claims(cluster: Cluster, ctx: Context) -> None:
         existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-pxc", namespace=NAMESPACE)
-        if existing is None or (repaired and not is_controlled_by(existing, cluster)):
+        if existing is None or (repaired and not is_controlled_by(cluster, existing)):
             return
         labels = {CLUSTER_LABEL: NAME}
         for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
