@@ -131,7 +131,7 @@ class _GuidedRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self._cluster.violations(violations)
+        problems = self._cluster.violations([*violations, *self._state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[

@@ -32,14 +32,11 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         objects: the fields of each that the operator owns, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
-        late: how often the operator created each for an owner after it had removed that owner's last finalizer: then
-            it had seen the deletion, however old its view is.
     """
 
     objects: Mapping[str, list[JsonObject]]
     created: Mapping[str, int]
     deleted: Mapping[str, int]
-    late: Mapping[str, int] = {}
 
     @property
     def keys(self) -> set[str]:
@@ -59,7 +56,7 @@ class StateRecorder:
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
         self._finalized: set[object] = set()
-        self._late: Counter[str] = Counter()
+        self._late: dict[str, None] = {}
 
     def add(self, entry: Entry, *, own: bool) -> None:
         """Add a write, in the order of the revisions.
@@ -87,7 +84,13 @@ class StateRecorder:
             owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
             if entry.before is None:
                 self._created[name] += not owners or not self._uids.isdisjoint(owners)
-                self._late[name] += own and not self._finalized.isdisjoint(owners)
+                if own and not self._finalized.isdisjoint(owners):
+                    self._late[name] = None
+
+    @property
+    def violations(self) -> list[str]:
+        """The children of owners whose last finalizer the operator had removed before: it had seen the deletion."""
+        return [f"deletion: {_subject(name)} was created for an owner that was let go" for name in self._late]
 
     def at_rest(self) -> RestState:
         """Return the state now."""
@@ -101,7 +104,6 @@ class StateRecorder:
             objects=objects,
             created={name: self._created[name] for name in self._own if self._created[name]},
             deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
-            late=dict(+self._late),
         )
 
 
@@ -161,7 +163,6 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
         for key, path, text in _differences(reference, state)
         if (key, path) not in mask.fields
     ]
-    texts += _more_often(reference.late, state.late, mask, "created for an owner that the operator had let go")
     if counted:
         texts += _more_often(reference.created, state.created, mask, "created")
         texts += _more_often(reference.deleted, state.deleted, mask, "deleted")
