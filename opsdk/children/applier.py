@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -193,7 +193,8 @@ class Applier:
         controller = controller_of(live)
         if owner is None or controller is None or controller.uid == owner.metadata.uid:
             return
-        current = await self._client.get_or_none(kind_of_object(owner), key_of(owner), uncached=True)
+        kind: Kind[Any] = kind_of_object(cast("Any", owner))
+        current = await self._client.get_or_none(kind, key_of(owner), uncached=True)
         if current is None or current.metadata.uid != owner.metadata.uid:
             raise AlreadyOwnedError(
                 f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid "

@@ -117,10 +117,12 @@ def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchM
             for write in effective:
                 if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
                     yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
-    for message in messages:
+    # A view stands still for all replicas: those of a standby are the same places again.
+    of_leader = [message for message in messages if not message.standby]
+    for message in of_leader:
         yield Disturbance(kind=DisturbanceKind.STALE, number=message.number, path=message.path)
     last = {(message.path, key): message.number for message in messages for key in message.keys}
-    for message in messages:
+    for message in of_leader:
         if any(last[message.path, key] > message.number for key in message.keys):
             yield Disturbance(kind=DisturbanceKind.HIDE, number=message.number, path=message.path)
     for message in messages:

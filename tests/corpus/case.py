@@ -12,7 +12,6 @@ import envtest
 from opsdk import Operator, crd_for
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.simulate import Action, Simulation
-from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.guided_run import WorkloadStep
 
 
@@ -43,7 +42,6 @@ class CorpusCase:
             empty.
         replicas: of the operator. With two, one is the leader and the other is a standby.
         repaired_kinds: of the twin, where the bug is in the definition; None for `kinds`.
-        disturbance: one that finds the bug, so that a test needs only two runs; None if the reference run finds it.
     """
 
     name: str
@@ -60,7 +58,6 @@ class CorpusCase:
     out_of_reach: str = ""
     replicas: int = 1
     repaired_kinds: Sequence[type[Any]] | None = None
-    disturbance: Disturbance | None = None
 
     @property
     def project(self) -> str:

@@ -210,7 +210,7 @@ def rabbitmq_operator_782(*, repaired: bool) -> Operator:
         existing = await ctx.client.get_or_none(StatefulSet, KEY)
         current = await ctx.client.get_or_none(PersistentVolumeClaim, f"data-{NAME}-0", namespace=NAMESPACE)
         is_resized = existing is not None and existing.metadata.annotations["storage"] != size
-        if is_resized:
+        if existing is not None and is_resized:
             await ctx.client.delete(existing, missing_ok=True)
         if current is None or is_resized or repaired:
             await ctx.apply(claim(cluster, 0), owner=None)

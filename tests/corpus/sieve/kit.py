@@ -36,6 +36,7 @@ from opsdk.api.core.v1 import (
     VolumeResourceRequirements,
 )
 from opsdk.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.client.patch import merge_patch
 from opsdk.rbac.check import RbacCheck
 from opsdk.recipes import is_deleting
@@ -147,7 +148,7 @@ def claim(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = 
     return PersistentVolumeClaim(
         metadata=metadata,
         spec=PersistentVolumeClaimSpec(
-            access_modes=["ReadWriteOnce"], resources=VolumeResourceRequirements(requests={"storage": "1Gi"})
+            access_modes=["ReadWriteOnce"], resources=VolumeResourceRequirements(requests={"storage": Quantity("1Gi")})
         ),
     )
 

@@ -57,8 +57,10 @@ def cassandra_operator_398(*, repaired: bool) -> Operator:
             await ctx.apply(claim(cluster, ordinal), owner=None)
         for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
             if is_deleting(pod) and not repaired:
-                claim_name = f"data-{pod.metadata.name}"
-                await ctx.client.delete(PersistentVolumeClaim, claim_name, namespace=NAMESPACE, missing_ok=True)
+                name = f"data-{pod.metadata.name}"
+                existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
+                if existing is not None:
+                    await ctx.client.delete(existing, missing_ok=True)
             if ordinal_of(pod.metadata.name) >= cluster.spec.replicas and not is_deleting(pod):
                 await ctx.client.delete(pod, missing_ok=True)
         for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
@@ -172,7 +174,7 @@ def zookeeper_operator_453(*, repaired: bool) -> Operator:
                 raise TemporaryError("there is no node for the size of the cluster", delay=30)
             await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
         await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
-        ready = (existing.status.ready_replicas or 0) if existing is not None and existing.status else 0
+        ready = (existing.status.ready_replicas or 0) if existing is not None else 0
         if ready == cluster.spec.replicas and node is None:
             await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
 

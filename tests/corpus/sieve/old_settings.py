@@ -261,7 +261,9 @@ def yugabyte_operator_36(*, repaired: bool) -> Operator:
 async def parts_are_there(world: World, kind: type[StatefulSet | Service | Secret], part: str, *names: str) -> None:
     """Raise AssertionError unless the objects of a part exist exactly if it is turned on."""
     cluster = await live_cluster(world)
-    for name in names if cluster else ():
+    if cluster is None:
+        return
+    for name in names:
         existing = await world.client.get_or_none(kind, f"{NAME}-{name}", namespace=NAMESPACE)
         assert (existing is not None) == bool(getattr(cluster.spec, part)), f"{name} does not fit the cluster"
 

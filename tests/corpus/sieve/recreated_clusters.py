@@ -107,9 +107,9 @@ def zookeeper_operator_312(*, repaired: bool) -> Operator:
 
     async def clean_up(cluster: Cluster, ctx: Context) -> None:
         claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME})
-        if repaired:
-            claims = [each for each in claims if each.metadata.labels[UID_LABEL] == cluster.metadata.uid]
         for each in claims:
+            if repaired and each.metadata.labels[UID_LABEL] != cluster.metadata.uid:
+                continue
             await ctx.client.delete(PersistentVolumeClaim, each.metadata.name, namespace=NAMESPACE, missing_ok=True)
 
     operator.reconciler(Cluster, watches=[CLAIMS], finalizers={FINALIZER: clean_up})(apply_claims)
