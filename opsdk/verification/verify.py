@@ -16,7 +16,7 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.reference import REFERENCE_SEED, Reference
 
@@ -205,7 +205,7 @@ class _GuidedWorkload:
     def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
         outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
-        return outcome, self.reference.judge(outcome, counted=disturbance.kind in WRITES)
+        return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
 
     def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
