@@ -30,6 +30,8 @@ class DisturbanceKind(StrEnum):
     """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
     HIDE = "hide"
     """The watch of one kind breaks before a message. It lists anew after the object has changed again."""
+    PAST = "restart_into_past"
+    """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
 
 WRITES: Final = frozenset({

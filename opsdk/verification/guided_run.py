@@ -23,7 +23,7 @@ from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "run_guided", "run_workload"]
+__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -257,7 +257,7 @@ class WorkloadRun:
         """Count a message of a watch; returns whether it is delivered."""
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
-        message = WatchMessage(path=path, number=number, keys=_keys_in(body), action=self.action)
+        message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action)
         self._messages.append(message)
         return await self._disturber.hold(message, body)
 
@@ -335,7 +335,7 @@ class _OneDisturbance(Disturber):
             event.set()
 
 
-def _keys_in(body: bytes) -> tuple[str, ...]:
+def keys_in(body: bytes) -> tuple[str, ...]:
     """Return namespace and name of the objects in a message of a watch. Bookmarks have none."""
     keys = []
     for line in body.splitlines():

@@ -1,0 +1,151 @@
+"""Verifies an operator in another process: a run with a disturbance at each place of a reference run, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.foreign.errors import ForeignOperatorError
+from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
+from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
+from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, Reference, run_foreign
+from opsdk.verification.foreign.workload import Workload
+from opsdk.verification.rest_state import mask_of
+
+__all__ = ["ForeignVerification"]
+
+_REFERENCE_SHARE = 0.5
+"""The share of the time limit after which no further workload begins: the disturbances need the rest."""
+
+
+class ForeignVerification:
+    """Verifies an operator in another process.
+
+    Args:
+        subject: what is verified.
+        workloads: to run.
+        time_limit: real seconds after which no further disturbance is run.
+        parallel: number of runs at the same time, each with a server and an operator of its own.
+        kinds: of the disturbances.
+        progress: called after each run.
+
+    Attributes:
+        summary: of the runs until now.
+    """
+
+    def __init__(
+        self, subject: ForeignSubject, workloads: Sequence[Workload], *, time_limit: float = 600.0, parallel: int = 1,
+        kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+        progress: Callable[[ForeignSummary], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._subject, self._workloads, self._kinds = subject, workloads, kinds
+        self._time_limit, self._parallel, self._progress = time_limit, parallel, progress
+        self.summary = ForeignSummary()
+
+    async def run(self) -> ForeignSummary:
+        """Run the workloads without and with each disturbance.
+
+        Raises:
+            ForeignOperatorError: the command cannot be verified; the message says what to do.
+            WorkloadError: the API server refuses a step.
+        """
+        loop, summary = asyncio.get_running_loop(), self.summary
+        begin = loop.time()
+        waiting: list[list[tuple[Workload, Reference, ForeignDisturbance]]] = []
+        for number, workload in enumerate(self._workloads):
+            if number and loop.time() - begin > self._time_limit * _REFERENCE_SHARE:
+                summary.omitted_workloads = len(self._workloads) - number
+                break
+            reference = await self._refer(workload)
+            summary.workloads += 1
+            if reference is not None:
+                waiting.append([(workload, reference, each) for each in self._disturbances(reference)])
+            self._progress(summary)
+        summary.total = sum(map(len, waiting))
+        places = _one_of_each(waiting)
+        # The workers share one iterator: each takes the next place when it has time.
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._parallel):
+                workers.create_task(self._work(places, begin + self._time_limit))
+        summary.seconds = loop.time() - begin
+        return summary
+
+    async def _refer(self, workload: Workload) -> Reference | None:
+        """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
+        first = await run_foreign(self._subject, workload)
+        self.summary.unserved.update(dict.fromkeys(first.unserved))
+        if first.violations:
+            self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=first))
+            return None
+        if not any(write.changed for write in first.writes):
+            raise ForeignOperatorError(_idle_text(workload, first))
+        bare = Reference(outcome=first, masks={}, known=_names(first))
+        second = await run_foreign(self._subject, workload)
+        if second.violations:
+            self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
+            return None
+        masks = {number: mask_of(first.states[number], state) for number, state in second.states.items()}
+        return Reference(outcome=first, masks=masks, known=bare.known & _names(second))
+
+    def _disturbances(self, reference: Reference) -> Iterator[ForeignDisturbance]:
+        outcome = reference.outcome
+        restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
+        placed = placed_disturbances(outcome.writes, outcome.messages, reference.known)
+        for each in in_turns([list(restarts), list(placed)]):
+            if each.kind in self._kinds:
+                yield each
+
+    async def _work(self, places: Iterator[tuple[Workload, Reference, ForeignDisturbance]], end: float) -> None:
+        """Run the places that are left, until the time is over."""
+        loop, summary = asyncio.get_running_loop(), self.summary
+        while loop.time() < end and (place := next(places, None)) is not None:
+            workload, reference, disturbance = place
+            run = await self._disturbed(workload, reference, disturbance)
+            summary.runs[disturbance.kind] += 1
+            if not run.outcome.happened:
+                # Without its disturbance, it tells only how much runs differ.
+                summary.unreached += 1
+            elif run.outcome.violations and summary.is_new(run):
+                again = await self._disturbed(workload, reference, disturbance)
+                if again.outcome.happened and again.sorts & run.sorts:
+                    self._add(run)
+                else:
+                    summary.unrepeated += 1
+            self._progress(summary)
+
+    async def _disturbed(
+        self, workload: Workload, reference: Reference, disturbance: ForeignDisturbance
+    ) -> ForeignBrokenRun:
+        known = {violation for each in self.summary.broken for violation in each.outcome.violations}
+        outcome = await run_foreign(
+            self._subject, workload, disturbance, reference=reference, known_violations=known
+        )  # fmt: skip
+        return ForeignBrokenRun(workload=workload, disturbance=disturbance, outcome=outcome)
+
+    def _add(self, run: ForeignBrokenRun) -> None:
+        if self.summary.is_new(run):
+            self.summary.broken.append(run)
+
+
+def _names(outcome: ForeignOutcome) -> frozenset[str]:
+    """Return the paths of writes and the objects of messages."""
+    paths = {write.path for write in outcome.writes}
+    return frozenset(paths | {key for message in outcome.messages for key in message.keys})
+
+
+def _one_of_each(
+    waiting: Sequence[Sequence[tuple[Workload, Reference, ForeignDisturbance]]],
+) -> Iterator[tuple[Workload, Reference, ForeignDisturbance]]:
+    """Yield one place of each workload after the other."""
+    for index in range(max(map(len, waiting), default=0)):
+        yield from (group[index] for group in waiting if index < len(group))
+
+
+def _idle_text(workload: Workload, outcome: ForeignOutcome) -> str:
+    unserved = "".join(f"\n  not served: {path}; pass its definition with --crds" for path in outcome.unserved)
+    lines = "".join(f"\n  {line}" for line in outcome.log)
+    return (
+        f"the operator wrote nothing while {workload.name} ran: apply an object that it handles, or raise --quiet "
+        f"if it needs longer{unserved}{lines}"
+    )
