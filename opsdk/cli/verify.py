@@ -57,7 +57,7 @@ def verify(
     workload: Workloads = None,
     crds: Definitions = None,
     check: Checks = None,
-    quiet: Quiet = 3,
+    quiet: Quiet = 2,
     patience: Patience = 75,
     parallel: Parallel = 1,
     output: Output = OutputFormat.TEXT,

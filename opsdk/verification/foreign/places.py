@@ -6,6 +6,7 @@ generated name is a star.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -23,6 +24,7 @@ from opsdk.verification.disturbances import (
     WriteRecord,
     guided_disturbances,
 )
+from opsdk.verification.rest_state import RestState
 
 __all__ = [
     "ForeignDisturbance",
@@ -32,6 +34,7 @@ __all__ = [
     "placed_disturbances",
     "resource_of",
     "stable_path",
+    "stable_state",
     "storage_prefix",
 ]
 
@@ -80,6 +83,26 @@ def stable_path(path: str, known: Collection[str]) -> str:
         return path
     head, _, tail = path.rpartition(f"/{info.resource}/{info.name}")
     return f"{head}/{info.resource}/*{tail}"
+
+
+def stable_state(state: RestState, known: Collection[str]) -> RestState:
+    """Return a state whose objects have the same keys in each run: those with unknown names share a key with a star.
+
+    Args:
+        state: of a run.
+        known: the keys that are the same in each run.
+    """
+    names = {key: key if key in known else f"{key.rpartition('/')[0]}/*" for key in state.keys}
+    objects: dict[str, list[JsonObject]] = {}
+    for key, objs in state.objects.items():
+        objects.setdefault(names[key], []).extend(objs)
+    for objs in objects.values():
+        objs.sort(key=lambda obj: json.dumps(obj, sort_keys=True))
+    created, deleted = Counter[str](), Counter[str]()
+    for counts, sums in ((state.created, created), (state.deleted, deleted)):
+        for key, count in counts.items():
+            sums[names[key]] += count
+    return RestState(objects=objects, created=created, deleted=deleted)
 
 
 def storage_prefix(path: str) -> str:

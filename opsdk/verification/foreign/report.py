@@ -64,9 +64,16 @@ class ForeignBrokenRun:
 
 
 def _sort(violation: str) -> str:
-    """Return the invariant, with the resource for a state."""
+    """Return the invariant; for a state also the resource, and the upper part of the field.
+
+    >>> _sort("state at rest: sites default/a status.phase: 'Up' -> absent")
+    'state at rest: sites status'
+    """
     invariant, _, rest = violation.partition(":")
-    return f"{invariant} {rest.split()[0]}" if invariant.startswith(("state", "creations")) else invariant
+    words = rest.split()
+    if not invariant.startswith(("state", "creations")) or len(words) < 3:
+        return invariant
+    return f"{invariant}: {words[0]} {words[2].partition('.')[0].rstrip(':')}"
 
 
 @dataclass(kw_only=True)

@@ -29,16 +29,27 @@ from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.launches import Launches
-from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, resource_of
+from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, resource_of, stable_state
 from opsdk.verification.foreign.workload import USER, UserStep, Workload
 from opsdk.verification.guided_run import keys_in
-from opsdk.verification.rest_state import Mask, RestState, StateRecorder, state_violations
+from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
 
-__all__ = ["ForeignOutcome", "ForeignSubject", "Reference", "ServedEnvironment", "Timing", "run_foreign"]
+__all__ = [
+    "ForeignOutcome",
+    "ForeignSubject",
+    "Reference",
+    "ServedEnvironment",
+    "Timing",
+    "reference_of",
+    "run_foreign",
+]
 
 _POLL_SECONDS: Final = 0.1
 _AROUND: Final = 6
 """Requests before and after the disturbed one that a report shows."""
+_VERSION: Final = b'"resourceVersion"'
+_LINE: Final = 200
+"""Characters of a line of output that a report shows."""
 _REFUSED: Final = (400, 403, 409, 422)
 
 
@@ -53,7 +64,7 @@ class Timing(Options, frozen=True, kw_only=True):
         calm: in which it must come to rest.
     """
 
-    quiet: float = 3.0
+    quiet: float = 2.0
     patience: float = 75.0
     start: float = 30.0
     calm: float = 120.0
@@ -103,6 +114,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
         watched: paths that the operator watched at its first rest.
         any_version: paths that it listed at any version.
         unserved: paths of kinds that are not served.
+        locked: numbers of the writes with a resource version: only these may meet a conflict.
         happened: whether the disturbance was reached.
         requests: around the disturbed one.
         log: the last lines of the operator's output.
@@ -117,6 +129,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     watched: frozenset[str]
     any_version: frozenset[str]
     unserved: Sequence[str]
+    locked: frozenset[int]
     happened: bool
     requests: Sequence[str]
     log: Sequence[str]
@@ -127,13 +140,35 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         outcome: of the first one.
-        masks: what the two do not have in common, by the number of steps before.
-        known: paths and keys that both have.
+        states: at rest, by the number of steps before.
+        masks: what the two do not have in common.
+        known: paths of requests and keys of objects that both have.
     """
 
     outcome: ForeignOutcome
+    states: Mapping[int, RestState]
     masks: Mapping[int, Mask]
     known: frozenset[str]
+
+    def differences(self, number: int, state: RestState, *, counted: bool) -> list[str]:
+        """Return how a state at rest differs: see `state_violations`."""
+        stable = stable_state(state, self.known)
+        return state_violations(self.states[number], stable, self.masks[number], counted=counted)
+
+
+def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> Reference:
+    """Return what two undisturbed runs have in common."""
+    known = _names(first) & _names(second)
+    states, others = ({n: stable_state(state, known) for n, state in run.states.items()} for run in (first, second))
+    masks = {number: mask_of(states[number], state) for number, state in others.items()}
+    return Reference(outcome=first, states=states, masks=masks, known=known)
+
+
+def _names(outcome: ForeignOutcome) -> frozenset[str]:
+    """Return the paths of writes, the objects of messages, and the keys of states."""
+    paths = {write.path for write in outcome.writes}
+    keys = {key for message in outcome.messages for key in message.keys}
+    return frozenset(paths.union(keys, *(state.keys for state in outcome.states.values())))
 
 
 async def run_foreign(
@@ -224,9 +259,10 @@ class _ForeignRun:
             watched=self._watched,
             any_version=frozenset(each.path for each in self._exchanges if is_any_version_list(each)),
             unserved=list(unserved),
+            locked=frozenset(number for number, each in enumerate(self._writes, 1) if _VERSION in each.body),
             happened=self._disturber.happened_at is not None,
             requests=self._requests_around(),
-            log=self._operator.log_lines(),
+            log=[line[:_LINE] for line in self._operator.log_lines()],
         )
 
     # -------------------------------------------------------------- the steps
@@ -257,7 +293,7 @@ class _ForeignRun:
         if violations := await self._begin():
             return violations
         for number, step in enumerate(self._workload.steps):
-            violations = await self._compare(number) or await self._take(number, step) or await self._rest()
+            violations = await self._compare(number) or await self._take(number, step)
             if violations:
                 return violations
             if self._needs_release() and (violations := await self._release()):
@@ -369,8 +405,7 @@ class _ForeignRun:
     def _differences(self, number: int, state: RestState) -> list[str]:
         if self._reference is None:
             return []
-        usual, mask = self._reference.outcome.states[number], self._reference.masks[number]
-        return state_violations(usual, state, mask, counted=not self._is_view_disturbed)
+        return self._reference.differences(number, state, counted=not self._is_view_disturbed)
 
     @property
     def _is_view_disturbed(self) -> bool:

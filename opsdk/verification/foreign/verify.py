@@ -9,9 +9,8 @@ from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
 from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
-from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, Reference, run_foreign
+from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, Reference, reference_of, run_foreign
 from opsdk.verification.foreign.workload import Workload
-from opsdk.verification.rest_state import mask_of
 
 __all__ = ["ForeignVerification"]
 
@@ -80,20 +79,20 @@ class ForeignVerification:
             return None
         if not any(write.changed for write in first.writes):
             raise ForeignOperatorError(_idle_text(workload, first))
-        bare = Reference(outcome=first, masks={}, known=_names(first))
         second = await run_foreign(self._subject, workload)
         if second.violations:
             self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
             return None
-        masks = {number: mask_of(first.states[number], state) for number, state in second.states.items()}
-        return Reference(outcome=first, masks=masks, known=bare.known & _names(second))
+        return reference_of(first, second)
 
     def _disturbances(self, reference: Reference) -> Iterator[ForeignDisturbance]:
         outcome = reference.outcome
         restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
         placed = placed_disturbances(outcome.writes, outcome.messages, reference.known)
         for each in in_turns([list(restarts), list(placed)]):
-            if each.kind in self._kinds:
+            # A server merges a patch without a resource version into what it has: it meets no conflict.
+            unlocked = each.kind is DisturbanceKind.CONFLICT and each.number not in outcome.locked
+            if each.kind in self._kinds and not unlocked:
                 yield each
 
     async def _work(self, places: Iterator[tuple[Workload, Reference, ForeignDisturbance]], end: float) -> None:
@@ -126,12 +125,6 @@ class ForeignVerification:
     def _add(self, run: ForeignBrokenRun) -> None:
         if self.summary.is_new(run):
             self.summary.broken.append(run)
-
-
-def _names(outcome: ForeignOutcome) -> frozenset[str]:
-    """Return the paths of writes and the objects of messages."""
-    paths = {write.path for write in outcome.writes}
-    return frozenset(paths | {key for message in outcome.messages for key in message.keys})
 
 
 def _one_of_each(
