@@ -309,7 +309,9 @@ class Link:
                     return fault
             if exchange.path in self._compacted:
                 self._compacted.remove(exchange.path)
-                return Fault.EXPIRE_WATCHES
+                # A watch that begins at the present, or with all objects, never expires.
+                if parse_qs(exchange.target.partition("?")[2]).get("resourceVersion", ["0"]) != ["0"]:
+                    return Fault.EXPIRE_WATCHES
         if self.window(Fault.UNAVAILABLE) is not None:
             return Fault.UNAVAILABLE
         if exchange.method in ("PUT", "PATCH") and self._hits(Fault.CONFLICT):

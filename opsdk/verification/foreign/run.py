@@ -318,23 +318,32 @@ class _ForeignRun:
     async def _take(self, number: int, step: UserStep) -> list[str]:
         """Take a step. Returns what the server refused in a disturbed run."""
         self._disturber.step = number
-        before = written = self._revision
-        try:
-            await step.take(self._client, seconds=self._timing.calm)
-        except (ApiError, NoMatchError) as error:
-            refused = isinstance(error, ApiError) and error.code in _REFUSED
-            if not (refused and self._workload.tolerant):
-                text = f"step {number + 1} of {self._workload.name}, {step}: {error}"
-                if self._reference is None:
-                    raise WorkloadError(text) from error
-                return [f"workload: {text}"]
-        except OpsdkError as error:
-            return [f"workload: step {number + 1}, {step}: {error}"]
+        before = self._revision
+        problem = await self._try(number, step)
+        if problem and self._disturber.is_stale:
+            # The step needs an object of the operator, which does not see yet that it must create it.
+            problem = await self._release() or await self._compare(number) or await self._try(number, step)
+        if problem:
+            return problem
         by_user = (entry.revision for entry, _ in reversed(self._entries) if entry.writer.manager == USER)
         written = max(next(by_user, 0), before)
         violations = await self._rest()
         self._moments.append(Moment(before, written, self._revision))
         return violations or await self._restart_into_past(number)
+
+    async def _try(self, number: int, step: UserStep) -> list[str]:
+        try:
+            await step.take(self._client, seconds=self._timing.calm)
+        except (ApiError, NoMatchError) as error:
+            if isinstance(error, ApiError) and error.code in _REFUSED and self._workload.tolerant:
+                return []
+            text = f"step {number + 1} of {self._workload.name}, {step}: {error}"
+            if self._reference is None:
+                raise WorkloadError(text) from error
+            return [f"workload: {text}"]
+        except OpsdkError as error:
+            return [f"workload: step {number + 1}, {step}: {error}"]
+        return []
 
     async def _restart_into_past(self, number: int) -> list[str]:
         """Restart the operator on an old view, if this is the step to do so."""
