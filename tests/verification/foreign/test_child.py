@@ -20,6 +20,12 @@ child.wait()
 """
 
 
+def is_running(pid: str) -> bool:
+    """Whether a process runs, and is not waiting for its parent to read its status."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().split()[2] != "Z"
+
+
 def test_placeholders_are_replaced() -> None:
     """The kubeconfig as often as it occurs, and a free port of its own for each port."""
     program, config, ports = words_of(["m", "--c={kubeconfig}", ":{port},:{port}"], Path("/k"))
@@ -67,5 +73,4 @@ async def test_a_process_is_killed_with_its_children(tmp_path: Path) -> None:
     process.kill()
     assert await process.wait() == -9
     await operator.aclose()
-    status = Path(f"/proc/{pid}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    assert not is_running(pid)
