@@ -88,6 +88,19 @@ def verify(
         )
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
+    verification = _generated(operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed)
+    summary = run_verification(
+        verification.declared, verification.workloads, time_limit=time_limit, progress=_show_progress
+    )  # fmt: skip
+    show_progress("")
+    print_result(output, _as_json(verification, summary), _lines(verification, summary))
+    raise typer.Exit(_BROKEN if summary.broken else 0)
+
+
+def _generated(
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int
+) -> GeneratedVerification:
+    """Return the workloads of an operator of opsdk."""
     reference = operator_reference(operator)
     envtest = import_envtest("a verification runs the operator")
 
@@ -98,19 +111,13 @@ def verify(
         return running
 
     own_doubles = load_doubles(operator, doubles)
-    verification = generated_verification(
+    return generated_verification(
         factory_of(None if own_doubles else lambda: fresh_operator(reference), own_doubles),
         environment=environment,
-        examples=[document.tree for document in read_files(example or ())],
-        operations=operations or _OPERATIONS,
+        examples=[document.tree for document in read_files(examples)],
+        operations=operations,
         seed=seed,
     )
-    summary = run_verification(
-        verification.declared, verification.workloads, time_limit=time_limit, progress=_show_progress
-    )  # fmt: skip
-    show_progress("")
-    print_result(output, _as_json(verification, summary), _lines(verification, summary))
-    raise typer.Exit(_BROKEN if summary.broken else 0)
 
 
 def fresh_operator(reference: str) -> Operator:

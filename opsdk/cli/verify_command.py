@@ -24,7 +24,7 @@ from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
-from opsdk.verification.foreign.workload import Workload, generated_workloads, parse_workload
+from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 _BROKEN: Final = 2
@@ -81,7 +81,7 @@ class CommandInputs:
             raise UsageError(f"--crds {self.definitions[0]} has no {_DEFINITION}")
         return definitions
 
-    def read_workloads(self, definitions: Sequence[JsonObject]) -> list[Workload]:
+    def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
         """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
         if not self.words:
             raise UsageError("there is no command: add it at the end, after --")
@@ -91,7 +91,7 @@ class CommandInputs:
             raise UsageError("a command needs --workload, with the steps of a user, or --crds to generate them")
         return [workload for definition in definitions for workload in self._generated(definition)]
 
-    def _generated(self, definition: JsonObject) -> Iterator[Workload]:
+    def _generated(self, definition: JsonObject) -> Iterator[UserWorkload]:
         spec = definition["spec"]
         kind = spec["names"]["kind"]
         examples = [each.tree for each in read_files(self.examples) if each.tree["kind"] == kind]
@@ -145,7 +145,7 @@ def _show_progress(summary: ForeignSummary) -> None:
     )  # fmt: skip
 
 
-def _read_workload(file: Path) -> Workload:
+def _read_workload(file: Path) -> UserWorkload:
     try:
         tree = parse_yaml(file.read_bytes()).tree
     except (OSError, SyntaxProblemError) as error:

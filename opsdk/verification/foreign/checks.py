@@ -11,10 +11,10 @@ from opsdk.children.expression import compile_ready
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError, UsageError
 
-__all__ = ["Check", "parse_check"]
+__all__ = ["ObjectCheck", "parse_check"]
 
 
-class Check(msgspec.Struct, frozen=True):
+class ObjectCheck(msgspec.Struct, frozen=True):
     """A rule for each object of a kind.
 
     Attributes:
@@ -41,7 +41,7 @@ class Check(msgspec.Struct, frozen=True):
         return problems
 
 
-def parse_check(text: str) -> Check:
+def parse_check(text: str) -> ObjectCheck:
     """Return the check of a text ``KIND:EXPRESSION``.
 
     Raises:
@@ -57,4 +57,4 @@ def parse_check(text: str) -> Check:
         compile_ready(expression)
     except (CelCompileError, UsageError) as error:
         raise UsageError(f"--check is {text!r}: {error}") from error
-    return Check(resource, expression)
+    return ObjectCheck(resource, expression)

@@ -159,8 +159,8 @@ def environment_of(environment: Mapping[str, str], kubeconfig: Path) -> dict[str
     >>> environment_of({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Path("k"))
     {'KUBECONFIG': 'k', 'NO_PROXY': '127.0.0.1', 'no_proxy': '127.0.0.1'}
     """
-    kept = {name: value for name, value in environment.items() if name not in _IN_CLUSTER}
+    variables = {name: value for name, value in environment.items() if name not in _IN_CLUSTER}
     direct = {
         name: ",".join(filter(None, (environment.get(name, ""), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")
     }
-    return {**kept, "KUBECONFIG": str(kubeconfig), **direct}
+    return {**variables, "KUBECONFIG": str(kubeconfig), **direct}

@@ -95,7 +95,6 @@ class ForeignDisturber:
         """Show the collection as it was at a revision, to an operator that is about to restart."""
         self.past_revision = revision
         self._flowing.clear()
-        asyncio.get_running_loop().call_later(self._stale_seconds, self.release)
 
     def see_past(self, exchange: Exchange) -> None:
         """Note a list that shows the past."""

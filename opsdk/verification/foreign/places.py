@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,7 @@ from opsdk.verification.disturbances import (
 from opsdk.verification.rest_state import RestState
 
 __all__ = [
+    "RECORDS",
     "ForeignDisturbance",
     "Moment",
     "Places",
@@ -37,6 +39,10 @@ __all__ = [
     "stable_state",
     "storage_prefix",
 ]
+
+
+RECORDS: Final = "kopf.zalando.org/"
+"""The prefix of annotations in which kopf keeps the progress of handlers, and the last handled configuration."""
 
 
 class ForeignDisturbance(Disturbance, frozen=True, kw_only=True):
@@ -88,6 +94,8 @@ def stable_path(path: str, known: Collection[str]) -> str:
 def stable_state(state: RestState, known: Collection[str]) -> RestState:
     """Return a state whose objects have the same keys in each run: those with unknown names share a key with a star.
 
+    Annotations of `RECORDS` are left out: they tell how the operator came there.
+
     Args:
         state: of a run.
         known: the keys that are the same in each run.
@@ -95,7 +103,7 @@ def stable_state(state: RestState, known: Collection[str]) -> RestState:
     names = {key: key if key in known else f"{key.rpartition('/')[0]}/*" for key in state.keys}
     objects: dict[str, list[JsonObject]] = {}
     for key, objs in state.objects.items():
-        objects.setdefault(names[key], []).extend(objs)
+        objects.setdefault(names[key], []).extend(map(_without_records, objs))
     for objs in objects.values():
         objs.sort(key=lambda obj: json.dumps(obj, sort_keys=True))
     created, deleted = Counter[str](), Counter[str]()
@@ -103,6 +111,14 @@ def stable_state(state: RestState, known: Collection[str]) -> RestState:
         for key, count in counts.items():
             sums[names[key]] += count
     return RestState(objects=objects, created=created, deleted=deleted)
+
+
+def _without_records(obj: JsonObject) -> JsonObject:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(annotations := metadata.get("annotations"), dict):
+        return obj
+    own = {name: value for name, value in annotations.items() if not name.startswith(RECORDS)}
+    return {**obj, "metadata": {**metadata, "annotations": own}}
 
 
 def storage_prefix(path: str) -> str:

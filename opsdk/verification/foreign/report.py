@@ -11,7 +11,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
-from opsdk.verification.foreign.workload import Workload
+from opsdk.verification.foreign.workload import UserWorkload
 
 __all__ = ["ForeignBrokenRun", "ForeignSummary"]
 
@@ -28,7 +28,7 @@ class ForeignBrokenRun:
         outcome: of the run.
     """
 
-    workload: Workload
+    workload: UserWorkload
     disturbance: ForeignDisturbance | None
     outcome: ForeignOutcome
 
@@ -132,8 +132,8 @@ class ForeignSummary:
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
         omitted = self.total - self.count
-        left = f", {omitted} left for lack of time" if omitted else ""
-        runs = f"{self.count} disturbances of {self.workloads} workloads ({kinds}{left})"
+        unrun = f", {omitted} left for lack of time" if omitted else ""
+        runs = f"{self.count} disturbances of {self.workloads} workloads ({kinds}{unrun})"
         return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
     def as_json(self) -> JsonObject:

@@ -24,20 +24,20 @@ from opsdk.testing.simulation.invariants import changes_state, hot_loops, is_eve
 from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WRITES, DisturbanceKind, WatchMessage, WriteRecord
-from opsdk.verification.foreign.checks import Check
+from opsdk.verification.foreign.checks import ObjectCheck
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.launches import Launches
 from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, resource_of, stable_state
-from opsdk.verification.foreign.workload import USER, UserStep, Workload
+from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
 from opsdk.verification.guided_run import keys_in
 from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
 
 __all__ = [
     "ForeignOutcome",
     "ForeignSubject",
-    "Reference",
+    "ReferenceRun",
     "ServedEnvironment",
     "Timing",
     "reference_of",
@@ -69,6 +69,11 @@ class Timing(Options, frozen=True, kw_only=True):
     start: float = 30.0
     calm: float = 120.0
 
+    @property
+    def stale(self) -> float:
+        """After which a view that is held back moves on: longer than a rest, so that the next step meets it."""
+        return 3 * self.quiet + 5.0
+
 
 class ServedEnvironment(Protocol):
     """A started environment that can listen on a socket, such as ``envtest.Environment``."""
@@ -97,7 +102,7 @@ class ForeignSubject:
 
     environment: Callable[[], AbstractAsyncContextManager[ServedEnvironment]]
     open_operator: OpenOperator
-    checks: Sequence[Check] = ()
+    checks: Sequence[ObjectCheck] = ()
     timing: Timing = Timing()
 
 
@@ -135,7 +140,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     log: Sequence[str]
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True):
+class ReferenceRun(msgspec.Struct, frozen=True, kw_only=True):
     """The undisturbed runs of a workload.
 
     Attributes:
@@ -156,12 +161,12 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         return state_violations(self.states[number], stable, self.masks[number], counted=counted)
 
 
-def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> Reference:
+def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ReferenceRun:
     """Return what two undisturbed runs have in common."""
-    known = _names(first) & _names(second)
-    states, others = ({n: stable_state(state, known) for n, state in run.states.items()} for run in (first, second))
+    names = _names(first) & _names(second)
+    states, others = ({n: stable_state(state, names) for n, state in run.states.items()} for run in (first, second))
     masks = {number: mask_of(states[number], state) for number, state in others.items()}
-    return Reference(outcome=first, states=states, masks=masks, known=known)
+    return ReferenceRun(outcome=first, states=states, masks=masks, known=names)
 
 
 def _names(outcome: ForeignOutcome) -> frozenset[str]:
@@ -172,8 +177,8 @@ def _names(outcome: ForeignOutcome) -> frozenset[str]:
 
 
 async def run_foreign(
-    subject: ForeignSubject, workload: Workload, disturbance: ForeignDisturbance | None = None, *,
-    reference: Reference | None = None, known_violations: Collection[str] = (),
+    subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None = None, *,
+    reference: ReferenceRun | None = None, known_violations: Collection[str] = (),
 ) -> ForeignOutcome:  # fmt: skip
     """Run a workload in real time.
 
@@ -193,8 +198,8 @@ async def run_foreign(
 
 class _ForeignRun:
     def __init__(
-        self, subject: ForeignSubject, workload: Workload, disturbance: ForeignDisturbance | None,
-        reference: Reference | None, known_violations: Collection[str],
+        self, subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None,
+        reference: ReferenceRun | None, known_violations: Collection[str],
     ) -> None:  # fmt: skip
         self._subject, self._workload, self._disturbance = subject, workload, disturbance
         self._reference, self._known_violations = reference, known_violations
@@ -202,7 +207,7 @@ class _ForeignRun:
         self._disturber = ForeignDisturber(
             disturbance,
             hide=self._hide,
-            stale_seconds=4 * subject.timing.quiet + subject.timing.start,
+            stale_seconds=subject.timing.stale,
         )
         self._launches = Launches(
             self._server, decide=self._decide, hold=self._hold, on_exchange=self._on_exchange
@@ -333,7 +338,7 @@ class _ForeignRun:
 
     async def _try(self, number: int, step: UserStep) -> list[str]:
         try:
-            await step.take(self._client, seconds=self._timing.calm)
+            await step.take(self._client, seconds=self._gone_seconds)
         except (ApiError, NoMatchError) as error:
             if isinstance(error, ApiError) and error.code in _REFUSED and self._workload.tolerant:
                 return []
@@ -344,6 +349,12 @@ class _ForeignRun:
         except OpsdkError as error:
             return [f"workload: step {number + 1}, {step}: {error}"]
         return []
+
+    @property
+    def _gone_seconds(self) -> float:
+        """In which a deleted object must be gone."""
+        timing = self._timing
+        return timing.calm if self._reference is None else min(timing.patience + timing.stale, timing.calm)
 
     async def _restart_into_past(self, number: int) -> list[str]:
         """Restart the operator on an old view, if this is the step to do so."""
@@ -480,13 +491,13 @@ class _ForeignRun:
     # -------------------------------------------------------------- the report
     def _requests_around(self) -> list[str]:
         """Return the requests around the disturbed one, or the last ones, without watches, leases and events."""
-        shown = [each for each in self._exchanges if not (each.is_watch or is_lease(each) or is_event(each))]
+        requests = [each for each in self._exchanges if not (each.is_watch or is_lease(each) or is_event(each))]
         place = self._disturber.place
-        index = len(shown)
+        index = len(requests)
         if place is not None:
-            index = next((i for i, each in enumerate(shown) if each.time >= place.time), len(shown))
-        begin = shown[0].time if shown else 0.0
-        return list(_request_lines(shown[max(index - _AROUND, 0) : index + _AROUND + 1], begin))
+            index = next((i for i, each in enumerate(requests) if each.time >= place.time), len(requests))
+        begin = requests[0].time if requests else 0.0
+        return list(_request_lines(requests[max(index - _AROUND, 0) : index + _AROUND + 1], begin))
 
     def _error(self, text: str) -> ForeignOperatorError:
         lines = "".join(f"\n  {line}" for line in self._operator.log_lines())

@@ -9,10 +9,13 @@ from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
 from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
-from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, Reference, reference_of, run_foreign
-from opsdk.verification.foreign.workload import Workload
+from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, ReferenceRun, reference_of, run_foreign
+from opsdk.verification.foreign.workload import UserWorkload
 
 __all__ = ["ForeignVerification"]
+
+_Place = tuple[UserWorkload, ReferenceRun, ForeignDisturbance]
+"""One disturbance of a workload."""
 
 _REFERENCE_SHARE = 0.5
 """The share of the time limit after which no further workload begins: the disturbances need the rest."""
@@ -34,8 +37,8 @@ class ForeignVerification:
     """
 
     def __init__(
-        self, subject: ForeignSubject, workloads: Sequence[Workload], *, time_limit: float = 600.0, parallel: int = 1,
-        kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+        self, subject: ForeignSubject, workloads: Sequence[UserWorkload], *, time_limit: float = 600.0,
+        parallel: int = 1, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
         progress: Callable[[ForeignSummary], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._subject, self._workloads, self._kinds = subject, workloads, kinds
@@ -51,7 +54,7 @@ class ForeignVerification:
         """
         loop, summary = asyncio.get_running_loop(), self.summary
         begin = loop.time()
-        waiting: list[list[tuple[Workload, Reference, ForeignDisturbance]]] = []
+        waiting: list[list[_Place]] = []
         for number, workload in enumerate(self._workloads):
             if number and loop.time() - begin > self._time_limit * _REFERENCE_SHARE:
                 summary.omitted_workloads = len(self._workloads) - number
@@ -70,7 +73,7 @@ class ForeignVerification:
         summary.seconds = loop.time() - begin
         return summary
 
-    async def _refer(self, workload: Workload) -> Reference | None:
+    async def _refer(self, workload: UserWorkload) -> ReferenceRun | None:
         """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
         first = await run_foreign(self._subject, workload)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
@@ -85,7 +88,7 @@ class ForeignVerification:
             return None
         return reference_of(first, second)
 
-    def _disturbances(self, reference: Reference) -> Iterator[ForeignDisturbance]:
+    def _disturbances(self, reference: ReferenceRun) -> Iterator[ForeignDisturbance]:
         outcome = reference.outcome
         restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
         placed = placed_disturbances(outcome.writes, outcome.messages, reference.known)
@@ -95,7 +98,7 @@ class ForeignVerification:
             if each.kind in self._kinds and not unlocked:
                 yield each
 
-    async def _work(self, places: Iterator[tuple[Workload, Reference, ForeignDisturbance]], end: float) -> None:
+    async def _work(self, places: Iterator[_Place], end: float) -> None:
         """Run the places that are left, until the time is over."""
         loop, summary = asyncio.get_running_loop(), self.summary
         while loop.time() < end and (place := next(places, None)) is not None:
@@ -114,11 +117,11 @@ class ForeignVerification:
             self._progress(summary)
 
     async def _disturbed(
-        self, workload: Workload, reference: Reference, disturbance: ForeignDisturbance
+        self, workload: UserWorkload, reference: ReferenceRun, disturbance: ForeignDisturbance
     ) -> ForeignBrokenRun:
-        known = {violation for each in self.summary.broken for violation in each.outcome.violations}
+        violations = {violation for each in self.summary.broken for violation in each.outcome.violations}
         outcome = await run_foreign(
-            self._subject, workload, disturbance, reference=reference, known_violations=known
+            self._subject, workload, disturbance, reference=reference, known_violations=violations
         )  # fmt: skip
         return ForeignBrokenRun(workload=workload, disturbance=disturbance, outcome=outcome)
 
@@ -128,14 +131,14 @@ class ForeignVerification:
 
 
 def _one_of_each(
-    waiting: Sequence[Sequence[tuple[Workload, Reference, ForeignDisturbance]]],
-) -> Iterator[tuple[Workload, Reference, ForeignDisturbance]]:
+    waiting: Sequence[Sequence[_Place]],
+) -> Iterator[_Place]:
     """Yield one place of each workload after the other."""
     for index in range(max(map(len, waiting), default=0)):
         yield from (group[index] for group in waiting if index < len(group))
 
 
-def _idle_text(workload: Workload, outcome: ForeignOutcome) -> str:
+def _idle_text(workload: UserWorkload, outcome: ForeignOutcome) -> str:
     unserved = "".join(f"\n  not served: {path}; pass its definition with --crds" for path in outcome.unserved)
     lines = "".join(f"\n  {line}" for line in outcome.log)
     return (

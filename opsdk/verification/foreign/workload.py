@@ -29,7 +29,7 @@ from opsdk.verification.foreign.errors import WorkloadError
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["USER", "UserStep", "Workload", "generated_workloads", "parse_workload"]
+__all__ = ["USER", "UserStep", "UserWorkload", "generated_workloads", "parse_workload"]
 
 USER: Final = "user"
 """The field manager of the steps."""
@@ -84,7 +84,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True):
         await asyncio.sleep(self.wait)
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
+class UserWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Steps, one after the other.
 
     Attributes:
@@ -117,9 +117,9 @@ async def _until_gone(client: Client, target: Unstructured, seconds: float) -> N
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     kind, metadata = unstructured(target.gvk.api_version, target.gvk.kind), target.metadata
-    while (left := await client.get_or_none(kind, metadata.name, namespace=metadata.namespace)) is not None:
+    while (remaining := await client.get_or_none(kind, metadata.name, namespace=metadata.namespace)) is not None:
         if loop.time() > end:
-            finalizers = ", ".join(left.metadata.finalizers or ()) or "none"
+            finalizers = ", ".join(remaining.metadata.finalizers or ()) or "none"
             raise OpsdkError(f"the deleted object is still there after {seconds:g} s; its finalizers: {finalizers}")
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -141,7 +141,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     steps: list[_Step]
 
 
-def parse_workload(name: str, tree: JsonValue, objects_in: Callable[[str], Sequence[JsonObject]]) -> Workload:
+def parse_workload(name: str, tree: JsonValue, objects_in: Callable[[str], Sequence[JsonObject]]) -> UserWorkload:
     """Return the workload of a file.
 
     Args:
@@ -162,7 +162,7 @@ def parse_workload(name: str, tree: JsonValue, objects_in: Callable[[str], Seque
     if not file.steps:
         raise WorkloadError(f"{name} has no steps: add one, such as `- apply: site.yaml`")
     steps = [_step_of(f"{name}: step {number}", step, objects_in) for number, step in enumerate(file.steps, 1)]
-    return Workload(name=name, steps=tuple(steps))
+    return UserWorkload(name=name, steps=tuple(steps))
 
 
 def _step_of(where: str, step: _Step, objects_in: Callable[[str], Sequence[JsonObject]]) -> UserStep:
@@ -194,7 +194,7 @@ def _subject(tree: JsonObject) -> str:
 
 
 # ------------------------------------------------------------------ generated custom resources
-def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator[Workload]:
+def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator[UserWorkload]:
     """Yield short workloads of generated operations: each creates a custom resource, changes and deletes it.
 
     Args:
@@ -213,7 +213,7 @@ def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator
         steps = [UserStep(apply=created)] if created else []
         steps += _steps(resource, operations)
         steps.append(UserStep(delete=_reference(resource, last.after)))
-        yield Workload(name=f"{resource} {number}", steps=tuple(steps), tolerant=True)
+        yield UserWorkload(name=f"{resource} {number}", steps=tuple(steps), tolerant=True)
 
 
 def _steps(resource: str, operations: Iterable[Operation]) -> Iterator[UserStep]:

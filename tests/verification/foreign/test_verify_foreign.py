@@ -8,12 +8,12 @@ from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 import envtest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import DisturbanceKind
-from opsdk.verification.foreign.checks import Check, parse_check
+from opsdk.verification.foreign.checks import ObjectCheck, parse_check
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
-from opsdk.verification.foreign.workload import UserStep, Workload
+from opsdk.verification.foreign.workload import UserStep, UserWorkload
 
 REFERENCE = "sites.demo.opsdk.dev/default/a"
 
@@ -28,7 +28,7 @@ def site(text: str) -> JsonObject:
     }
 
 
-RECREATED = Workload(
+RECREATED = UserWorkload(
     name="recreated",
     steps=(
         UserStep(apply=(site("one"),)),
@@ -39,7 +39,7 @@ RECREATED = Workload(
 )
 
 
-def subject(behaviour: Behaviour, *checks: Check) -> ForeignSubject:
+def subject(behaviour: Behaviour, *checks: ObjectCheck) -> ForeignSubject:
     """An operator with a behaviour."""
     return ForeignSubject(
         environment=lambda: envtest.Environment(
@@ -51,7 +51,7 @@ def subject(behaviour: Behaviour, *checks: Check) -> ForeignSubject:
     )
 
 
-async def verified(behaviour: Behaviour, *kinds: DisturbanceKind, workload: Workload = RECREATED) -> ForeignSummary:
+async def verified(behaviour: Behaviour, *kinds: DisturbanceKind, workload: UserWorkload = RECREATED) -> ForeignSummary:
     """Run the disturbances of some kinds, or all."""
     verification = ForeignVerification(
         subject(behaviour), [workload], time_limit=1e6, kinds=kinds or tuple(DisturbanceKind), parallel=2
@@ -93,14 +93,14 @@ async def test_a_restart_into_the_past_is_found(behaviour: Behaviour, violations
     summary = await verified(behaviour, DisturbanceKind.PAST)
     assert summary.runs[DisturbanceKind.PAST] > 0
     assert not summary.unreached
-    found = [violation for run in summary.broken for violation in run.outcome.violations]
-    assert [any(each.startswith(violation) for each in found) for violation in violations] == [True] * len(violations)
-    assert bool(found) == bool(violations), found
+    texts = [violation for run in summary.broken for violation in run.outcome.violations]
+    assert [any(each.startswith(violation) for each in texts) for violation in violations] == [True] * len(violations)
+    assert bool(texts) == bool(violations), texts
 
 
 async def test_only_reversed_changes_are_a_past() -> None:
     """Without a re-creation there is no view to go back to."""
-    once = Workload(name="once", steps=RECREATED.steps[:3])
+    once = UserWorkload(name="once", steps=RECREATED.steps[:3])
     assert (await verified(Behaviour.GOOD, DisturbanceKind.PAST, workload=once)).total == 0
 
 
@@ -140,7 +140,7 @@ async def test_an_operator_that_cannot_be_verified_is_an_error(behaviour: Behavi
 
 async def test_a_step_that_the_server_refuses_is_an_error() -> None:
     """With its number and the server's message."""
-    wrong = Workload(name="wrong", steps=(UserStep(delete="unicorns/a"),))
+    wrong = UserWorkload(name="wrong", steps=(UserStep(delete="unicorns/a"),))
     with pytest.raises(WorkloadError, match=r"step 1 of wrong, delete unicorns/a: .*unicorns"):
         await verified(Behaviour.GOOD, workload=wrong)
 
