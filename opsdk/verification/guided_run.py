@@ -21,6 +21,7 @@ from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
 __all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
@@ -31,12 +32,6 @@ _SHORTEST: Final = 0.01
 """Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
 _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
-_MAX_STALE_WRITES: Final = 10
-"""Writes on a stale view, after which it moves on. An operator that sees a deleted owner creates a child that the
-garbage collector deletes, again and again: that is not its bug."""
-_MAX_STALE_SECONDS: Final = _QUIET + 40.0
-"""Virtual seconds after which a view moves on in any case: longer than a rest, so that the next action meets it, and
-shorter than users wait for the end of a deletion."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -107,7 +102,7 @@ class Disturber:
         """Return the fault that hits a request. The number is that of the write; 0 if the request changes nothing."""
         return None
 
-    async def hold(self, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
         """Wait until a message of a watch is delivered; False if it never is. The body is its bytes."""
         return True
 
@@ -259,7 +254,7 @@ class WorkloadRun:
         number = self._counts[path] = self._counts.get(path, 0) + 1
         message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action)
         self._messages.append(message)
-        return await self._disturber.hold(message, body)
+        return await self._disturber.hold(exchange, message, body)
 
     def _on_entry(self, entry: Entry) -> None:
         """Note a stored write: its request, and what it does to the state."""
@@ -275,22 +270,18 @@ class _OneDisturbance(Disturber):
 
     def __init__(self, disturbance: Disturbance) -> None:
         self._disturbance = disturbance
-        self._happened_at: int | None = None
-        self._hidden: list[asyncio.Event] = []
-        self._hidden_keys: tuple[str, ...] = ()
-        self._writes_while_stale = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._happened = False
+        self._views = HeldViews()
 
     @property
     def happened(self) -> bool:
         """Whether the disturbance was reached."""
-        return self._happened_at is not None
+        return self._happened
 
     @property
     def is_stale(self) -> bool:
         """Whether a watch stands still, or hides an event."""
-        return not all(event.is_set() for event in (self._flowing, *self._hidden))
+        return self._views.any_held
 
     def attach(self, run: WorkloadRun) -> None:
         self._run = run
@@ -299,40 +290,31 @@ class _OneDisturbance(Disturber):
         disturbance = self._disturbance
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None
-        self._happened_at = self._run.action
+        self._happened = True
         return _FAULTS[disturbance.kind]
 
-    async def hold(self, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
-        disturbance = self._disturbance
-        if disturbance.path != message.path or disturbance.kind in WRITES:
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        disturbance, run, path = self._disturbance, self._run, message.path
+        if disturbance.kind in WRITES or disturbance.path != path:
             return True
         if disturbance.number == message.number:
-            self._happened_at = self._run.action
-            asyncio.get_running_loop().call_later(_MAX_STALE_SECONDS, self.end)
+            self._happened = True
             if disturbance.kind is DisturbanceKind.HIDE:
-                self._hidden = [replica.link.hide(message.path) for replica in self._run.cluster.replicas]
-                self._hidden_keys = message.keys
+                hidden = {each.link.client: each.link.hide(path) for each in run.cluster.replicas}
+                self._views.hide(hidden, message.keys, run.action)
                 return False
-            self._flowing.clear()
-        await self._flowing.wait()
+            self._views.stop(path, run.action)
+        await self._views.wait(path)
         return True
 
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
-        self._writes_while_stale += exchange is not None and self.is_stale
-        if self._writes_while_stale >= _MAX_STALE_WRITES:
-            self.end()
-        if entry.key.partition("/")[2].partition("/")[2] in self._hidden_keys:
-            self.end()
+        self._views.on_entry(entry, own=exchange is not None)
 
     def at_rest(self) -> bool:
-        if self.is_stale and self._happened_at is not None and self._run.action > self._happened_at:
-            self.end()
-            return True
-        return False
+        return self._views.at_rest(self._run.action)
 
     def end(self) -> None:
-        for event in (self._flowing, *self._hidden):
-            event.set()
+        self._views.release()
 
 
 def keys_in(body: bytes) -> tuple[str, ...]:
