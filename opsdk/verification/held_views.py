@@ -21,10 +21,14 @@ shorter than users wait for the end of a deletion."""
 class HeldViews:
     """The views that are held back in one run.
 
-    All move on together: at the rest after the next action, after ten writes of the operator, or after 100 seconds.
+    All move on together: at the rest after the next action, after ten writes of the operator, or after some seconds.
+
+    Args:
+        seconds: after which they move on in any case.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = _MAX_SECONDS) -> None:
+        self._seconds = seconds
         self._held: dict[str, asyncio.Event] = {}
         self._hidden_keys: set[str] = set()
         self._action = -1
@@ -52,7 +56,7 @@ class HeldViews:
     def _hold(self, events: Mapping[str, asyncio.Event], action: int) -> None:
         self._action = action
         self._held.update(events)
-        asyncio.get_running_loop().call_later(_MAX_SECONDS, self.release)
+        asyncio.get_running_loop().call_later(self._seconds, self.release)
 
     async def wait(self, path: str) -> None:
         """Wait until the watch of a path moves on."""

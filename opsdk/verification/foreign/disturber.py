@@ -13,11 +13,10 @@ from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance
+from opsdk.verification.held_views import HeldViews
 
 __all__ = ["ForeignDisturber", "is_any_version_list", "serve_past"]
 
-_MAX_STALE_WRITES: Final = 10
-"""Writes on a stale view, after which it moves on: see `opsdk.verification.guided_run`."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -44,16 +43,12 @@ class ForeignDisturber:
     def __init__(
         self, disturbance: ForeignDisturbance | None, *, hide: Callable[[str], asyncio.Event], stale_seconds: float
     ) -> None:
-        self._disturbance, self._hide, self._stale_seconds = disturbance, hide, stale_seconds
+        self._disturbance, self._hide = disturbance, hide
         self.step = -1
         self.happened_at: int | None = None
         self.place: Exchange | None = None
         self.past_revision = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
-        self._hidden: asyncio.Event | None = None
-        self._hidden_key = ""
-        self._writes_while_stale = 0
+        self._views = HeldViews(stale_seconds)
 
     @property
     def kind(self) -> DisturbanceKind | None:
@@ -63,7 +58,7 @@ class ForeignDisturber:
     @property
     def is_stale(self) -> bool:
         """Whether the operator's view is held back now."""
-        return not self._flowing.is_set() or (self._hidden is not None and not self._hidden.is_set())
+        return self._views.any_held
 
     def decide(self, exchange: Exchange, path: str, occurrence: int) -> Fault | None:
         """Return the fault that hits a write, given its stable path and how often it was sent."""
@@ -83,18 +78,17 @@ class ForeignDisturber:
         at_place = (key, occurrence) == (disturbance.key, disturbance.occurrence)
         if at_place and self.happened_at is None and disturbance.kind is not DisturbanceKind.PAST:
             self._happen(exchange)
-            asyncio.get_running_loop().call_later(self._stale_seconds, self.release)
             if disturbance.kind is DisturbanceKind.HIDE:
-                self._hidden, self._hidden_key = self._hide(exchange.path), key
+                self._views.hide({exchange.client: self._hide(exchange.path)}, [key], self.step)
                 return False
-            self._flowing.clear()
-        await self._flowing.wait()
+            self._views.stop(exchange.path, self.step)
+        await self._views.wait(exchange.path)
         return True
 
-    def begin_past(self, revision: int) -> None:
-        """Show the collection as it was at a revision, to an operator that is about to restart."""
+    def begin_past(self, path: str, revision: int) -> None:
+        """Show a collection as it was at a revision, to an operator that is about to restart."""
         self.past_revision = revision
-        self._flowing.clear()
+        self._views.stop(path, self.step)
 
     def see_past(self, exchange: Exchange) -> None:
         """Note a list that shows the past."""
@@ -102,17 +96,16 @@ class ForeignDisturber:
 
     def on_entry(self, entry: Entry, *, own: bool) -> None:
         """Note a stored write: it may end what is hidden, and a view is not stale for ever."""
-        self._writes_while_stale += own and self.is_stale
-        name = entry.key.partition("/")[2].partition("/")[2]
-        if self._writes_while_stale >= _MAX_STALE_WRITES or (self._hidden_key and name == self._hidden_key):
-            self.release()
+        self._views.on_entry(entry, own=own)
+
+    def at_rest(self) -> bool:
+        """Return whether the views move on now, at the rest after a step."""
+        return self._views.at_rest(self.step)
 
     def release(self) -> None:
         """Let the operator see everything."""
         self.past_revision = 0
-        self._flowing.set()
-        if self._hidden is not None:
-            self._hidden.set()
+        self._views.release()
 
     def _happen(self, exchange: Exchange) -> None:
         self.happened_at, self.place = self.step, exchange

@@ -85,7 +85,8 @@ class ForeignSummary:
         runs: number of disturbances that were run, by kind.
         total: number of disturbances of these workloads.
         unreached: number of runs that did not reach their disturbance.
-        unrepeated: number of broken runs that a second run with the same disturbance did not confirm.
+        unrepeated: number of broken runs that were not confirmed: a second run with the same disturbance is not broken,
+            or one without it is broken too.
         omitted_workloads: number of workloads for which there was no time.
         unserved: paths of kinds that are not served.
         seconds: of real time.
@@ -124,7 +125,7 @@ class ForeignSummary:
         if self.unreached:
             yield f"{self.unreached} runs did not reach their disturbance: the order of requests differs between runs"
         if self.unrepeated:
-            yield f"{self.unrepeated} runs broke an invariant, and a second run with the same disturbance did not"
+            yield f"{self.unrepeated} broken runs were not confirmed: runs differ without a disturbance too"
         if self.omitted_workloads:
             yield f"{self.omitted_workloads} workloads left for lack of time"
         yield str(self)

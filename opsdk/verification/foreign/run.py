@@ -301,7 +301,7 @@ class _ForeignRun:
             violations = await self._compare(number) or await self._take(number, step)
             if violations:
                 return violations
-            if self._needs_release() and (violations := await self._release()):
+            if self._disturber.at_rest() and (violations := await self._rest()):
                 return violations
         return await self._release() or await self._compare(len(self._workload.steps))
 
@@ -362,7 +362,8 @@ class _ForeignRun:
         if disturbance is None or disturbance.kind is not DisturbanceKind.PAST or disturbance.step != number:
             return []
         moment = self._moments[disturbance.past]
-        self._disturber.begin_past(moment.settled if disturbance.settled else moment.written)
+        revision = moment.settled if disturbance.settled else moment.written
+        self._disturber.begin_past(disturbance.path, revision)
         self._launches.restart()
         return await self._rest() or await self._release()
 
@@ -393,16 +394,11 @@ class _ForeignRun:
             "pass a shorter --quiet than its period"
         )
 
-    def _needs_release(self) -> bool:
-        happened_at = self._disturber.happened_at
-        return self._disturber.is_stale and happened_at is not None and self._disturber.step > happened_at
-
     async def _release(self) -> list[str]:
         """Let the operator see everything, and come to rest."""
-        if not self._disturber.is_stale:
-            return []
+        was_stale = self._disturber.is_stale
         self._disturber.release()
-        return await self._rest()
+        return await self._rest() if was_stale else []
 
     async def _compare(self, number: int) -> list[str]:
         """Record the state at rest. Returns what differs from the reference run, and keeps to differ."""

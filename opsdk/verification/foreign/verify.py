@@ -44,6 +44,8 @@ class ForeignVerification:
         self._subject, self._workloads, self._kinds = subject, workloads, kinds
         self._time_limit, self._parallel, self._progress = time_limit, parallel, progress
         self.summary = ForeignSummary()
+        self._usual: set[str] = set()
+        """What undisturbed runs show too, beside the two of the reference."""
 
     async def run(self) -> ForeignSummary:
         """Run the workloads without and with each disturbance.
@@ -70,6 +72,9 @@ class ForeignVerification:
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._parallel):
                 workers.create_task(self._work(places, begin + self._time_limit))
+        confirmed = [run for run in summary.broken if run.disturbance is None or self._is_broken(run)]
+        summary.unrepeated += len(summary.broken) - len(confirmed)
+        summary.broken = confirmed
         summary.seconds = loop.time() - begin
         return summary
 
@@ -106,24 +111,42 @@ class ForeignVerification:
             run = await self._disturbed(workload, reference, disturbance)
             summary.runs[disturbance.kind] += 1
             if not run.outcome.happened:
-                # Without its disturbance, it tells only how much runs differ.
+                # Without its disturbance, it tells how much runs differ.
                 summary.unreached += 1
-            elif run.outcome.violations and summary.is_new(run):
-                again = await self._disturbed(workload, reference, disturbance)
-                if again.outcome.happened and again.sorts & run.sorts:
+                self._usual.update(run.outcome.violations)
+            elif self._is_broken(run) and summary.is_new(run):
+                if await self._is_confirmed(run, reference):
                     self._add(run)
                 else:
                     summary.unrepeated += 1
             self._progress(summary)
 
+    def _is_broken(self, run: ForeignBrokenRun) -> bool:
+        """Whether a run has violations that no undisturbed run has."""
+        return not set(run.outcome.violations) <= self._usual
+
+    async def _is_confirmed(self, run: ForeignBrokenRun, reference: ReferenceRun) -> bool:
+        """Run the disturbance again, and the workload without it: the order of requests may be the reason."""
+        assert run.disturbance is not None
+        again = await self._disturbed(run.workload, reference, run.disturbance)
+        if not again.outcome.happened or not again.sorts & run.sorts:
+            return False
+        control = await run_foreign(self._subject, run.workload, reference=reference, known_violations=self._known)
+        self._usual.update(control.violations)
+        return self._is_broken(run)
+
     async def _disturbed(
         self, workload: UserWorkload, reference: ReferenceRun, disturbance: ForeignDisturbance
     ) -> ForeignBrokenRun:
-        violations = {violation for each in self.summary.broken for violation in each.outcome.violations}
         outcome = await run_foreign(
-            self._subject, workload, disturbance, reference=reference, known_violations=violations
+            self._subject, workload, disturbance, reference=reference, known_violations=self._known
         )  # fmt: skip
         return ForeignBrokenRun(workload=workload, disturbance=disturbance, outcome=outcome)
+
+    @property
+    def _known(self) -> set[str]:
+        """The violations of reported runs."""
+        return {violation for each in self.summary.broken for violation in each.outcome.violations}
 
     def _add(self, run: ForeignBrokenRun) -> None:
         if self.summary.is_new(run):

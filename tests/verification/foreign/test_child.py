@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from opsdk.verification.foreign.errors import ForeignOperatorError
 PARENT = """\
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print(os.environ["KUBECONFIG"], child.pid, flush=True)
+print(os.environ["KUBECONFIG"], child.pid, "started", flush=True)
 child.wait()
 """
 
@@ -65,10 +66,11 @@ async def test_a_process_is_killed_with_its_children(tmp_path: Path) -> None:
     """They are one process group; the last lines of the output stay."""
     operator = CommandOperator([sys.executable, "-c", PARENT], kubeconfig=tmp_path / "k", log=tmp_path / "log")
     process = await operator.start()
-    lines = []
-    while not lines:
-        lines = list(operator.log_lines())
-    kubeconfig, pid = lines[0].split()
+    words: list[str] = []
+    while words[-1:] != ["started"]:
+        await asyncio.sleep(0.01)
+        words = " ".join(operator.log_lines()).split()
+    kubeconfig, pid, _ = words
     assert kubeconfig == str(tmp_path / "k")
     process.kill()
     assert await process.wait() == -9
