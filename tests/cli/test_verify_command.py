@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import foreign_operators
 import pytest
 import yaml
 from foreign_operators import DEFINITION, NAMESPACE, Behaviour
+from processes import until
 
 from opsdk.cli.__main__ import main
 from opsdk.structured_merge.value import JsonValue
@@ -69,6 +73,27 @@ def test_an_operator_that_ends_at_once_is_an_error(capsys: pytest.CaptureFixture
     error = capsys.readouterr().err
     assert "ended with status 3 before the first step" in error
     assert "cannot read the licence" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> None:
+    """The operator is killed, and the temporary folder with the kubeconfig goes."""
+    temporary, pid = folder / "temporary", folder / "pid"
+    temporary.mkdir()
+    code = f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
+    words = ["verify", "--workload", "workload.yaml", "--", sys.executable, "-c", code]
+    log = folder / "log"
+    with log.open("wb") as output, subprocess.Popen(
+        [sys.executable, "-m", "opsdk.cli", *words],
+        env={**os.environ, "TMPDIR": str(temporary)}, stdout=output, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        until(lambda: pid.exists() and pid.read_text().endswith(" "), log)
+        assert list(temporary.glob("opsdk-verify-*/kubeconfig"))
+        process.send_signal(number)
+        assert process.wait(60) != 0
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert not list(temporary.iterdir())
 
 
 @pytest.mark.parametrize(

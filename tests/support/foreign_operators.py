@@ -25,6 +25,8 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator, OperatorProcess
 
@@ -78,6 +80,8 @@ class Behaviour(StrEnum):
     """It ends at once."""
     FRAGILE = "fragile"
     """It ends when a write fails."""
+    BLIND = "blind"
+    """It lists its kind, which is not served."""
     DEAF = "deaf"
     """It sends no request."""
 
@@ -89,6 +93,10 @@ async def operate(config: Config, behaviour: Behaviour) -> int:
         return 3
     if behaviour is Behaviour.DEAF:
         await asyncio.Event().wait()
+    if behaviour is Behaviour.BLIND:
+        async with Transport(config) as transport:
+            await transport.send(RestRequest("GET", "/apis/demo.opsdk.dev/v1/sites"))
+            await asyncio.Event().wait()
     async with Cluster(replace(config, user_agent="foreign/1")) as cluster:
         while True:
             try:

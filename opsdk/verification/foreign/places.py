@@ -32,6 +32,7 @@ __all__ = [
     "ForeignDisturbance",
     "Moment",
     "Places",
+    "is_collection",
     "pasts",
     "placed_disturbances",
     "resource_of",
@@ -76,6 +77,16 @@ class ForeignDisturbance(Disturbance, frozen=True, kw_only=True):
 def resource_of(path: str) -> RequestInfo:
     """Return what a path names."""
     return parse_request("GET", path, Query())
+
+
+def is_collection(path: str) -> bool:
+    """Whether a path is that of a collection, or of the kinds of a group and version.
+
+    >>> is_collection("/apis/apps/v1"), is_collection("/api/v1/pods"), is_collection("/api/v1/nodes/a")
+    (True, True, False)
+    """
+    info = resource_of(path)
+    return (info.is_resource and not info.name) or (path.startswith("/apis/") and path.strip("/").count("/") == 2)
 
 
 def stable_path(path: str, known: Collection[str]) -> str:

@@ -29,7 +29,7 @@ from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.launches import Launches
-from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, resource_of, stable_state
+from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, is_collection, stable_state
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
 from opsdk.verification.guided_run import keys_in
 from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
@@ -247,9 +247,7 @@ class _ForeignRun:
         unserved = {
             exchange.path: None
             for exchange in self._exchanges
-            if exchange.method == "GET" and exchange.status == 404
-            for info in [resource_of(exchange.path)]
-            if info.is_resource and not info.name
+            if exchange.method == "GET" and exchange.status == 404 and is_collection(exchange.path)
         }
         return ForeignOutcome(
             violations=[*violations, *loops],

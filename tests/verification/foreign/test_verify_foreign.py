@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 
@@ -136,6 +138,16 @@ async def test_an_operator_that_cannot_be_verified_is_an_error(behaviour: Behavi
         await verified(behaviour)
     assert message in str(caught.value)
     assert f"the operator is {behaviour.value}" in str(caught.value)
+
+
+async def test_kinds_that_are_not_served_are_named() -> None:
+    """With what to pass."""
+    config_map: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}
+    other = UserWorkload(name="other", steps=(UserStep(apply=(config_map,)),))
+    bare = replace(subject(Behaviour.BLIND), environment=envtest.Environment)
+    with pytest.raises(ForeignOperatorError) as caught:
+        await ForeignVerification(bare, [other]).run()
+    assert "not served: /apis/demo.opsdk.dev/v1/sites; pass its definition with --crds" in str(caught.value)
 
 
 async def test_a_step_that_the_server_refuses_is_an_error() -> None:
