@@ -9,12 +9,13 @@ from typing import Final
 
 import msgspec
 
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster
+from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator
 from opsdk.testing.simulation.invariants import changes_state
 from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
@@ -62,7 +63,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         states: at rest, by the number of actions before; none where the view of the operator was stale.
         user_writes: method and path of each write of the actions.
         happened: whether the disturbance was reached.
-        journal: the operator's journal of the objects that the violations name.
+        records: the operator's reconciles.
         seconds: of virtual time.
     """
 
@@ -72,8 +73,12 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     states: Mapping[int, RestState] = {}
     user_writes: Sequence[str] = ()
     happened: bool = False
-    journal: str = ""
+    records: Sequence[ReconcileRecord] = ()
     seconds: float = 0.0
+
+    def journal(self, violations: Sequence[str]) -> str:
+        """Return the last reconciles of the objects that violations name."""
+        return journal_text(self.records, violations)
 
 
 class Disturber:
@@ -112,6 +117,9 @@ class Disturber:
     async def begin(self, request: Request) -> None:
         """Wait until a reconcile begins."""
 
+    def finish(self, request: Request) -> None:
+        """Note the end of a reconcile."""
+
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         """Note a stored write. The exchange is None if the operator did not send it."""
 
@@ -143,12 +151,7 @@ def run_workload(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, *, seed: int = 0
 ) -> GuidedOutcome:
     """Run a workload with a disturber, as `run_guided` does with one disturbance."""
-    run = WorkloadRun(declared, steps, disturber, seed)
-    with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
-        try:
-            return runner.run(run.run())
-        except DeadlockError as error:
-            return run.outcome([f"deadlock: {error}"])
+    return WorkloadRun(declared, steps, disturber, seed).run()
 
 
 class WorkloadRun:
@@ -170,6 +173,7 @@ class WorkloadRun:
             hold=self._hold,
             delay=disturber.delay,
             begin=disturber.begin,
+            finish=disturber.finish,
             max_latency=disturber.max_latency,
         )
         self.cluster = SimulatedCluster(declared, self._observer)
@@ -184,8 +188,16 @@ class WorkloadRun:
         self._seconds = 0.0
         disturber.attach(self)
 
-    async def run(self) -> GuidedOutcome:
-        """Take all steps, and return the result."""
+    def run(self) -> GuidedOutcome:
+        """Take all steps in a loop of their own, and return the result."""
+        seed = self._seed
+        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+            try:
+                return runner.run(self._run())
+            except DeadlockError as error:
+                return self.outcome([f"deadlock: {error}"])
+
+    async def _run(self) -> GuidedOutcome:
         async with self.cluster as cluster:
             cluster.world(self._seed).env.journal.subscribe(self._on_entry)
             violations = await cluster.until_exhausted(self._play())
@@ -205,13 +217,14 @@ class WorkloadRun:
             states=self._states,
             user_writes=self.cluster.user_writes,
             happened=self._disturber.happened,
-            journal=self.cluster.journal("\n".join(problems)) if problems else "",
+            records=self.cluster.records,
             seconds=self._seconds,
         )
 
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
         await self._rest()
+        self._disturber.at_rest()
         for number, step in enumerate(self._steps):
             action = self._declared.action(step.name)
             assert action is not None, step
