@@ -33,6 +33,8 @@ class DisturbanceKind(StrEnum):
     TAKE_OVER = "take_over"
     """The watch of one kind of a standby stands still from a message on. After the next action the leader ends, and the
     standby leads with its old view for a while."""
+    PAST = "restart_into_past"
+    """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
 
 WRITES: Final = frozenset({

@@ -25,7 +25,7 @@ from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "run_guided", "run_workload"]
+__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -272,7 +272,7 @@ class WorkloadRun:
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
         standby = self.cluster.is_standby(exchange.client)
-        message = WatchMessage(path=path, number=number, keys=_keys_in(body), action=self.action, standby=standby)
+        message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action, standby=standby)
         self._messages.append(message)
         return await self._disturber.hold(exchange, message, body)
 
@@ -322,11 +322,8 @@ class _OneDisturbance(Disturber):
             if disturbance.kind is DisturbanceKind.HIDE:
                 hidden = {each.link.client: each.link.hide(path) for each in run.cluster.replicas}
                 self._views.hide(hidden, message.keys, run.action)
-            else:
-                self._views.stop(path, run.action)
-            self._views.limit()
-            if disturbance.kind is DisturbanceKind.HIDE:
                 return False
+            self._views.stop(path, run.action)
         await self._views.wait(path)
         return True
 
@@ -367,7 +364,7 @@ class _TakeOver(Disturber):
         path = message.path
         if (path, message.number) == (self._disturbance.path, self._disturbance.number):
             self._standby, self._action = exchange.client, self._run.action
-            self._views.stop(f"{self._standby} {path}", self._action)
+            self._views.stop(f"{self._standby} {path}", self._action, limited=False)
         await self._views.wait(f"{exchange.client} {path}")
         return True
 
@@ -398,7 +395,7 @@ class _TakeOver(Disturber):
         await self._run.rest()
 
 
-def _keys_in(body: bytes) -> tuple[str, ...]:
+def keys_in(body: bytes) -> tuple[str, ...]:
     """Return namespace and name of the objects in a message of a watch. Bookmarks have none."""
     keys = []
     for line in body.splitlines():

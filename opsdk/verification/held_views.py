@@ -23,9 +23,13 @@ class HeldViews:
 
     All move on together: at the rest after the next action, or once they are limited, after ten writes of the operator
     or 100 seconds. A view is named by the path of its watch, or by the client and the path.
+
+    Args:
+        seconds: after which limited views move on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = _MAX_SECONDS) -> None:
+        self._seconds = seconds
         self._held: dict[str, asyncio.Event] = {}
         self._hidden_keys: set[str] = set()
         self._action = -1
@@ -42,21 +46,24 @@ class HeldViews:
         """The names of the views that are held back."""
         return self._held.keys()
 
-    def stop(self, name: str, action: int) -> None:
-        """Let a watch stand still; `action` was taken last."""
+    def stop(self, name: str, action: int, *, limited: bool = True) -> None:
+        """Let a watch stand still; `action` was taken last. Without a limit, `limit` is called later."""
         self._action = action
         self._held[name] = asyncio.Event()
+        if limited:
+            self.limit()
 
     def hide(self, events: Mapping[str, asyncio.Event], keys: Collection[str], action: int) -> None:
         """Hide objects of the events, by client, until one of them changes again."""
         self._action = action
         self._held.update(events)
         self._hidden_keys.update(keys)
+        self.limit()
 
     def limit(self) -> None:
         """Let the views move on after some writes, or some time from now."""
         self._limited = True
-        asyncio.get_running_loop().call_later(_MAX_SECONDS, self.release)
+        asyncio.get_running_loop().call_later(self._seconds, self.release)
 
     async def wait(self, name: str) -> None:
         """Wait until a watch moves on."""

@@ -44,7 +44,7 @@ class RestartingRun:
         self.crashes: dict[str, int] = {}
         self.views: dict[tuple[str, str], int] = {}
 
-    def decide(self, exchange: Exchange) -> Fault | None:
+    async def decide(self, exchange: Exchange) -> Fault | None:
         """Crash after each write, but not forever: some operators need two writes in one pass."""
         return Fault.CRASH if changes_state(exchange) and len(self.crashes) < 8 else None
 

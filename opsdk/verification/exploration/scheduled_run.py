@@ -111,7 +111,6 @@ class ScheduledRun(Disturber):
             async with self._point(text, [Option.STALE, Option.LATE]) as option:
                 if option is Option.STALE:
                     self._views.stop(path, self._run.action)
-                    self._views.limit()
         await self._views.wait(path)
         self._state.deliver(exchange.client, path, body)
         return True
