@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JSON_ERRORS
@@ -152,7 +153,7 @@ class _GuidedRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._is_stale:
-                self._states[number] = self._state.at_rest()
+                self._states[number] = self._state.at_rest(self._passes)
             await self._cluster.act(action, step.seed)
             await self._rest()
             if self._is_stale and self._happened_at is not None and self._action > self._happened_at:
@@ -162,9 +163,14 @@ class _GuidedRun:
         self._cluster.heal()
         violations = await self._cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self._state.at_rest()
+            self._states[len(self._steps)] = self._state.at_rest(self._passes)
             violations = await self._cluster.restart()
         return violations
+
+    @property
+    def _passes(self) -> list[ReconcileRecord]:
+        """The reconciles of all replicas, oldest first."""
+        return [record for replica in self._cluster.replicas for each in replica.journals for record in each.find()]
 
     async def _rest(self) -> None:
         """Wait until the operator wrote nothing for a while."""
