@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
+from opsdk.event.request import Request
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster
@@ -20,9 +22,10 @@ from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["GuidedOutcome", "WorkloadStep", "run_guided"]
+__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "run_guided", "run_workload"]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -30,12 +33,6 @@ _SHORTEST: Final = 0.01
 """Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
 _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
-_MAX_STALE_WRITES: Final = 10
-"""Writes on a stale view, after which it moves on. An operator that sees a deleted owner creates a child that the
-garbage collector deletes, again and again: that is not its bug."""
-_MAX_STALE_SECONDS: Final = _QUIET + 40.0
-"""Virtual seconds after which a view moves on in any case: longer than a rest, so that the next action meets it, and
-shorter than users wait for the end of a deletion."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -80,6 +77,53 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class Disturber:
+    """Disturbs a run, or not: this one lets everything pass. Its methods are called in the run's event loop.
+
+    Attributes:
+        max_latency: see `Link.max_latency`.
+    """
+
+    max_latency: float = 0.01
+
+    @property
+    def happened(self) -> bool:
+        """Whether the run was disturbed."""
+        return False
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the operator's view is held back now: its state is not compared then."""
+        return False
+
+    def attach(self, run: WorkloadRun) -> None:
+        """Begin with a run; called before its replicas start."""
+
+    async def decide(self, exchange: Exchange, number: int) -> Fault | None:  # noqa: ARG002
+        """Return the fault that hits a request. The number is that of the write; 0 if the request changes nothing."""
+        return None
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        """Wait until a message of a watch is delivered; False if it never is. The body is its bytes."""
+        return True
+
+    async def delay(self, exchange: Exchange) -> None:
+        """Wait until the answer to a request is delivered."""
+
+    async def begin(self, request: Request) -> None:
+        """Wait until a reconcile begins."""
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        """Note a stored write. The exchange is None if the operator did not send it."""
+
+    def at_rest(self) -> bool:
+        """Return whether the operator's view was released now, at a rest: then it comes to rest once more."""
+        return False
+
+    def end(self) -> None:
+        """End all disturbances: the last action was taken."""
+
+
 def run_guided(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None = None, *, seed: int = 0
 ) -> GuidedOutcome:
@@ -91,7 +135,16 @@ def run_guided(
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
     """
-    run = _GuidedRun(declared, steps, disturbance, seed)
+    return run_workload(
+        declared, steps, Disturber() if disturbance is None else _OneDisturbance(disturbance), seed=seed
+    )
+
+
+def run_workload(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, *, seed: int = 0
+) -> GuidedOutcome:
+    """Run a workload with a disturber, as `run_guided` does with one disturbance."""
+    run = WorkloadRun(declared, steps, disturber, seed)
     with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
         try:
             return runner.run(run.run())
@@ -99,30 +152,42 @@ def run_guided(
             return run.outcome([f"deadlock: {error}"])
 
 
-class _GuidedRun:
+class WorkloadRun:
+    """One run of a workload.
+
+    Attributes:
+        cluster: the environment and the replicas.
+        state: the objects that the operator wrote.
+        action: number of the action that was taken last, from 0; -1 before the first.
+        hurry: set to end the present rest: the next action comes at once.
+    """
+
     def __init__(
-        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None, seed: int
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, seed: int
     ) -> None:
-        self._declared, self._steps, self._disturbance, self._seed = declared, steps, disturbance, seed
-        self._observer = Observer(decide=self._decide, hold=self._hold)
-        self._cluster = SimulatedCluster(declared, self._observer)
-        self._state = StateRecorder()
+        self._declared, self._steps, self._disturber, self._seed = declared, steps, disturber, seed
+        self._observer = Observer(
+            decide=self._decide,
+            hold=self._hold,
+            delay=disturber.delay,
+            begin=disturber.begin,
+            max_latency=disturber.max_latency,
+        )
+        self.cluster = SimulatedCluster(declared, self._observer)
+        self.state = StateRecorder()
+        self.action = -1
+        self.hurry = asyncio.Event()
         self._writes: list[Exchange] = []
         self._messages: list[WatchMessage] = []
         self._counts: dict[str, int] = {}
-        self._action = -1
         self._last_write = 0.0
-        self._happened_at: int | None = None
-        self._hidden: list[asyncio.Event] = []
-        self._hidden_keys: tuple[str, ...] = ()
-        self._writes_while_stale = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
         self._states: dict[int, RestState] = {}
         self._seconds = 0.0
+        disturber.attach(self)
 
     async def run(self) -> GuidedOutcome:
-        async with self._cluster as cluster:
+        """Take all steps, and return the result."""
+        async with self.cluster as cluster:
             cluster.world(self._seed).env.journal.subscribe(self._on_entry)
             violations = await cluster.until_exhausted(self._play())
         self._seconds = asyncio.get_running_loop().time()
@@ -130,7 +195,7 @@ class _GuidedRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self._cluster.violations(violations)
+        problems = self.cluster.violations(violations)
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -139,9 +204,9 @@ class _GuidedRun:
             ],
             messages=self._messages,
             states=self._states,
-            user_writes=self._cluster.user_writes,
-            happened=self._happened_at is not None,
-            journal=self._cluster.journal("\n".join(problems)) if problems else "",
+            user_writes=self.cluster.user_writes,
+            happened=self._disturber.happened,
+            journal=self.cluster.journal("\n".join(problems)) if problems else "",
             seconds=self._seconds,
         )
 
@@ -149,87 +214,113 @@ class _GuidedRun:
         """Take the steps, each at rest, and return the violations."""
         await self._rest()
         for number, step in enumerate(self._steps):
-            self._action = number
             action = self._declared.action(step.name)
             assert action is not None, step
-            if not self._is_stale:
-                self._states[number] = self._state.at_rest(self._passes)
-            await self._cluster.act(action, step.seed)
+            if not self._disturber.is_stale and not self.hurry.is_set():
+                self._states[number] = self.state.at_rest(self._passes)
+            self.action = number
+            self.hurry.clear()
+            await self.cluster.act(action, step.seed)
             await self._rest()
-            if self._is_stale and self._happened_at is not None and self._action > self._happened_at:
-                self._release()
+            if self._disturber.at_rest():
                 await self._rest()
-        self._release()
-        self._cluster.heal()
-        violations = await self._cluster.come_to_rest(self._seed)
+        self._disturber.end()
+        self.cluster.heal()
+        violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self._state.at_rest(self._passes)
-            violations = await self._cluster.restart()
+            self._states[len(self._steps)] = self.state.at_rest(self._passes)
+            violations = await self.cluster.restart()
         return violations
 
     @property
     def _passes(self) -> list[ReconcileRecord]:
         """The reconciles of all replicas, oldest first."""
-        return [record for replica in self._cluster.replicas for each in replica.journals for record in each.find()]
+        return [record for replica in self.cluster.replicas for each in replica.journals for record in each.find()]
 
     async def _rest(self) -> None:
-        """Wait until the operator wrote nothing for a while."""
+        """Wait until the operator wrote nothing for a while, or until the next action comes early."""
         loop = asyncio.get_running_loop()
         begin = self._last_write = loop.time()
-        while (now := loop.time()) - self._last_write < _QUIET and now - begin < _LONGEST:  # noqa: ASYNC110 - each write puts the end off
-            await asyncio.sleep(max(min(self._last_write + _QUIET, begin + _LONGEST) - now, _SHORTEST))
+        while not self.hurry.is_set() and (now := loop.time()) - self._last_write < _QUIET and now - begin < _LONGEST:
+            seconds = max(min(self._last_write + _QUIET, begin + _LONGEST) - now, _SHORTEST)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.hurry.wait()
 
-    # -------------------------------------------------------------- what goes wrong
-    def _decide(self, exchange: Exchange) -> Fault | None:
+    async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
-            return None
+            return await self._disturber.decide(exchange, 0)
         self._last_write = exchange.time
         self._writes.append(exchange)
-        disturbance = self._disturbance
-        if disturbance is None or disturbance.kind not in WRITES or disturbance.number != len(self._writes):
-            return None
-        self._happened_at = self._action
-        return _FAULTS[disturbance.kind]
+        return await self._disturber.decide(exchange, len(self._writes))
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
         """Count a message of a watch; returns whether it is delivered."""
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
-        keys = _keys_in(body)
-        self._messages.append(WatchMessage(path=path, number=number, keys=keys, action=self._action))
-        disturbance = self._disturbance
-        if disturbance is None or disturbance.path != path or disturbance.kind in WRITES:
-            return True
-        if disturbance.number == number:
-            self._happened_at = self._action
-            asyncio.get_running_loop().call_later(_MAX_STALE_SECONDS, self._release)
-            if disturbance.kind is DisturbanceKind.HIDE:
-                self._hidden = [replica.link.hide(path) for replica in self._cluster.replicas]
-                self._hidden_keys = keys
-                return False
-            self._flowing.clear()
-        await self._flowing.wait()
-        return True
+        message = WatchMessage(path=path, number=number, keys=_keys_in(body), action=self.action)
+        self._messages.append(message)
+        return await self._disturber.hold(exchange, message, body)
 
     def _on_entry(self, entry: Entry) -> None:
-        """Take note of a stored write: its request, and whether it ends what is hidden."""
+        """Note a stored write: its request, and what it does to the state."""
         exchange = CURRENT_EXCHANGE.get()
         if exchange is not None:
             exchange.revision = entry.revision
-            self._writes_while_stale += self._is_stale
-            if self._writes_while_stale >= _MAX_STALE_WRITES:
-                self._release()
-        self._state.add(entry, own=exchange is not None)
-        if entry.key.partition("/")[2].partition("/")[2] in self._hidden_keys:
-            self._release()
+        self.state.add(entry, own=exchange is not None)
+        self._disturber.on_entry(entry, exchange)
+
+
+class _OneDisturbance(Disturber):
+    """Lets one thing go wrong."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._happened = False
+        self._views = HeldViews()
 
     @property
-    def _is_stale(self) -> bool:
-        return not all(event.is_set() for event in (self._flowing, *self._hidden))
+    def happened(self) -> bool:
+        """Whether the disturbance was reached."""
+        return self._happened
 
-    def _release(self) -> None:
-        for event in (self._flowing, *self._hidden):
-            event.set()
+    @property
+    def is_stale(self) -> bool:
+        """Whether a watch stands still, or hides an event."""
+        return self._views.any_held
+
+    def attach(self, run: WorkloadRun) -> None:
+        self._run = run
+
+    async def decide(self, exchange: Exchange, number: int) -> Fault | None:  # noqa: ARG002
+        disturbance = self._disturbance
+        if disturbance.kind not in WRITES or disturbance.number != number:
+            return None
+        self._happened = True
+        return _FAULTS[disturbance.kind]
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        disturbance, run, path = self._disturbance, self._run, message.path
+        if disturbance.kind in WRITES or disturbance.path != path:
+            return True
+        if disturbance.number == message.number:
+            self._happened = True
+            if disturbance.kind is DisturbanceKind.HIDE:
+                hidden = {each.link.client: each.link.hide(path) for each in run.cluster.replicas}
+                self._views.hide(hidden, message.keys, run.action)
+                return False
+            self._views.stop(path, run.action)
+        await self._views.wait(path)
+        return True
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
+
+    def at_rest(self) -> bool:
+        return self._views.at_rest(self._run.action)
+
+    def end(self) -> None:
+        self._views.release()
 
 
 def _keys_in(body: bytes) -> tuple[str, ...]:

@@ -111,9 +111,10 @@ class Link:
         max_latency: seconds that each message takes at most: the order of messages depends on the seed.
         hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
             time moves. 0 for no limit.
-        decide: called with each write before it is sent; returns the fault that hits it, or None. `Fault.CRASH` ends
-            the client after the server has stored the write.
+        decide: called before each request is sent; it may wait. Returns the fault that hits it, or None. `Fault.CRASH`
+            ends the client after the server has stored the write.
         hold: called before each message of a watch is delivered; it may wait. Returns whether it is delivered.
+        delay: called before the answer to a request that is no watch is delivered; it may wait.
         on_crash: called when a fault of `decide` ended the client.
         on_exchange: called when a request is sent.
         on_response: called when the server has responded, before the client receives the response.
@@ -122,8 +123,9 @@ class Link:
 
     app: App
     client: str = "client"
-    decide: Callable[[Exchange], Fault | None] = lambda _: None
+    decide: Callable[[Exchange], Awaitable[Fault | None]] | None = None
     hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
+    delay: Callable[[Exchange], Awaitable[None]] | None = None
     on_crash: Callable[[], None] = lambda: None
     on_exchange: Callable[[Exchange], None] = lambda _: None
     on_response: Callable[[Exchange], None] = lambda _: None
@@ -254,7 +256,7 @@ class Link:
     ) -> None:
         """Pass one exchange to the server, with the faults whose windows are open."""
         await self._travel()
-        decided = self.decide(exchange) if exchange.is_write else None
+        decided = await self.decide(exchange) if self.decide is not None else None
         if self.window(Fault.BLACK_HOLE) is not None:
             await self._vanish(exchange, receive)
             return
@@ -318,6 +320,8 @@ class Link:
                 await self._wait_end(Fault.SLOW_WATCHES)
                 if self.hold is not None and message.get("body") and not await self.hold(exchange, message["body"]):
                     return
+            elif self.delay is not None and not exchange.is_watch and message["type"] == "http.response.start":
+                await self.delay(exchange)
             exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
             await send(message)
 

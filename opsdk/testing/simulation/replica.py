@@ -43,6 +43,9 @@ class Observer:
         exhausted: set when the budget is exceeded: the run ends then.
         decide: see `Link.decide`.
         hold: see `Link.hold`.
+        delay: see `Link.delay`.
+        begin: called before each reconcile begins; it may wait.
+        max_latency: see `Link.max_latency`.
         absence: seconds until a replica that a fault of `decide` ended is back.
     """
 
@@ -51,8 +54,11 @@ class Observer:
     reconciles: int = 0
     budget: WriteBudget = field(default_factory=WriteBudget)
     exhausted: asyncio.Event = field(default_factory=asyncio.Event)
-    decide: Callable[[Exchange], Fault | None] = lambda _: None
+    decide: Callable[[Exchange], Awaitable[Fault | None]] | None = None
     hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
+    delay: Callable[[Exchange], Awaitable[None]] | None = None
+    begin: Callable[[Request], Awaitable[None]] | None = None
+    max_latency: float = 0.01
     absence: float = 1.0
 
 
@@ -69,6 +75,8 @@ class _ObservedReconciler:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
         self._busy.add(request)
         try:
+            if observer.begin is not None:
+                await observer.begin(request)
             if (rng := self._link.window(Fault.SLOW_RECONCILE)) is not None:
                 await asyncio.sleep(rng.uniform(0, _MAX_SLOWNESS))
             return await self._target.reconcile(request, ctx)
@@ -108,6 +116,8 @@ class Replica:
         self._operator: Operator | None = None
         self.journals: list[Journal] = []
         """The journals of the operator, one for each start."""
+        self.controllers: list[Controller] = []
+        """The controllers of the present start."""
         self.link = self._new_link()
 
     def __repr__(self) -> str:
@@ -131,6 +141,8 @@ class Replica:
             seed=loop_random().getrandbits(30),
             decide=self.observer.decide,
             hold=self.observer.hold,
+            delay=self.observer.delay,
+            max_latency=self.observer.max_latency,
             on_crash=self._on_crash,
             on_exchange=self._on_exchange,
             on_response=self._on_response,
@@ -166,6 +178,7 @@ class Replica:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
             self._prepare(operator)
+            self.controllers = []
             self._observe(operator, self.link)
             try:
                 await operator.start(replace(self._config, app=self.link))
@@ -188,6 +201,7 @@ class Replica:
             def observed() -> Controller:
                 controller = build()
                 controller.reconciler = _ObservedReconciler(controller.reconciler, self, link)
+                self.controllers.append(controller)
                 return controller
 
             builder.build = observed  # type: ignore[method-assign]
