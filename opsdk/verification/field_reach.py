@@ -73,7 +73,7 @@ def trials(
     """Yield custom resources in which a field may count, and others that differ in this field only.
 
     Each neighbour of the field and of its parents gets another value: flags are turned, alternatives chosen, absent
-    objects filled.
+    objects filled, and others taken away.
     """
     field = _field_at(definition.root, path)
     if field is None:
@@ -129,7 +129,7 @@ def _neighbours(field: SchemaField) -> Iterator[SchemaField]:
 
 
 def _switches(field: SchemaField, obj: JsonObject, values: FieldValues) -> Iterator[JsonValue]:
-    """Yield the values that may enable a neighbour."""
+    """Yield the values of a neighbour with which another field may count."""
     current = value_at(obj, field)
     if field.node.types == ("boolean",):
         yield not current if isinstance(current, bool) else True
@@ -137,6 +137,8 @@ def _switches(field: SchemaField, obj: JsonObject, values: FieldValues) -> Itera
         yield from (each for each in field.node.enum[:_MAX_VALUES] if each != current)
     elif current is ABSENT and values.has_value(field):
         yield values.smallest(field)
+    if current is not ABSENT and not field.required:
+        yield ABSENT
 
 
 def _values(field: SchemaField, obj: JsonObject, values: FieldValues) -> Iterator[JsonValue]:

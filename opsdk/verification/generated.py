@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from opsdk.apimachinery.kinds import Kind, unstructured
-from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.errors import AlreadyExistsError, ApiError, UsageError
@@ -245,7 +245,30 @@ class Operate:
             # A webhook, or a rule that the generator does not know, may refuse it: as a user's request.
             if error.code not in (400, 403, 422):
                 raise
-            self.refusal = str(error)
+            self.refusal = await _replace(client, kind, obj, str(error))
+
+
+async def _replace(client: Client, kind: Kind[Any], obj: Unstructured, refusal: str) -> str:
+    """Replace an object, and return the error of the server.
+
+    Who applies an object without its last field leaves null in its place, which the schema of an object refuses.
+    """
+    existing = await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace)
+    if existing is None:
+        return refusal
+    present, desired = to_tree(existing), to_tree(obj)
+    metadata = {name: value for name, value in present["metadata"].items() if name != "managedFields"}
+    for name in ("labels", "annotations"):
+        metadata[name] = {**metadata.get(name, {}), **desired["metadata"].get(name, {})}
+    status = {"status": present["status"]} if "status" in present else {}
+    tree: JsonObject = {**desired, **status, "metadata": metadata}
+    try:
+        await client.update(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
+    except ApiError as error:
+        if error.code not in (400, 403, 409, 422):
+            raise
+        return str(error)
+    return ""
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:

@@ -119,6 +119,8 @@ class _Check:
         self._accepted: set[str] = set()
         self._written: set[str] = set()
         self._missing: dict[str, Counter[str]] = {kind: Counter() for kind in verification.generated}
+        self._objects: set[str] = set()
+        """Resource, namespace and name of the objects that the operator wrote."""
         self._is_astray = False
         """A state of the present run differs from that of an object which is created so: later ones differ too."""
 
@@ -141,22 +143,23 @@ class _Check:
                     self._summary.checks[Oracle.MISOPERATION] += 1
                 continue
             self._accepted.add(run.kind)
-            # What the server does not have is not what the next operation changes.
-            if before is None or after is None or any(refused[: number + 1]):
+            if before is None or after is None:
                 continue
+            self._objects.update(key.partition("/")[2] for key in after.objects)
             for name in after.missing:
                 self._missing[run.kind][name] += 1
-            self._judge_step(run, number, before, after)
+            # What the server refused is not what the next operation changes.
+            self._judge_step(run, number, None if number and refused[number - 1] else before, after)
 
-    def _judge_step(self, run: GeneratedRun, number: int, before: RestState, after: RestState) -> None:
+    def _judge_step(self, run: GeneratedRun, number: int, before: RestState | None, after: RestState) -> None:
         operation = run.steps[number].operation
         is_update = operation is not None and operation.kind not in (OperationKind.CREATE, OperationKind.RECREATE)
-        self._judge_harm(run, number, before if is_update else _EMPTY, after)
+        if before is not None:
+            self._judge_harm(run, number, before if is_update else _EMPTY, after)
         if operation is None:
             return
-        if is_update and not self._verification.has_systems:
-            reach = self._reach[run.kind]
-            reach.add(operation, effective=changes_anything(before, after))
+        if before is not None and is_update and not self._verification.has_systems:
+            self._reach[run.kind].add(operation, effective=changes_anything(before, after))
         if operation.value_class is not ValueClass.MISOPERATION and operation.kind is not OperationKind.CREATE:
             self._judge_path(run, number, operation, after)
 
@@ -253,10 +256,15 @@ class _Check:
             elif kind not in self._written:
                 yield f"the operator wrote nothing for any generated {kind}: {example}"
             for name, _ in self._missing[kind].most_common(_MAX_SHOWN):
-                if self._missing[kind][name] > 1:
+                if self._missing[kind][name] > 1 and not self._is_own(name):
                     yield f"the operator looks for {name}, which nothing creates: add it with --example"
         if self._verification.has_systems:
             yield "fields that change only an external system are not told from those that change nothing"
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the operator itself writes an object that it looked for in vain."""
+        kind, _, key = name.partition(" ")
+        return any(each.startswith(kind.lower()) and each.endswith(f"/{key}") for each in self._objects)
 
     # -------------------------------------------------------------- helpers
     def _guided(

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from opsdk.structured_merge.paths import get_path
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.rest_state import RestState, state_differences, subject_of
 from opsdk.verification.workload.values import ABSENT
 
@@ -97,7 +97,9 @@ def state_differences_of(alone: RestState, state: RestState) -> list[Difference]
     """Return how a state differs from that of an object which is created with the same content."""
     differences = [
         Difference(f"{key} {_INDEX.sub('[]', path)}", f"{subject_of(key)} {text}")
-        for key, path, text in state_differences(alone, state, _CREATED_SO)
+        for key, path, text in state_differences(
+            _without_false(alone, state), _without_false(state, alone), _CREATED_SO
+        )
     ]
     for key, reason in sorted(state.unready.items()):
         if key not in alone.unready:
@@ -108,6 +110,38 @@ def state_differences_of(alone: RestState, state: RestState) -> list[Difference]
             text = f"the reconcile of {key} fails: {error}; it succeeds {_CREATED_SO}"
             differences.append(Difference(f"{key} fails", text))
     return differences
+
+
+def _without_false(state: RestState, other: RestState) -> RestState:
+    """Return a state without the conditions that are False and that the other one does not have.
+
+    A condition of an error stays as False after the error is gone.
+    """
+    objects: dict[str, list[JsonObject]] = {}
+    for key, parts in state.objects.items():
+        types = {each["type"] for obj in other.objects.get(key, ()) for each in _conditions(obj)}
+        remaining = [_with_conditions(obj, types) for obj in parts]
+        if key in other.objects or not all(is_empty(obj) for obj in remaining):
+            objects[key] = remaining
+    return msgspec.structs.replace(state, objects=objects)
+
+
+def _conditions(obj: JsonObject) -> list[JsonObject]:
+    conditions = get_path(obj, ("status", "conditions"), None)
+    return [each for each in conditions if isinstance(each, dict) and "type" in each] if conditions else []
+
+
+def _with_conditions(obj: JsonObject, types: Collection[str]) -> JsonObject:
+    """Return an object with the conditions of these types, and those that are not False."""
+    conditions = _conditions(obj)
+    kept = [each for each in conditions if each["type"] in types or each.get("status") != "False"]
+    if len(kept) == len(conditions):
+        return obj
+    status = {name: value for name, value in obj["status"].items() if name != "conditions"}
+    if kept:
+        status["conditions"] = kept
+    rest = {name: value for name, value in obj.items() if name != "status"}
+    return {**rest, "status": status} if status else rest
 
 
 def is_troubled(state: RestState) -> bool:

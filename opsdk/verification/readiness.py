@@ -1,4 +1,4 @@
-"""Whether an object that runs something is ready: workloads, pods, jobs and claims. Pure."""
+"""Whether an object that runs something is ready: workloads, pods and jobs. Pure."""
 
 from __future__ import annotations
 
@@ -52,15 +52,10 @@ def _job(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     return "" if "Complete" in true or spec.get("suspend") else "the job is not complete"
 
 
-def _claim(_: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    return "the claim is not bound" if status.get("phase") == "Pending" else ""
-
-
 _CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]]] = {
     "DaemonSet": _daemons,
     "Deployment": _replicas,
     "Job": _job,
-    "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "StatefulSet": _replicas,
 }

@@ -37,7 +37,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         objects: the fields of each that the operator owns, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
-        unready: what each workload, pod and claim among them waits for.
+        unready: what each workload, pod and job among them waits for.
         failing: the error of each object whose last reconciles failed.
         missing: the objects that the last reconciles read, and that do not exist.
         events: number of Events that the operator recorded until now.
