@@ -53,10 +53,6 @@ class FieldReach:
         else:
             self._without_effect.setdefault(path, operation)
 
-    def reach(self, path: Path) -> None:
-        """Take note that a field decides something."""
-        self._effective.update(path[:depth] for depth in range(1, len(path) + 1))
-
     def suspects(self) -> Iterator[tuple[Path, Operation]]:
         """Yield the fields that decide nothing, those of upper levels first; none below one that was yielded."""
         yielded: set[Path] = set()

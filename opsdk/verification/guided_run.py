@@ -235,7 +235,8 @@ class WorkloadRun:
     @property
     def _passes(self) -> list[ReconcileRecord]:
         """The reconciles of all replicas, oldest first."""
-        return [record for replica in self.cluster.replicas for each in replica.journals for record in each.find()]
+        records = [record for replica in self.cluster.replicas for each in replica.journals for record in each.find()]
+        return sorted(records, key=lambda record: record.started_at)
 
     async def _rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""

@@ -167,7 +167,7 @@ def harm_of(before: RestState, after: RestState) -> list[Difference]:
         if key not in before.unready
     ]
     failing = [
-        Difference(f"{text_without_names(error)}", f"the reconcile of {key} fails again and again: {error}")
+        Difference(f"{text_without_names(error)}", f"the reconcile of {key} fails: {error}")
         for key, error in sorted(after.failing.items())
         if key not in before.failing
     ]

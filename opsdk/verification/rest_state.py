@@ -25,9 +25,9 @@ from opsdk.verification.readiness import unready_reason
 __all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_differences", "state_violations", "subject_of"]
 
 _MAX_DIFFERENCES: Final = 5
+_DAEMON: Final = "daemon"
+"""Begins the results of records that are no reconciles."""
 _COUNTER: Final = "observedGeneration"
-_FAILURES: Final = 3
-"""Failed reconciles in a row, after which an error is not one of a moment."""
 
 
 class RestState(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
         unready: what each workload, pod and job among them waits for.
-        failing: the error of each object whose last reconciles failed.
+        failing: the error of each object whose last reconcile failed.
         missing: the objects that the last reconciles read, and that do not exist.
         events: number of Events that the operator recorded until now.
     """
@@ -111,7 +111,9 @@ class StateRecorder:
                 objects.setdefault(name, []).append(_comparable(obj, self._managers))
                 if reason := unready_reason(obj):
                     unready[name] = reason
-        latest = {(each.controller, each.namespace, each.name): each for each in passes}
+        latest = {
+            (each.controller, each.namespace, each.name): each for each in passes if not each.result.startswith(_DAEMON)
+        }
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
         return RestState(
@@ -126,9 +128,9 @@ class StateRecorder:
 
 
 def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the objects whose reconciles fail again and again, with the error."""
+    """Yield the objects whose last reconcile failed, with the error."""
     for (_, namespace, name), record in latest.items():
-        if record.result == "error" and record.attempt >= _FAILURES:
+        if record.result == "error":
             yield f"{namespace}/{name}", record.detail
 
 
