@@ -72,4 +72,4 @@ def test_a_field_is_tried_with_its_flag() -> None:
     for before, after in pairs:
         proxies = before["spec"].get("proxy", {}), after["spec"].get("proxy", {})
         assert proxies[0].get("port") != proxies[1].get("port")
-        assert [{**each, "port": 0} for each in proxies][0].get("enabled") == proxies[1].get("enabled")
+        assert proxies[0].get("enabled") == proxies[1].get("enabled")

@@ -175,7 +175,7 @@ def of(summary: GeneratedSummary, oracle: Oracle) -> list[Finding]:
 )
 def test_a_planted_bug_is_found(body: Body, oracle: Oracle, text: str) -> None:
     """From the schema alone; the finding names the oracle, the operation and what differs."""
-    summary = check_generated(verification(body, operations=40), stop_at_first=True)
+    summary = check_generated(verification(body, operations=24), stop_at_first=True)
     finding = of(summary, oracle)[0]
     assert text in str(finding)
     assert str(finding).startswith(f"{oracle.value}: Shop")
@@ -229,10 +229,10 @@ def test_a_refusal_of_every_object_is_named() -> None:
 
 def test_an_object_that_nothing_creates_is_named() -> None:
     """Unless an example has it."""
-    [sentence] = checked(need_a_config_map, operations=6).advice
+    [sentence] = checked(need_a_config_map, operations=3).advice
     assert sentence.startswith("the operator looks for ConfigMap default/settings, which nothing creates")
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
-    summary = check_generated(verification(need_a_config_map, operations=6, examples=[settings]))
+    summary = check_generated(verification(need_a_config_map, operations=3, examples=[settings]))
     assert summary.advice == []
 
 

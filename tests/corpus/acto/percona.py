@@ -46,7 +46,7 @@ def annotate_pods(*, repaired: bool) -> Operator:
     async def reconcile(database: AnnotatedPods, ctx: Context) -> None:
         annotations = dict(database.spec.annotations)
         existing = await live(ctx, workload(database))
-        if existing is not None and existing.spec.template.metadata is not None and not repaired:
+        if existing is not None and not repaired:
             annotations = {**existing.spec.template.metadata.annotations, **annotations}
         await report(database, ctx, await ctx.apply(workload(database, annotations=annotations)))
 

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from opsdk import Context, Model, Object, Operator
 from opsdk.api.core import v1 as core
+from opsdk.apimachinery.quantity import Quantity
 from tests.corpus.acto.kit import Status, acto_case, gvk, live, meta, new_operator, service
 
 
@@ -60,7 +61,7 @@ def choose_the_class(*, repaired: bool) -> Operator:
             metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
             spec=core.PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteOnce"],
-                resources=core.VolumeResourceRequirements(requests={"storage": "1Gi"}),
+                resources=core.VolumeResourceRequirements(requests={"storage": Quantity("1Gi")}),
                 storage_class_name=cluster.spec.volume_class,
             ),
         )

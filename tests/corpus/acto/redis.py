@@ -11,6 +11,7 @@ from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from opsdk.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 from opsdk.apimachinery.crd import Rule
+from opsdk.apimachinery.quantity import Quantity
 from tests.corpus.acto.kit import (
     Status,
     acto_case,
@@ -191,7 +192,7 @@ def limit_the_pods(*, repaired: bool) -> Operator:
     async def reconcile(redis: LimitedPods, ctx: Context) -> None:
         desired = workload(redis, replicas=redis.spec.cluster_size)
         if repaired and (amounts := redis.spec.resources) is not None:
-            requests = {"cpu": f"{amounts.cpu_millis}m", "memory": f"{amounts.memory_mb}M"}
+            requests = {"cpu": Quantity(f"{amounts.cpu_millis}m"), "memory": Quantity(f"{amounts.memory_mb}M")}
             desired.spec.template.spec.containers[0].resources = core.ResourceRequirements(requests=requests)
         await report(redis, ctx, await ctx.apply(desired))
 
