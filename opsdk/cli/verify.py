@@ -33,12 +33,16 @@ from opsdk.testing.doubles import factory_of
 from opsdk.testing.simulation.declaration import RunningEnvironment
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.oracles import Oracle
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
 
 _BROKEN: Final = 2
 _OPERATIONS: Final = 60
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
+_UNDISTURBED: Final = 0.4
+"""The part of the time that runs without a disturbance may take."""
 
 
 def verify(
@@ -64,9 +68,9 @@ def verify(
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 
-    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted. Each
-    short run is repeated with each disturbance, on a local API server in virtual time. What the operator decided must
-    be the same as without.
+    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted, on a
+    local API server in virtual time. The last custom resource alone must decide what the operator makes of it. Then
+    each short run is repeated with each disturbance. What the operator decided must be the same as without.
 
     Exits with status 0 if the operator survives, 2 if it does not, and 1 if it cannot be verified.
 
@@ -89,12 +93,15 @@ def verify(
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
     verification = _generated(operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed)
+    undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
-        verification.declared, verification.workloads, time_limit=time_limit, progress=_show_progress
+        verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
+        progress=_show_progress,
     )  # fmt: skip
     show_progress("")
-    print_result(output, _as_json(verification, summary), _lines(verification, summary))
-    raise typer.Exit(_BROKEN if summary.broken else 0)
+    lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
+    print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
+    raise typer.Exit(_BROKEN if summary.broken or undisturbed.findings else 0)
 
 
 def _generated(
@@ -130,6 +137,32 @@ def fresh_operator(reference: str) -> Operator:
 
 def _show_progress(summary: VerificationSummary) -> None:
     show_progress(f"{summary.workloads} workloads, {sum(summary.runs.values())} disturbances, {summary.bugs}")
+
+
+def _show_check(summary: GeneratedSummary) -> None:
+    show_progress(f"{summary.runs} runs without a disturbance, {len(summary.findings)} bugs")
+
+
+def _undisturbed_lines(summary: GeneratedSummary) -> Iterator[str]:
+    yield from map(str, summary.findings)
+    yield from summary.advice
+    yield str(summary)
+
+
+def _undisturbed_as_json(summary: GeneratedSummary) -> JsonObject:
+    return {
+        "findings": [
+            {
+                "oracle": each.oracle.value,
+                "operation": each.operation,
+                "differences": list(each.differences),
+                "workload": list(each.workload),
+            }
+            for each in summary.findings
+        ],
+        "oracles": {oracle.value: summary.checks[oracle] for oracle in Oracle},
+        "advice": list(summary.advice),
+    }
 
 
 def _lines(verification: GeneratedVerification, summary: VerificationSummary) -> Iterator[str]:

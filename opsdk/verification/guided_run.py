@@ -235,7 +235,7 @@ class WorkloadRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._disturber.is_stale and not self.hurry.is_set():
-                self._states[number] = self.state.at_rest()
+                self._states[number] = self.state.at_rest(self.cluster.records)
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
@@ -246,7 +246,7 @@ class WorkloadRun:
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self.state.at_rest()
+            self._states[len(self._steps)] = self.state.at_rest(self.cluster.records)
             violations = await self.cluster.restart()
         return violations
 

@@ -20,13 +20,9 @@ import msgspec
 
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
+from tests.corpus.acto.cases import CASES as ACTO
 from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve import CASES as SIEVE
-
-try:
-    from tests.corpus.acto import CASES as ACTO
-except ModuleNotFoundError:
-    ACTO = []
 
 RESULTS: Final = Path(__file__).parent / "results.json"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "corpus.md"
