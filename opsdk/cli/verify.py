@@ -16,6 +16,7 @@ from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.plan.options import DoublesName, OperatorArgument
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
     Checks,
     Command,
@@ -58,6 +59,7 @@ def verify(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    exhaustive: Exhaustive = False,
     workload: Workloads = None,
     crds: Definitions = None,
     check: Checks = None,
@@ -70,13 +72,16 @@ def verify(
 
     Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted, on a
     local API server in virtual time. The last custom resource alone must decide what the operator makes of it. Then
-    each short run is repeated with each disturbance. What the operator decided must be the same as without.
+    each short run is repeated with each disturbance. What the operator decided must be the same as without. With
+    --exhaustive, each run is repeated in every order of what happens at once, with one crash and one stale view.
 
     Exits with status 0 if the operator survives, 2 if it does not, and 1 if it cannot be verified.
 
     opsdk verify
 
     opsdk verify greeter.py --example greeting.yaml --time-limit 60
+
+    opsdk verify --exhaustive --operations 4
 
     opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
@@ -92,7 +97,12 @@ def verify(
         )
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
-    verification = _generated(operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed)
+    verification = _generated(
+        operator, doubles, example or (), operations=operations or _OPERATIONS, per_workload=1 if exhaustive else 3,
+        seed=seed,
+    )  # fmt: skip
+    if exhaustive:
+        raise typer.Exit(explore_workloads(verification, time_limit=time_limit, output=output))
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
         verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
@@ -105,7 +115,7 @@ def verify(
 
 
 def _generated(
-    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, per_workload: int, seed: int
 ) -> GeneratedVerification:
     """Return the workloads of an operator of opsdk."""
     reference = operator_reference(operator)
@@ -123,6 +133,7 @@ def _generated(
         environment=environment,
         examples=[document.tree for document in read_files(examples)],
         operations=operations,
+        per_workload=per_workload,
         seed=seed,
     )
 
