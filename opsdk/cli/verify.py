@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -65,7 +66,7 @@ def verify(
     check: Checks = None,
     quiet: Quiet = 2,
     patience: Patience = 75,
-    parallel: Parallel = 1,
+    parallel: Parallel = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
@@ -96,17 +97,17 @@ def verify(
             seed=seed,
         )
         timing = Timing(quiet=quiet, patience=patience)
-        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
+        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     verification = _generated(
         operator, doubles, example or (), operations=operations or _OPERATIONS, per_workload=1 if exhaustive else 3,
         seed=seed,
     )  # fmt: skip
     if exhaustive:
-        raise typer.Exit(explore_workloads(verification, time_limit=time_limit, output=output))
+        raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
         verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
-        progress=_show_progress,
+        processes=parallel or os.cpu_count() or 1, progress=_show_progress,
     )  # fmt: skip
     show_progress("")
     lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]

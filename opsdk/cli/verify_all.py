@@ -18,7 +18,9 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 """The option ``--exhaustive``."""
 
 
-def explore_workloads(verification: GeneratedVerification, *, time_limit: float, output: OutputFormat) -> int:
+def explore_workloads(
+    verification: GeneratedVerification, *, time_limit: float, processes: int, output: OutputFormat
+) -> int:
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
     The search ends with the first workload that the operator does not survive.
@@ -31,6 +33,7 @@ def explore_workloads(verification: GeneratedVerification, *, time_limit: float,
             verification.declared,
             run.workload,
             time_limit=deadline - time.monotonic(),
+            processes=processes,
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")
