@@ -159,9 +159,6 @@ behind. An operator on opsdk cannot read the past that way. Its first list of ea
 The same root causes do harm where two replicas run: a standby with an old view becomes the leader. The disturbance
 `take_over` does that.
 
-The false alarm is a standby that creates a claim which its old view still wants. No operator can know better without a
-request to the server in each pass; the counts tell it from a run without a fault.
-
 The causes marked as assumed are those of reports without details.
 
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.

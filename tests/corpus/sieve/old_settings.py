@@ -94,7 +94,10 @@ def zookeeper_operator_314(*, repaired: bool) -> Operator:
     @operator.reconciler(Cluster, watches=[CLAIMS])
     async def reconcile(cluster: Cluster, ctx: Context) -> Result | None:
         for ordinal in range(cluster.spec.replicas):
-            await ctx.apply(claim(cluster, ordinal), owner=None)
+            name = f"data-{NAME}-{ordinal}"
+            existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
+            if existing is None and await is_current(cluster, ctx):
+                await ctx.apply(claim(cluster, ordinal), owner=None)
         if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
             async with ctx.status(cluster) as patch:
                 patch.status.ready_replicas = cluster.spec.replicas
