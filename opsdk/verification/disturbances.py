@@ -45,7 +45,7 @@ WRITES: Final = frozenset({
 })  # fmt: skip
 """Kinds that hit a write."""
 COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
-"""Kinds during which an operator has no reason to create or delete objects more often than without a fault."""
+"""Kinds during which an operator has little reason to create or delete objects more often than without a fault."""
 
 
 class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):

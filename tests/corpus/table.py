@@ -35,7 +35,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: of the case.
-        found: guided runs found the bug.
+        is_found: by guided runs.
         disturbance: that found it; None if the run without a disturbance did.
         oracle: the broken invariant.
         runs: disturbed runs until then.
@@ -48,7 +48,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     name: str
-    found: bool = False
+    is_found: bool = False
     disturbance: Disturbance | None = None
     oracle: str = ""
     runs: int = 0
@@ -104,7 +104,7 @@ def measure(case: CorpusCase) -> CaseResult:
     random, seeds = random_finding(case, max(seconds, _LEAST_SECONDS))
     return CaseResult(
         name=case.name,
-        found=finding is not None,
+        is_found=finding is not None,
         disturbance=finding.disturbance if finding else None,
         oracle=finding.violations[0].partition(":")[0] if finding else "",
         runs=runs,
@@ -206,7 +206,7 @@ def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResul
             title,
             *(str(sum(case.pattern == pattern for case in part)) for pattern in patterns),
             str(len(part)),
-            str(sum(each.found for each in measured)),
+            str(sum(each.is_found for each in measured)),
             str(sum(each.random > 0 for each in measured)),
             str(sum(bool(case.out_of_reach) for case in part)),
             f"{sum(each.runs + each.twin_runs for each in measured):,}",
@@ -224,7 +224,7 @@ def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) 
     for case in cases:
         result = results.get(case.name, CaseResult(name=case.name))
         guided = "out of reach" if case.out_of_reach else "-"
-        if result.found:
+        if result.is_found:
             guided = f"`{result.disturbance.kind.value}`" if result.disturbance else "none"
         rows.append([
             f"[{case.name}]({case.report})",

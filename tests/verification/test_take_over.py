@@ -183,7 +183,7 @@ def test_a_child_of_an_owner_that_was_let_go_is_found(returns: bool) -> None:
     """The operator has seen the deletion, so it has no reason to create a child, however old its view is."""
     steps = [WorkloadStep("create"), WorkloadStep("delete")]
     summary = run_verification(finalizing_operator(returns=returns), [steps], kinds=[DisturbanceKind.STALE])
-    found = {text for broken in summary.broken for text in broken.violations}
+    texts = {text for broken in summary.broken for text in broken.violations}
     late = "deletion: configmaps default/lamp was created for an owner that was let go"
-    assert (late in found) is not returns
+    assert (late in texts) is not returns
     assert returns is (summary.broken == [])

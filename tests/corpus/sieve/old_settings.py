@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opsdk import Context, Operator
+from opsdk import Context, Operator, Result
 from opsdk.api.apps.v1 import StatefulSet
 from opsdk.api.core.v1 import PersistentVolumeClaim, Pod, Secret, Service
 from opsdk.api.policy.v1 import PodDisruptionBudget
@@ -92,18 +92,22 @@ def zookeeper_operator_314(*, repaired: bool) -> Operator:
     operator = new_operator(elected=True)
 
     @operator.reconciler(Cluster, watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
+    async def reconcile(cluster: Cluster, ctx: Context) -> Result | None:
         for ordinal in range(cluster.spec.replicas):
-            await ctx.apply(claim(cluster, ordinal), owner=None)
+            name = f"data-{NAME}-{ordinal}"
+            existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
+            if existing is None and await is_current(cluster, ctx):
+                await ctx.apply(claim(cluster, ordinal), owner=None)
         if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
             async with ctx.status(cluster) as patch:
                 patch.status.ready_replicas = cluster.spec.replicas
-            return
+            return Result(requeue_after=5)
         claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE)
         orphans = [each for each in claims if int(each.metadata.name.rpartition("-")[2]) >= cluster.spec.replicas]
         if not repaired or (orphans and await is_current(cluster, ctx)):
             for each in orphans:
                 await ctx.client.delete(each, missing_ok=True)
+        return None
 
     return operator
 
