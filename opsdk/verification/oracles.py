@@ -128,7 +128,9 @@ def _without_false(state: RestState, other: RestState) -> RestState:
 
 def _conditions(obj: JsonObject) -> list[JsonObject]:
     conditions = get_path(obj, ("status", "conditions"), None)
-    return [each for each in conditions if isinstance(each, dict) and "type" in each] if conditions else []
+    if not isinstance(conditions, list):
+        return []
+    return [each for each in conditions if isinstance(each, dict) and isinstance(each.get("type"), str)]
 
 
 def _with_conditions(obj: JsonObject, types: Collection[str]) -> JsonObject:
