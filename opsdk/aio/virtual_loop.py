@@ -127,6 +127,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._wall = (seconds, wall)
         return wall
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether more callbacks are ready than the one that runs: if not, only time can bring something new."""
+        return bool(self._ready)  # type: ignore[attr-defined] # the base class keeps them there
+
     def block(self, seconds: float) -> None:
         """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
         self._jumping.skipped += seconds

@@ -16,10 +16,22 @@ from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.plan.options import DoublesName, OperatorArgument
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_command import (
+    Checks,
+    Command,
+    CommandInputs,
+    Definitions,
+    Parallel,
+    Patience,
+    Quiet,
+    Workloads,
+    verify_command,
+)
 from opsdk.engine.environments import import_envtest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import factory_of
 from opsdk.testing.simulation.declaration import RunningEnvironment
+from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
 from opsdk.verification.oracles import Oracle
@@ -28,18 +40,30 @@ from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verifi
 _BROKEN: Final = 2
 _UNDISTURBED: Final = 0.4
 """The part of the time that runs without a disturbance may take."""
+_OPERATIONS: Final = 60
+_COMMAND_OPERATIONS: Final = 6
+"""Operations on each kind of a command, whose runs take real time."""
 
 
 def verify(
     operator: OperatorArgument = "",
+    command: Command = None,
     *,
     example: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
     ] = None,
-    operations: Annotated[int, typer.Option(min=1, help="operations on each kind")] = 60,
+    operations: Annotated[
+        int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")
+    ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    workload: Workloads = None,
+    crds: Definitions = None,
+    check: Checks = None,
+    quiet: Quiet = 2,
+    patience: Patience = 75,
+    parallel: Parallel = 1,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
@@ -53,7 +77,37 @@ def verify(
     opsdk verify
 
     opsdk verify greeter.py --example greeting.yaml --time-limit 60
+
+    opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
+    if workload or crds or command:
+        inputs = CommandInputs(
+            words=[*filter(None, [operator]), *(command or ())],
+            workloads=workload or (),
+            definitions=crds or (),
+            examples=example or (),
+            checks=check or (),
+            operations=operations or _COMMAND_OPERATIONS,
+            seed=seed,
+        )
+        timing = Timing(quiet=quiet, patience=patience)
+        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
+    verification = _generated(operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed)
+    undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
+    summary = run_verification(
+        verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
+        progress=_show_progress,
+    )  # fmt: skip
+    show_progress("")
+    lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
+    print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
+    raise typer.Exit(_BROKEN if summary.broken or undisturbed.findings else 0)
+
+
+def _generated(
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int
+) -> GeneratedVerification:
+    """Return the workloads of an operator of opsdk."""
     reference = operator_reference(operator)
     envtest = import_envtest("a verification runs the operator")
 
@@ -64,22 +118,13 @@ def verify(
         return running
 
     own_doubles = load_doubles(operator, doubles)
-    verification = generated_verification(
+    return generated_verification(
         factory_of(None if own_doubles else lambda: fresh_operator(reference), own_doubles),
         environment=environment,
-        examples=[document.tree for document in read_files(example or ())],
+        examples=[document.tree for document in read_files(examples)],
         operations=operations,
         seed=seed,
     )
-    undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
-    summary = run_verification(
-        verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
-        progress=_show_progress,
-    )  # fmt: skip
-    show_progress("")
-    lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
-    print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
-    raise typer.Exit(_BROKEN if summary.broken or undisturbed.findings else 0)
 
 
 def fresh_operator(reference: str) -> Operator:

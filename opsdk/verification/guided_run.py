@@ -15,7 +15,7 @@ from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster
+from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator
 from opsdk.testing.simulation.invariants import changes_state
 from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
@@ -25,7 +25,7 @@ from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "run_guided", "run_workload"]
+__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -63,7 +63,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         states: at rest, by the number of actions before; none where the view of the operator was stale.
         user_writes: method and path of each write of the actions.
         happened: whether the disturbance was reached.
-        journal: the operator's journal of the objects that the violations name.
+        records: the operator's reconciles.
         seconds: of virtual time.
     """
 
@@ -73,8 +73,12 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     states: Mapping[int, RestState] = {}
     user_writes: Sequence[str] = ()
     happened: bool = False
-    journal: str = ""
+    records: Sequence[ReconcileRecord] = ()
     seconds: float = 0.0
+
+    def journal(self, violations: Sequence[str]) -> str:
+        """Return the last reconciles of the objects that violations name."""
+        return journal_text(self.records, violations)
 
 
 class Disturber:
@@ -113,14 +117,17 @@ class Disturber:
     async def begin(self, request: Request) -> None:
         """Wait until a reconcile begins."""
 
+    def finish(self, request: Request) -> None:
+        """Note the end of a reconcile."""
+
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         """Note a stored write. The exchange is None if the operator did not send it."""
 
-    def at_rest(self) -> bool:
+    async def at_rest(self) -> bool:
         """Return whether the operator's view was released now, at a rest: then it comes to rest once more."""
         return False
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """End all disturbances: the last action was taken."""
 
 
@@ -135,21 +142,22 @@ def run_guided(
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
     """
-    return run_workload(
-        declared, steps, Disturber() if disturbance is None else _OneDisturbance(disturbance), seed=seed
-    )
+    return run_workload(declared, steps, _disturber_of(disturbance), seed=seed)
+
+
+def _disturber_of(disturbance: Disturbance | None) -> Disturber:
+    if disturbance is None:
+        return Disturber()
+    if disturbance.kind is DisturbanceKind.TAKE_OVER:
+        return _TakeOver(disturbance)
+    return _OneDisturbance(disturbance)
 
 
 def run_workload(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, *, seed: int = 0
 ) -> GuidedOutcome:
     """Run a workload with a disturber, as `run_guided` does with one disturbance."""
-    run = WorkloadRun(declared, steps, disturber, seed)
-    with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
-        try:
-            return runner.run(run.run())
-        except DeadlockError as error:
-            return run.outcome([f"deadlock: {error}"])
+    return WorkloadRun(declared, steps, disturber, seed).run()
 
 
 class WorkloadRun:
@@ -171,6 +179,7 @@ class WorkloadRun:
             hold=self._hold,
             delay=disturber.delay,
             begin=disturber.begin,
+            finish=disturber.finish,
             max_latency=disturber.max_latency,
         )
         self.cluster = SimulatedCluster(declared, self._observer)
@@ -185,8 +194,16 @@ class WorkloadRun:
         self._seconds = 0.0
         disturber.attach(self)
 
-    async def run(self) -> GuidedOutcome:
-        """Take all steps, and return the result."""
+    def run(self) -> GuidedOutcome:
+        """Take all steps in a loop of their own, and return the result."""
+        seed = self._seed
+        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+            try:
+                return runner.run(self._run())
+            except DeadlockError as error:
+                return self.outcome([f"deadlock: {error}"])
+
+    async def _run(self) -> GuidedOutcome:
         async with self.cluster as cluster:
             cluster.world(self._seed).env.journal.subscribe(self._on_entry)
             violations = await cluster.until_exhausted(self._play())
@@ -195,7 +212,7 @@ class WorkloadRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self.cluster.violations(violations)
+        problems = self.cluster.violations([*violations, *self.state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -206,13 +223,14 @@ class WorkloadRun:
             states=self._states,
             user_writes=self.cluster.user_writes,
             happened=self._disturber.happened,
-            journal=self.cluster.journal("\n".join(problems)) if problems else "",
+            records=self.cluster.records,
             seconds=self._seconds,
         )
 
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
-        await self._rest()
+        await self.rest()
+        await self._disturber.at_rest()
         for number, step in enumerate(self._steps):
             action = self._declared.action(step.name)
             assert action is not None, step
@@ -221,10 +239,10 @@ class WorkloadRun:
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
-            await self._rest()
-            if self._disturber.at_rest():
-                await self._rest()
-        self._disturber.end()
+            await self.rest()
+            if await self._disturber.at_rest():
+                await self.rest()
+        await self._disturber.end()
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
@@ -238,7 +256,7 @@ class WorkloadRun:
         records = [record for replica in self.cluster.replicas for each in replica.journals for record in each.find()]
         return sorted(records, key=lambda record: record.started_at)
 
-    async def _rest(self) -> None:
+    async def rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""
         loop = asyncio.get_running_loop()
         begin = self._last_write = loop.time()
@@ -259,7 +277,8 @@ class WorkloadRun:
         """Count a message of a watch; returns whether it is delivered."""
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
-        message = WatchMessage(path=path, number=number, keys=_keys_in(body), action=self.action)
+        standby = self.cluster.is_standby(exchange.client)
+        message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action, standby=standby)
         self._messages.append(message)
         return await self._disturber.hold(exchange, message, body)
 
@@ -317,14 +336,72 @@ class _OneDisturbance(Disturber):
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         self._views.on_entry(entry, own=exchange is not None)
 
-    def at_rest(self) -> bool:
+    async def at_rest(self) -> bool:
         return self._views.at_rest(self._run.action)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self._views.release()
 
 
-def _keys_in(body: bytes) -> tuple[str, ...]:
+class _TakeOver(Disturber):
+    """Lets a view of a standby stand still. After the next action the standby leads with it for a while."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._views = HeldViews()
+        self._standby = ""
+        self._action = -1
+        self._has_led = False
+
+    @property
+    def happened(self) -> bool:
+        """Whether the view of a standby stood still."""
+        return bool(self._standby)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the replica that leads has an old view."""
+        return self._has_led and self._views.any_held
+
+    def attach(self, run: WorkloadRun) -> None:
+        self._run = run
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        path = message.path
+        if (path, message.number) == (self._disturbance.path, self._disturbance.number):
+            self._standby, self._action = exchange.client, self._run.action
+            self._views.stop(f"{self._standby} {path}", self._action, limited=False)
+        await self._views.wait(f"{exchange.client} {path}")
+        return True
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
+
+    async def at_rest(self) -> bool:
+        if not self._standby or self._has_led or self._run.action <= self._action:
+            return False
+        await self._lead()
+        return True
+
+    async def end(self) -> None:
+        if self._standby and not self._has_led:
+            await self._lead()
+
+    async def _lead(self) -> None:
+        """End every replica but the standby, until it has led for a while."""
+        self._has_led = True
+        self._views.limit()
+        others = [each for each in self._run.cluster.replicas if each.link.client != self._standby]
+        for replica in others:
+            await replica.crash()
+        await self._run.rest()
+        self._views.release()
+        for replica in others:
+            replica.wake()
+        await self._run.rest()
+
+
+def keys_in(body: bytes) -> tuple[str, ...]:
     """Return namespace and name of the objects in a message of a watch. Bookmarks have none."""
     keys = []
     for line in body.splitlines():

@@ -71,6 +71,8 @@ class StateRecorder:
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
         self._events = 0
+        self._finalized: set[object] = set()
+        self._late: dict[str, None] = {}
 
     def add(self, entry: Entry, *, own: bool) -> None:
         """Add a write, in the order of the revisions.
@@ -90,15 +92,22 @@ class StateRecorder:
             gone = self._latest.pop(entry.key, None)
             self._uids.discard(_uid(gone or entry.before))
             self._deleted[name] += own
+            if own and (entry.before or {}).get("metadata", {}).get("deletionTimestamp"):
+                self._finalized.add(_uid(entry.before))
         else:
             self._latest[entry.key] = entry.after
             self._uids.add(_uid(entry.after))
             # A child of an owner that has just gone is collected: who did not see it yet does no harm.
-            self._created[name] += entry.before is None and self._has_owner(entry.after)
+            owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
+            if entry.before is None:
+                self._created[name] += not owners or not self._uids.isdisjoint(owners)
+                if own and not self._finalized.isdisjoint(owners):
+                    self._late[name] = None
 
-    def _has_owner(self, obj: JsonObject) -> bool:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        return not owners or any(owner.get("uid") in self._uids for owner in owners)
+    @property
+    def violations(self) -> list[str]:
+        """The children of owners whose last finalizer the operator had removed before: it had seen the deletion."""
+        return [f"deletion: {subject_of(name)} was created for an owner that was let go" for name in self._late]
 
     def at_rest(self, passes: Iterable[ReconcileRecord] = ()) -> RestState:
         """Return the state now.

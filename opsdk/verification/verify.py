@@ -16,15 +16,14 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
-from opsdk.verification.rest_state import Mask, mask_of, state_violations
+from opsdk.verification.reference import REFERENCE_SEED, Reference
 
 __all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
 
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
-_SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,23 +146,23 @@ def run_verification(
         progress: called after each run.
     """
     summary, began = VerificationSummary(), time.monotonic()
-    waiting: dict[_Reference, Iterator[Disturbance]] = {}
+    waiting: dict[_GuidedWorkload, Iterator[Disturbance]] = {}
     for steps in workloads:
-        reference = _Reference(declared, steps)
+        workload = _GuidedWorkload(declared, steps)
         summary.workloads += 1
-        if reference.violations:
-            summary.add(reference.broken_run(name, None, reference.outcome, reference.violations))
+        if violations := workload.reference.violations:
+            summary.add(workload.broken_run(name, None, workload.reference.outcome, violations))
         else:
-            waiting[reference] = reference.disturbances(kinds)
+            waiting[workload] = workload.disturbances(kinds)
         progress(summary)
-    for reference, disturbance in _in_turns(waiting):
+    for workload, disturbance in _in_turns(waiting):
         if time.monotonic() - began > time_limit:
             summary.omitted += 1
             continue
-        outcome, violations = reference.disturbed(disturbance)
+        outcome, violations = workload.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1
         if violations:
-            summary.add(reference.broken_run(name, disturbance, outcome, violations))
+            summary.add(workload.broken_run(name, disturbance, outcome, violations))
         progress(summary)
     summary.seconds = time.monotonic() - began
     return summary
@@ -173,10 +172,10 @@ def verify_disturbance(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None
 ) -> Sequence[str]:
     """Return the violations of one disturbance of a workload, as `verify` found them."""
-    reference = _Reference(declared, steps)
-    if disturbance is None or reference.violations:
-        return reference.violations
-    return reference.disturbed(disturbance)[1]
+    workload = _GuidedWorkload(declared, steps)
+    if disturbance is None or workload.reference.violations:
+        return workload.reference.violations
+    return workload.disturbed(disturbance)[1]
 
 
 def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadStep]:
@@ -189,58 +188,46 @@ def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadSt
     return [WorkloadStep(name, rng.getrandbits(30)) for name in names]
 
 
-class _Reference:
-    """The undisturbed run of a workload, and what two of them do not have in common."""
+class _GuidedWorkload:
+    """A workload, its reference run, and its runs with a disturbance."""
 
     def __init__(self, declared: SimulatedOperator, steps: Sequence[WorkloadStep]) -> None:
         self._declared, self._steps = declared, steps
-        self.outcome = run_guided(declared, steps, seed=_SEED)
-        self.violations = self.outcome.violations
-        self._masks: Mapping[int, Mask] = {}
-        if not self.violations:
-            other = run_guided(declared, steps, seed=_SEED + 1)
-            self.violations, states = other.violations, self.outcome.states
-            self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
+        self.reference = Reference(lambda seed: run_guided(declared, steps, seed=seed))
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""
-        for each in guided_disturbances(self.outcome.writes, self.outcome.messages):
+        outcome = self.reference.outcome
+        for each in guided_disturbances(outcome.writes, outcome.messages):
             if each.kind in kinds:
                 yield each
 
     def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
-        outcome = run_guided(self._declared, self._steps, disturbance, seed=_SEED)
-        # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
-        # afterwards is not calm at the end.
-        counted = disturbance.kind in WRITES
-        violations = [each for each in outcome.violations if counted or not each.startswith("hot loop")]
-        # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
-        if violations or outcome.user_writes != self.outcome.user_writes:
-            return outcome, violations
-        for number, state in outcome.states.items():
-            usual, mask = self.outcome.states[number], self._masks[number]
-            if violations := state_violations(usual, state, mask, counted=counted):
-                return outcome, violations
-        return outcome, ()
+        outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
+        return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
 
     def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
     ) -> BrokenRun:
         """Return what is reported of a run."""
         return BrokenRun(
-            name=name, steps=self._steps, disturbance=disturbance, violations=violations, journal=outcome.journal
+            name=name,
+            steps=self._steps,
+            disturbance=disturbance,
+            violations=violations,
+            journal=outcome.journal(violations),
         )
 
 
 def _in_turns(
-    disturbances: Mapping[_Reference, Iterator[Disturbance]],
-) -> Iterator[tuple[_Reference, Disturbance]]:
+    disturbances: Mapping[_GuidedWorkload, Iterator[Disturbance]],
+) -> Iterator[tuple[_GuidedWorkload, Disturbance]]:
     """Yield one disturbance of each workload after the other, so that a time limit leaves out none of them wholly."""
     waiting = dict(disturbances)
     while waiting:
-        for reference, each in list(waiting.items()):
+        for workload, each in list(waiting.items()):
             if (disturbance := next(each, None)) is None:
-                del waiting[reference]
+                del waiting[workload]
             else:
-                yield reference, disturbance
+                yield workload, disturbance

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from opsdk.aio.closing import Closing
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.webhooks import without_sockets
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
@@ -25,7 +26,7 @@ _GRACE: Final = 45.0
 # Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
 _USERS: Final = "user/1"
-# Reconciles of the journal that an outcome has.
+# Reconciles that a report of violations has.
 _JOURNAL_RECORDS: Final = 8
 # Without these, deleted owners keep their children, and deleted namespaces never end.
 _CONTROLLERS: Final = ("garbage-collector", "namespace")
@@ -74,9 +75,19 @@ class SimulatedCluster(Closing):
             stack.push_async_callback(replica.stop)
         return self
 
+    @property
+    def systems(self) -> Any:
+        """The doubles of external systems, see `Doubles.systems`."""
+        return self._doubles.systems
+
     async def aclose(self) -> None:
         """Stop the replicas, and close the environment."""
         await self._stack.aclose()
+
+    def is_standby(self, client: str) -> bool:
+        """Whether a client holds none of the Leases, and another one does."""
+        holders = set(filter(None, self._ledger.holders.values()))
+        return bool(holders) and client not in holders
 
     def world(self, seed: int) -> World:
         """Return the argument of an action, with the random numbers of a seed."""
@@ -85,7 +96,7 @@ class SimulatedCluster(Closing):
             rng=seeded(seed),
             env=self.env,
             exchanges=self.observer.exchanges,
-            systems=self._doubles.systems,
+            systems=self.systems,
         )
 
     async def act(self, action: Action, seed: int) -> None:
@@ -166,14 +177,19 @@ class SimulatedCluster(Closing):
         problems = [*found, *observer.violations, *self._ledger.violations, *hot_loops(observer.exchanges)]
         return tuple(dict.fromkeys(problems))
 
-    def journal(self, text: str) -> str:
-        """Return the last reconciles of the objects that violations name, or of all if they name none."""
+    @property
+    def records(self) -> list[ReconcileRecord]:
+        """The reconciles of all replicas, by time."""
         records = [record for replica in self.replicas for journal in replica.journals for record in journal.find()]
-        records.sort(key=lambda record: record.started_at)
-        words = "".join(char if char.isalnum() or char in "-." else " " for char in text).split()
-        names = {word.strip(".") for word in words}
-        matching = [record for record in records if record.name in names]
-        return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
+        return sorted(records, key=lambda record: record.started_at)
+
+
+def journal_text(records: Sequence[ReconcileRecord], violations: Sequence[str]) -> str:
+    """Return the last reconciles of the objects that violations name, or of all if they name none."""
+    words = "".join(char if char.isalnum() or char in "-." else " " for char in "\n".join(violations)).split()
+    names = {word.strip(".") for word in words}
+    matching = [record for record in records if record.name in names]
+    return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
 
 
 def _recorded(app: App, writes: list[str]) -> App:

@@ -29,6 +29,7 @@ _ERRORS = {
     Fault.EXPIRE_WATCHES: (410, "Expired", "injected: too old resource version"),
     Fault.ALWAYS_EXPIRED: (410, "Expired", "injected: too old resource version"),
 }
+_EXPIRED = 410
 _CHANCE = 0.5
 """The probability that a fault hits a request in its window; `Fault.UNAVAILABLE` hits every request."""
 _MAX_DELAY = 2.0
@@ -267,13 +268,7 @@ class Link:
         if (rng := self.window(Fault.DELAY)) is not None:
             await asyncio.sleep(rng.uniform(0, _MAX_DELAY))
         if (fault := decided if decided in _ERRORS else self._refusal(exchange)) is not None:
-            exchange.fault = fault.value
-            headers = [(b"content-type", b"application/json")]
-            headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
-            body = _status(fault)
-            headers.append((b"content-length", str(len(body)).encode()))
-            await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
+            await self._refuse(exchange, fault, send)
             return
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
@@ -293,6 +288,20 @@ class Link:
             exchange.fault = Fault.LOSE_ANSWERS.value
             abort()
 
+    @staticmethod
+    async def _refuse(exchange: Exchange, fault: Fault, send: Send) -> None:
+        """Answer a request with the error of a fault."""
+        exchange.fault = fault.value
+        if exchange.is_watch and _ERRORS[fault][0] == _EXPIRED:
+            await _send_expired(send, head=True)
+            return
+        headers = [(b"content-type", b"application/json")]
+        headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
+        body = _status(fault)
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
     def _refusal(self, exchange: Exchange) -> Fault | None:
         if exchange.is_watch:
             for fault in (Fault.REFUSE_WATCHES, Fault.ALWAYS_EXPIRED):
@@ -300,7 +309,9 @@ class Link:
                     return fault
             if exchange.path in self._compacted:
                 self._compacted.remove(exchange.path)
-                return Fault.EXPIRE_WATCHES
+                # A watch that begins at the present, or with all objects, never expires.
+                if parse_qs(exchange.target.partition("?")[2]).get("resourceVersion", ["0"]) != ["0"]:
+                    return Fault.EXPIRE_WATCHES
         if self.window(Fault.UNAVAILABLE) is not None:
             return Fault.UNAVAILABLE
         if exchange.method in ("PUT", "PATCH") and self._hits(Fault.CONFLICT):
@@ -356,9 +367,20 @@ async def _expire(watch: _OpenWatch) -> None:
     if not watch.head or watch.ended or watch.task is None:
         return
     watch.ended = True
-    event = {"type": "ERROR", "object": json.loads(_status(Fault.EXPIRE_WATCHES))}
-    await watch.send({"type": "http.response.body", "body": json.dumps(event).encode() + b"\n", "more_body": False})
+    await _send_expired(watch.send)
     watch.task.cancel()
+
+
+async def _send_expired(send: Send, *, head: bool = False) -> None:
+    """End a watch as the API server does: with an event, not with an HTTP status.
+
+    Upstream: k8s.io/apiserver/pkg/storage/cacher/cacher.go (v1.36), `newErrWatcher`
+    """
+    if head:
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+    event = {"type": "ERROR", "object": json.loads(_status(Fault.EXPIRE_WATCHES))}
+    await send({"type": "http.response.body", "body": json.dumps(event).encode() + b"\n", "more_body": False})
 
 
 def _status(fault: Fault) -> bytes:

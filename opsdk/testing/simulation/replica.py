@@ -45,6 +45,7 @@ class Observer:
         hold: see `Link.hold`.
         delay: see `Link.delay`.
         begin: called before each reconcile begins; it may wait.
+        finish: called when a reconcile has ended.
         max_latency: see `Link.max_latency`.
         absence: seconds until a replica that a fault of `decide` ended is back.
     """
@@ -58,6 +59,7 @@ class Observer:
     hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
     delay: Callable[[Exchange], Awaitable[None]] | None = None
     begin: Callable[[Request], Awaitable[None]] | None = None
+    finish: Callable[[Request], None] = lambda _: None
     max_latency: float = 0.01
     absence: float = 1.0
 
@@ -82,6 +84,7 @@ class _ObservedReconciler:
             return await self._target.reconcile(request, ctx)
         finally:
             observer.reconciles += 1
+            observer.finish(request)
             self._busy.discard(request)
 
 

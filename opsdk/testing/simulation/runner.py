@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster
+from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, seeded
@@ -150,7 +150,7 @@ class _Run:
             transcript="\n".join([*requests, *self._notes, ""]).encode(),
             reconciles=observer.reconciles,
             seconds=self._seconds,
-            journal=self._cluster.journal("\n".join(problems)),
+            journal=journal_text(self._cluster.records, problems),
         )
 
     async def _take(self, step: Step) -> None:

@@ -1,0 +1,155 @@
+"""``opsdk verify -- COMMAND``: attacks an operator in another process, in any language."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from opsdk.apiserver.serializer.documents import SyntaxProblemError
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.plan.processes import stopped_by_sigterm
+from opsdk.cli.validate.documents import read_files
+from opsdk.engine.environments import import_envtest
+from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.foreign.checks import parse_check
+from opsdk.verification.foreign.child import open_command
+from opsdk.verification.foreign.report import ForeignSummary
+from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
+from opsdk.verification.foreign.verify import ForeignVerification
+from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
+from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
+
+_BROKEN: Final = 2
+_DEFINITION: Final = "CustomResourceDefinition"
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- COMMAND...]", help="an operator in any language; needs --workload or --crds"),
+]
+Workloads = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
+]
+Definitions = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE|FOLDER", help="CustomResourceDefinitions that a command needs")
+]
+Checks = Annotated[
+    list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
+]
+Quiet = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="without a write, after which a command is at rest")
+]
+Patience = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="in which a command at rest must reach the usual state")
+]
+Parallel = Annotated[int, typer.Option(metavar="N", min=1, help="runs of a command at the same time")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandInputs:
+    """What is verified of a command, as the command line names it.
+
+    Attributes:
+        words: the command.
+        workloads: files with steps; without any, they are generated from the definitions.
+        definitions: files and folders with CustomResourceDefinitions.
+        examples: custom resources to begin generated workloads with.
+        checks: as ``KIND:EXPRESSION``.
+        operations: number of generated operations on each kind.
+        seed: chooses the order of the fields.
+    """
+
+    words: Sequence[str]
+    workloads: Sequence[Path]
+    definitions: Sequence[Path]
+    examples: Sequence[Path]
+    checks: Sequence[str]
+    operations: int
+    seed: int
+
+    def read_definitions(self) -> list[JsonObject]:
+        """Return the definitions. Raises `UsageError`."""
+        definitions = [each.tree for each in read_files(self.definitions) if each.tree["kind"] == _DEFINITION]
+        if self.definitions and not definitions:
+            raise UsageError(f"--crds {self.definitions[0]} has no {_DEFINITION}")
+        return definitions
+
+    def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
+        """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
+        if not self.words:
+            raise UsageError("there is no command: add it at the end, after --")
+        if self.workloads:
+            return [_read_workload(file) for file in self.workloads]
+        if not definitions:
+            raise UsageError("a command needs --workload, with the steps of a user, or --crds to generate them")
+        return [workload for definition in definitions for workload in self._generated(definition)]
+
+    def _generated(self, definition: JsonObject) -> Iterator[UserWorkload]:
+        spec = definition["spec"]
+        kind = spec["names"]["kind"]
+        examples = [each.tree for each in read_files(self.examples) if each.tree["kind"] == kind]
+        options = WorkloadOptions(operations=self.operations, seed=self.seed)
+        generated = generate_workload(definition, examples=examples, options=options)
+        yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
+
+
+def verify_command(
+    inputs: CommandInputs, timing: Timing, *, time_limit: float, parallel: int, output: OutputFormat
+) -> int:
+    """Verify a command, print what it does not survive, and return the exit status.
+
+    Raises:
+        OpsdkError: it cannot be verified.
+    """
+    envtest = import_envtest("a verification runs the operator")
+    definitions = inputs.read_definitions()
+    workloads = inputs.read_workloads(definitions)
+
+    def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
+        served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
+            controllers="cluster",
+            controller_events=False,
+            crds=definitions,
+            # A restart into the past needs old revisions. A program in another process takes no virtual time.
+            compaction_interval=0,
+            hot_loop_limit=0,
+        )
+        return served
+
+    subject = ForeignSubject(
+        environment=environment,
+        open_operator=open_command(inputs.words),
+        checks=[parse_check(text) for text in inputs.checks],
+        timing=timing,
+    )
+    verification = ForeignVerification(
+        subject, workloads, time_limit=time_limit, parallel=parallel, progress=_show_progress
+    )  # fmt: skip
+    with stopped_by_sigterm():
+        summary = asyncio.run(verification.run())
+    show_progress("")
+    print_result(output, summary.as_json(), summary.lines())
+    return _BROKEN if summary.broken else 0
+
+
+def _show_progress(summary: ForeignSummary) -> None:
+    show_progress(
+        f"{summary.workloads} workloads, {summary.count} of {summary.total or '?'} disturbances, {summary.bugs}"
+    )  # fmt: skip
+
+
+def _read_workload(file: Path) -> UserWorkload:
+    try:
+        tree = parse_yaml(file.read_bytes()).tree
+    except (OSError, SyntaxProblemError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    return parse_workload(
+        str(file), tree, lambda name: [each.tree for each in read_files([file.parent / name])]
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Exhaustive search: every schedule of a workload up to a bound, where equal states are continued once."""

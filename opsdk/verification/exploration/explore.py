@@ -1,0 +1,251 @@
+"""Explores a workload: all its schedules within bounds, where equal states are continued once.
+
+::
+
+    explore(SIMULATION, [WorkloadStep("create_site"), WorkloadStep("delete_site")])
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, Final, NoReturn
+
+import msgspec
+
+from opsdk.errors import OpsdkError, UsageError
+from opsdk.testing.simulation.declaration import SimulatedOperator
+from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedule
+from opsdk.verification.exploration.known_states import KnownStates
+from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
+from opsdk.verification.exploration.snapshots import Places, Snapshots
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, run_workload
+from opsdk.verification.reference import REFERENCE_SEED, Reference
+
+__all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
+
+DEFAULT_BOUNDS: Final = Bounds()
+"""One crash, one stale view, and two deviations."""
+_POLL_SECONDS: Final = 0.1
+
+
+class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that the operator does not survive.
+
+    Attributes:
+        schedule: the options that the run takes.
+        violations: what followed.
+        journal: the operator's journal of the objects that the violations name.
+    """
+
+    schedule: Schedule
+    violations: Sequence[str]
+    journal: str = ""
+
+    def __str__(self) -> str:
+        choices = "".join(f"  {choice}\n" for choice in self.schedule) or "  none\n"
+        problems = "".join(f"  {violation}\n" for violation in self.violations)
+        return f"{problems}The schedule:\n{choices}The operator's journal:\n\n{self.journal}\n"
+
+
+class Exploration(msgspec.Struct, kw_only=True):
+    """What a search found.
+
+    Attributes:
+        bounds: of each schedule.
+        states: number of different states.
+        runs: number of runs, most of which ended in a state that was known.
+        complete: no schedule within the bounds is left.
+        counterexamples: the broken runs; the search ends soon after the first one.
+        seconds: real time.
+    """
+
+    bounds: Bounds
+    states: int = 0
+    runs: int = 0
+    complete: bool = False
+    counterexamples: Sequence[Counterexample] = ()
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        end = "complete" if self.complete else "not complete"
+        return f"{end}: {self.states} states ({self.bounds}), {self.runs} runs, {self.seconds:.1f} s"
+
+
+def explore(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], bounds: Bounds = DEFAULT_BOUNDS, *,
+    time_limit: float = 300.0, processes: int = 0, progress: Callable[[int], None] = lambda _: None,
+) -> Exploration:  # fmt: skip
+    """Run a workload under every schedule within bounds. Call it outside any event loop.
+
+    The operator must not use threads: its runs are continued in copies of the process.
+
+    Args:
+        declared: the operator, its environment, its actions and its invariants.
+        steps: the workload. Three actions of a small operator have some thousand states.
+        bounds: of each schedule.
+        time_limit: real seconds, after which the search is not complete.
+        processes: that run at the same time; 0 for one on each processor.
+        progress: called from time to time, with the number of states.
+
+    Raises:
+        UsageError: the platform has no fork.
+        OpsdkError: the operator uses threads, or there are more states than there is room for.
+    """
+    if not hasattr(os, "fork"):
+        raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
+    began = time.monotonic()
+    reference = Reference(lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed))
+    if reference.violations:
+        violations = reference.violations
+        broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
+        return Exploration(bounds=bounds, runs=1, counterexamples=[broken], seconds=time.monotonic() - began)
+    known = KnownStates(bounds)
+    with tempfile.TemporaryFile() as reports:
+        deadline = began + time_limit
+        search = _Search(declared, steps, reference, known=known, reports=reports, deadline=deadline)
+        _run_processes(search, processes or os.cpu_count() or 1, lambda: progress(len(known)))
+        reports.seek(0)
+        ends = [msgspec.json.decode(line, type=_RunEnd) for line in reports.read().splitlines()]
+    if failures := [end.failure for end in ends if end.failure]:
+        raise OpsdkError(f"the search has ended: {failures[0]}")
+    return Exploration(
+        bounds=bounds,
+        states=len(known),
+        runs=len(ends),
+        complete=not known.stopped,
+        counterexamples=[end.counterexample for end in ends if end.counterexample is not None],
+        seconds=time.monotonic() - began,
+    )
+
+
+def verify_schedule(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice]
+) -> Sequence[str]:
+    """Return the violations of one schedule of a workload, as `explore` found them."""
+    reference = Reference(lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed))
+    if reference.violations:
+        return reference.violations
+    outcome = run_workload(declared, steps, ScheduledRun(Replay(tuple(schedule)), len(steps)), seed=REFERENCE_SEED)
+    return reference.judge(outcome, counted=_is_counted(schedule))
+
+
+def _is_counted(schedule: Sequence[Choice]) -> bool:
+    return not any(choice.option in (Option.STALE, Option.NEXT_ACTION) for choice in schedule)
+
+
+class _RunEnd(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the process of a run reports."""
+
+    counterexample: Counterexample | None = None
+    failure: str = ""
+
+
+def _run_processes(search: _Search, processes: int, progress: Callable[[], None]) -> None:
+    """Run the search in a process group of its own, and wait for its end."""
+    places = Places(processes)
+    try:
+        with warnings.catch_warnings():
+            # Python 3.12 warns of other threads, such as those of a test runner: the copies do not use them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:
+            search.run(places)
+        os.setpgid(pid, pid)
+        try:
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                progress()
+                time.sleep(_POLL_SECONDS)
+        finally:
+            _kill_group(pid)
+    finally:
+        places.close()
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # all have ended
+
+
+class _Search:
+    """The search in one process: a `Chooser` whose process is copied at each new state."""
+
+    def __init__(
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], reference: Reference, *,
+        known: KnownStates, reports: BinaryIO, deadline: float,
+    ) -> None:  # fmt: skip
+        self._reference, self._known, self._reports, self._deadline = reference, known, reports, deadline
+        self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), REFERENCE_SEED)
+        self._left = known.bounds
+        self._schedule: Schedule = ()
+        self._own: set[bytes] = set()
+
+    def run(self, places: Places) -> NoReturn:
+        """Run the workload, and continue its snapshots. Each copy of this process comes to the end of this method."""
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        gc.freeze()
+        self._snapshots = Snapshots(places)
+        self._threads = threading.active_count()
+        try:
+            self._end(self._run.run())
+        except BaseException:  # noqa: BLE001 - a copy must not return into the code of its caller
+            self._fail(f"a run failed:\n{traceback.format_exc()}")
+
+    def choose(self, number: int, text: str, options: Sequence[Option], state: Callable[[], bytes]) -> Option | None:
+        """Keep a snapshot for the options of a new state. Ends the run if the state is known."""
+        digest = state()
+        if digest in self._own:
+            return None  # a loop: its end tells whether it is harmless
+        if not self._known.add(digest, self._left):
+            self._end(self._run.outcome([]), partial=True)
+        self._own.add(digest)
+        options = [option for option in options if self._left.after(option) is not None]
+        if not options or self._is_over():
+            return None
+        if threading.active_count() > self._threads:
+            self._fail("the operator uses threads, which the copies of a process do not have: verify it without")
+        option = self._snapshots.take(options)
+        if option is None:
+            return None
+        if self._is_over():
+            os._exit(0)
+        left = self._left.after(option)
+        assert left is not None, option
+        self._left = left
+        self._schedule = (*self._schedule, Choice(number, option, text))
+        return option
+
+    def _is_over(self) -> bool:
+        if time.monotonic() > self._deadline:
+            self._known.stop()
+        return self._known.stopped
+
+    def _end(self, outcome: GuidedOutcome, *, partial: bool = False) -> NoReturn:
+        """Judge the run, continue its snapshots, and end the process."""
+        counterexample = None
+        if violations := self._reference.judge(outcome, counted=_is_counted(self._schedule), partial=partial):
+            journal = outcome.journal(violations)
+            counterexample = Counterexample(schedule=self._schedule, violations=violations, journal=journal)
+            self._known.stop()
+        self._report(_RunEnd(counterexample=counterexample))
+        self._snapshots.end()
+
+    def _fail(self, failure: str) -> NoReturn:
+        self._known.stop()
+        self._report(_RunEnd(failure=failure))
+        os._exit(1)
+
+    def _report(self, end: _RunEnd) -> None:
+        # The copies share one file position, so that no report overwrites another.
+        os.write(self._reports.fileno(), msgspec.json.encode(end) + b"\n")

@@ -1,0 +1,152 @@
+"""What a verification of another process reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.foreign.places import ForeignDisturbance
+from opsdk.verification.foreign.run import ForeignOutcome
+from opsdk.verification.foreign.workload import UserWorkload
+
+__all__ = ["ForeignBrokenRun", "ForeignSummary"]
+
+_MAX_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignBrokenRun:
+    """A disturbance that the operator does not survive.
+
+    Attributes:
+        workload: its steps.
+        disturbance: what went wrong; None if nothing did.
+        outcome: of the run.
+    """
+
+    workload: UserWorkload
+    disturbance: ForeignDisturbance | None
+    outcome: ForeignOutcome
+
+    @property
+    def sorts(self) -> frozenset[str]:
+        """The broken invariants, and the kind of the object that shows each."""
+        return frozenset(_sort(violation) for violation in self.outcome.violations)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.disturbance or 'without a disturbance'}:"
+        yield from (f"  {violation}" for violation in self.outcome.violations[:_MAX_SHOWN])
+        yield f"The workload {self.workload.name}:"
+        yield from (f"  {step}" for step in self.workload.steps)
+        yield "Requests of the operator:"
+        yield from (f"  {request}" for request in self.outcome.requests)
+        if self.outcome.log:
+            yield "The last lines of its output:"
+            yield from (f"  {line}" for line in self.outcome.log)
+        yield ""
+
+    def as_json(self) -> JsonObject:
+        """Return the run for programs."""
+        return {
+            "disturbance": str(self.disturbance or ""),
+            "violations": list(self.outcome.violations),
+            "workload": [str(step) for step in self.workload.steps],
+            "requests": list(self.outcome.requests),
+            "log": list(self.outcome.log),
+        }
+
+
+def _sort(violation: str) -> str:
+    """Return the invariant; for a state also the resource, and the upper part of the field.
+
+    >>> _sort("state at rest: sites default/a status.phase: 'Up' -> absent")
+    'state at rest: sites status'
+    """
+    invariant, _, rest = violation.partition(":")
+    words = rest.split()
+    if not invariant.startswith(("state", "creations")) or len(words) < 3:
+        return invariant
+    return f"{invariant}: {words[0]} {words[2].partition('.')[0].rstrip(':')}"
+
+
+@dataclass(kw_only=True)
+class ForeignSummary:
+    """What was verified.
+
+    Attributes:
+        workloads: number of workloads with a reference run.
+        runs: number of disturbances that were run, by kind.
+        total: number of disturbances of these workloads.
+        unreached: number of runs that did not reach their disturbance.
+        unrepeated: number of broken runs that were not confirmed: a second run with the same disturbance is not broken,
+            or one without it is broken too.
+        omitted_workloads: number of workloads for which there was no time.
+        unserved: paths of kinds that are not served.
+        seconds: of real time.
+        broken: what the operator does not survive, each sort once.
+    """
+
+    workloads: int = 0
+    runs: Counter[DisturbanceKind] = field(default_factory=Counter)
+    total: int = 0
+    unreached: int = 0
+    unrepeated: int = 0
+    omitted_workloads: int = 0
+    unserved: dict[str, None] = field(default_factory=dict)
+    seconds: float = 0.0
+    broken: list[ForeignBrokenRun] = field(default_factory=list)
+
+    def is_new(self, run: ForeignBrokenRun) -> bool:
+        """Whether no other run breaks the same invariants: one bug shows at many places."""
+        return all(run.sorts != each.sorts for each in self.broken)
+
+    @property
+    def bugs(self) -> str:
+        """The number of broken runs, in words."""
+        return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
+
+    @property
+    def count(self) -> int:
+        """The number of disturbances that were run."""
+        return self.runs.total()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report."""
+        yield from map(str, self.broken)
+        for path in self.unserved:
+            yield f"not served: {path}; if the operator needs it, pass its definition with --crds"
+        if self.unreached:
+            yield f"{self.unreached} runs did not reach their disturbance: the order of requests differs between runs"
+        if self.unrepeated:
+            yield f"{self.unrepeated} broken runs were not confirmed: runs differ without a disturbance too"
+        if self.omitted_workloads:
+            yield f"{self.omitted_workloads} workloads left for lack of time"
+        yield str(self)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
+        omitted = self.total - self.count
+        unrun = f", {omitted} left for lack of time" if omitted else ""
+        runs = f"{self.count} disturbances of {self.workloads} workloads ({kinds}{unrun})"
+        return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
+
+    def as_json(self) -> JsonObject:
+        """Return the report for programs."""
+        return {
+            "broken": [run.as_json() for run in self.broken],
+            "workloads": self.workloads,
+            "runs": {kind.value: count for kind, count in sorted(self.runs.items())},
+            "omitted": self.total - self.count,
+            "omitted_workloads": self.omitted_workloads,
+            "unreached": self.unreached,
+            "unrepeated": self.unrepeated,
+            "unserved": list(self.unserved),
+            "seconds": round(self.seconds, 1),
+        }

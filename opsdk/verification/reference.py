@@ -1,0 +1,57 @@
+"""The undisturbed run of a workload, which tells what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from opsdk.verification.guided_run import GuidedOutcome
+from opsdk.verification.rest_state import Mask, mask_of, state_violations
+
+__all__ = ["REFERENCE_SEED", "Reference"]
+
+REFERENCE_SEED: Final = 0
+"""Of the reference run and of the disturbed runs: they are equal until the disturbance."""
+
+
+class Reference:
+    """An undisturbed run, and what two of them do not have in common.
+
+    Args:
+        run: runs the workload with a seed, undisturbed.
+
+    Attributes:
+        outcome: of the run.
+        violations: of the run; there is nothing to compare with then.
+    """
+
+    def __init__(self, run: Callable[[int], GuidedOutcome]) -> None:
+        self.outcome = run(REFERENCE_SEED)
+        self.violations = self.outcome.violations
+        self._masks: Mapping[int, Mask] = {}
+        if not self.violations:
+            other, states = run(REFERENCE_SEED + 1), self.outcome.states
+            self.violations = other.violations
+            self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
+
+    def judge(self, outcome: GuidedOutcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
+        """Return the violations of a disturbed run.
+
+        Args:
+            outcome: of the run.
+            counted: compare how often objects were created and deleted.
+            partial: the run ended before its last action.
+        """
+        # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
+        # afterwards is not calm at the end.
+        violations = [each for each in outcome.violations if counted or not each.startswith("hot loop")]
+        usual_writes = self.outcome.user_writes
+        if partial:
+            usual_writes = usual_writes[: len(outcome.user_writes)]
+        # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
+        if violations or outcome.user_writes != usual_writes:
+            return violations
+        for number, state in outcome.states.items():
+            if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
+                return violations
+        return ()

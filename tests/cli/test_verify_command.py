@@ -1,0 +1,114 @@
+"""``opsdk verify -- COMMAND``: real processes on a served API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import foreign_operators
+import pytest
+import yaml
+from foreign_operators import DEFINITION, NAMESPACE, Behaviour
+from processes import until
+
+from opsdk.cli.__main__ import main
+from opsdk.structured_merge.value import JsonValue
+
+SITE = {
+    "apiVersion": "demo.opsdk.dev/v1",
+    "kind": "Site",
+    "metadata": {"name": "a", "namespace": NAMESPACE},
+    "spec": {"text": "one"},
+}
+REFERENCE = "sites.demo.opsdk.dev/default/a"
+STEPS: list[JsonValue] = [{"apply": "site.yaml"}, {"delete": REFERENCE}, {"apply": "site.yaml"}]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a definition, an object, and a workload."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(foreign_operators.__file__).parent))
+    (tmp_path / "crd.yaml").write_text(yaml.safe_dump(DEFINITION))
+    (tmp_path / "site.yaml").write_text(yaml.safe_dump(SITE))
+    (tmp_path / "workload.yaml").write_text(yaml.safe_dump({"steps": STEPS}))
+    return tmp_path
+
+
+def verify(behaviour: Behaviour, *options: str) -> int:
+    """Verify an operator as a process of its own, and return the exit status."""
+    command = [sys.executable, foreign_operators.__file__, behaviour.value]
+    words = ["verify", "--crds", "crd.yaml", "--quiet", "0.5", "--patience", "3", "--parallel", "2", *options]
+    return main([*words, "--", *command])
+
+
+@pytest.mark.slow
+def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 2; the report has the place, the steps, the requests and the output of the process."""
+    assert verify(Behaviour.STATUS_FIRST, "--workload", "workload.yaml", "--time-limit", "25", "--output", "json") == 2
+    report = json.loads(capsys.readouterr().out)
+    (run, *_) = report["broken"]
+    assert any("configmaps default/a" in violation for violation in run["violations"])
+    assert run["workload"] == ["apply Site default/a", f"delete {REFERENCE}", "apply Site default/a"]
+    assert any("/sites/a/status" in request for request in run["requests"])
+    assert report["runs"]["crash_after"] > 0
+
+
+@pytest.mark.slow
+def test_generated_custom_resources_need_no_workload(capsys: pytest.CaptureFixture[str]) -> None:
+    """A correct operator survives; the status is 0."""
+    assert verify(Behaviour.GOOD, "--operations", "2", "--time-limit", "12") == 0
+    output = capsys.readouterr().out
+    assert "0 bugs" in output.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_an_operator_that_ends_at_once_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message has its exit status and its output."""
+    assert verify(Behaviour.EXITS, "--workload", "workload.yaml") == 1
+    error = capsys.readouterr().err
+    assert "ended with status 3 before the first step" in error
+    assert "cannot read the licence" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> None:
+    """The operator is killed, and the temporary folder with the kubeconfig goes."""
+    temporary, pid = folder / "temporary", folder / "pid"
+    temporary.mkdir()
+    code = f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
+    words = ["verify", "--workload", "workload.yaml", "--", sys.executable, "-c", code]
+    log = folder / "log"
+    with log.open("wb") as output, subprocess.Popen(
+        [sys.executable, "-m", "opsdk.cli", *words],
+        env={**os.environ, "TMPDIR": str(temporary)}, stdout=output, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        until(lambda: pid.exists() and pid.read_text().endswith(" "), log)
+        assert list(temporary.glob("opsdk-verify-*/kubeconfig"))
+        process.send_signal(number)
+        assert process.wait(60) != 0
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workload", "workload.yaml"], "there is no command: add it at the end, after --"),
+        (["--", "cat", "-"], "a command needs --workload"),
+        (["--workload", "none.yaml", "--", "cat"], "none.yaml cannot be read"),
+        (["--workload", "site.yaml", "--", "cat"], "a workload has a list `steps`"),
+        (["--workload", "crd.yaml", "--crds", "site.yaml", "--", "cat"], "has no CustomResourceDefinition"),
+        (["--workload", "workload.yaml", "--", "no-such-manager"], "no-such-manager is not a program"),
+        (["--workload", "workload.yaml", "--check", "pods: self.", "--", "cat"], "--check is 'pods: self.'"),
+    ],
+)
+def test_wrong_options_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 1, and nothing is started."""
+    assert main(["verify", *words]) == 1
+    assert message in capsys.readouterr().err
