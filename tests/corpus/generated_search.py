@@ -12,7 +12,7 @@ from opsdk import Operator
 from opsdk.testing.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import check_generated
-from opsdk.verification.oracles import Finding
+from opsdk.verification.oracles import OracleFinding
 from tests.corpus.case import CorpusCase
 
 OPERATIONS = 60
@@ -28,7 +28,7 @@ class GeneratedSearch:
         seconds: of CPU.
     """
 
-    findings: Sequence[Finding]
+    findings: Sequence[OracleFinding]
     seconds: float
 
     @property

@@ -110,7 +110,7 @@ def random_finding(case: CorpusCase, seconds: float) -> tuple[int, int]:
     return 0, seed
 
 
-def measure(case: CorpusCase, known: CaseResult) -> CaseResult:
+def measure(case: CorpusCase, before: CaseResult) -> CaseResult:
     """Measure one case. What generated custom resources showed of it is kept."""
     began = time.process_time()
     twin = run_verification(case.simulation(repaired=True), [case.workload], name=case.name)
@@ -118,7 +118,7 @@ def measure(case: CorpusCase, known: CaseResult) -> CaseResult:
     finding, runs, seconds = first_finding(case)
     random, seeds = random_finding(case, max(seconds, _LEAST_SECONDS))
     return msgspec.structs.replace(
-        known,
+        before,
         found=finding is not None,
         disturbance=finding.disturbance if finding else None,
         oracle=finding.violations[0].partition(":")[0] if finding else "",
@@ -306,8 +306,8 @@ def main() -> int:
             continue
         if options.missing and case.name in results:
             continue
-        known = results.get(case.name, CaseResult(name=case.name))
-        result = results[case.name] = measure_generated(case, known) if options.generated else measure(case, known)
+        before = results.get(case.name, CaseResult(name=case.name))
+        result = results[case.name] = measure_generated(case, before) if options.generated else measure(case, before)
         print(json.dumps(msgspec.to_builtins(result)), flush=True)  # noqa: T201 - progress
         write_results(results)
     PAGE.write_text(render(results))
