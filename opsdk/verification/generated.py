@@ -98,7 +98,7 @@ class GeneratedVerification:
 
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, seed: int = 0,
+    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0,
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -108,6 +108,7 @@ def generated_verification(
         examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
             before them.
         operations: the most operations for each kind.
+        per_workload: the most operations between the creation and the deletion of an object.
         seed: chooses the order of the fields.
 
     Raises:
@@ -135,7 +136,7 @@ def generated_verification(
             definition, version=kinds[kind].version, examples=own, options=options
         )
         references = [*others, *_reference_trees(workload)]
-        for number, operations_of_run in enumerate(_runs(workload)):
+        for number, operations_of_run in enumerate(_runs(workload, per_workload)):
             steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
             runs.append(GeneratedRun(kind=kind, steps=steps))
     declared = SimulatedOperator(
@@ -155,7 +156,7 @@ async def _anything(_: World) -> None:
     """Hold always: the run without a disturbance tells what is right."""
 
 
-def _runs(workload: GeneratedWorkload) -> Iterator[Sequence[Operation]]:
+def _runs(workload: GeneratedWorkload, per_workload: int) -> Iterator[Sequence[Operation]]:
     """Yield a few operations at a time. What the server refuses is left out: it changes nothing.
 
     A change that is taken back is in one workload with its rollback: none begins with a harmful object.
@@ -164,7 +165,7 @@ def _runs(workload: GeneratedWorkload) -> Iterator[Sequence[Operation]]:
     admitted = [each for each in workload.operations if each.value_class is not ValueClass.BEYOND]
     for operation, following in zip_longest(admitted, admitted[1:]):
         is_pair = following is not None and following.kind is OperationKind.ROLLBACK
-        if len(run) + is_pair >= _PER_WORKLOAD:
+        if run and len(run) + is_pair >= per_workload:
             yield run
             run = []
         run.append(operation)

@@ -235,7 +235,7 @@ class WorkloadRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._disturber.is_stale and not self.hurry.is_set():
-                self._states[number] = self.state.at_rest(self._passes)
+                self._states[number] = self.state.at_rest(self.cluster.records)
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
@@ -246,15 +246,9 @@ class WorkloadRun:
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self.state.at_rest(self._passes)
+            self._states[len(self._steps)] = self.state.at_rest(self.cluster.records)
             violations = await self.cluster.restart()
         return violations
-
-    @property
-    def _passes(self) -> list[ReconcileRecord]:
-        """The reconciles of all replicas, oldest first."""
-        records = [record for replica in self.cluster.replicas for each in replica.journals for record in each.find()]
-        return sorted(records, key=lambda record: record.started_at)
 
     async def rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""

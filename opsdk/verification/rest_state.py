@@ -70,9 +70,9 @@ class StateRecorder:
         self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
-        self._events = 0
         self._finalized: set[object] = set()
         self._late: dict[str, None] = {}
+        self._events = 0
 
     def add(self, entry: Entry, *, own: bool) -> None:
         """Add a write, in the order of the revisions.

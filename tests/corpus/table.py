@@ -187,8 +187,9 @@ Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 
 """
 _ACTO_TEXT: Final = """
 These bugs need no fault: a custom resource is enough. They are searched with generated custom resources, from the
-definition alone; guided runs and random seeds were not measured. Fifteen of Acto's 56 bugs are missing, because their
-input is not known, or because no container is started here. `tests/corpus/acto` names them.
+definition alone; guided runs and random seeds were not measured. Acto's tests keep the input that shows each bug. The
+causes are models of what goes wrong with this input, and the code of the operator may differ. Fifteen of the 56 bugs
+are missing, because their input is not known, or because no container is started here. `tests/corpus/acto` names them.
 
 Acto's own table: 9,119 operations in about 1,920 machine hours, 56 bugs.
 """
