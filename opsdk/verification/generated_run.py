@@ -22,9 +22,9 @@ from opsdk.verification.field_reach import FieldReach, trials
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.oracles import (
-    Difference,
-    Finding,
     Oracle,
+    OracleFinding,
+    StateDifference,
     changes_anything,
     harm_of,
     is_reported,
@@ -57,14 +57,14 @@ class GeneratedSummary:
         seconds: of real time.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[OracleFinding] = field(default_factory=list)
     checks: Counter[Oracle] = field(default_factory=Counter)
     advice: list[str] = field(default_factory=list)
     runs: int = 0
     omitted: int = 0
     seconds: float = 0.0
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: OracleFinding) -> None:
         """Add a finding, unless another one shows the same bug."""
         if not finding.is_among(self.findings):
             self.findings.append(finding)
@@ -191,13 +191,15 @@ class _Check:
         texts = [each.text for each in differences[:_MAX_SHOWN]]
         self._add(run, oracle, number, texts, {each.place for each in differences})
 
-    def _is_decided(self, kind: str, difference: Difference) -> bool:
+    def _is_decided(self, kind: str, difference: StateDifference) -> bool:
         """Whether the operator decided a value: a status may repeat what an external system counts."""
         status = f"{self._key(kind)} status."
         is_status = difference.place.startswith(status) and not difference.place.startswith(f"{status}conditions")
         return not (is_status and self._verification.has_systems)
 
-    def _confirmed(self, run: GeneratedRun, number: int, differences: Sequence[Difference]) -> list[Difference]:
+    def _confirmed(
+        self, run: GeneratedRun, number: int, differences: Sequence[StateDifference]
+    ) -> list[StateDifference]:
         """Return the differences that two other runs have in common with these."""
         actions = [each.action for each in run.steps]
         again = self._guided(actions, run.workload, shifted=True).states.get(number + 1)
@@ -228,7 +230,7 @@ class _Check:
                     return
                 if kind in self._written and not self._has_effect(kind, path, operation):
                     text = f"{field_path(path)} changes, and no object, status or Event does"
-                    finding = Finding(
+                    finding = OracleFinding(
                         oracle=Oracle.FIELD_REACH, kind=kind, operation=f"{kind}: {operation}",
                         differences=(text,), places=frozenset({str(field_path(path))}),
                     )  # fmt: skip
@@ -291,7 +293,7 @@ class _Check:
     ) -> None:
         names = tuple(each.step.name for each in run.steps[: number + 1])
         self._summary.add(
-            Finding(
+            OracleFinding(
                 oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
                 places=frozenset(places),
             )

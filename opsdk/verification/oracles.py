@@ -19,9 +19,9 @@ from opsdk.verification.rest_state import RestState, state_differences, subject_
 from opsdk.verification.workload.values import ABSENT
 
 __all__ = [
-    "Difference",
-    "Finding",
     "Oracle",
+    "OracleFinding",
+    "StateDifference",
     "changes_anything",
     "harm_of",
     "is_empty",
@@ -50,7 +50,7 @@ class Oracle(StrEnum):
     """After a harmless value, reconciles succeed and workloads are ready, or the operator reports why not."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A law that the operator breaks.
 
     Attributes:
@@ -74,14 +74,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         steps = "".join(f"  {each}\n" for each in self.workload)
         return f"{self.oracle.value}: {self.operation}\n{differences}" + (f"The workload:\n{steps}" if steps else "")
 
-    def is_among(self, others: Collection[Finding]) -> bool:
+    def is_among(self, others: Collection[OracleFinding]) -> bool:
         """Whether another finding shows the same bug: one shows after many operations."""
         return any(
             self.oracle is each.oracle and self.kind == each.kind and self.places <= each.places for each in others
         )
 
 
-class Difference(msgspec.Struct, frozen=True):
+class StateDifference(msgspec.Struct, frozen=True):
     """One difference of two states.
 
     Attributes:
@@ -93,10 +93,10 @@ class Difference(msgspec.Struct, frozen=True):
     text: str
 
 
-def state_differences_of(alone: RestState, state: RestState) -> list[Difference]:
+def state_differences_of(alone: RestState, state: RestState) -> list[StateDifference]:
     """Return how a state differs from that of an object which is created with the same content."""
     differences = [
-        Difference(f"{key} {_INDEX.sub('[]', path)}", f"{subject_of(key)} {text}")
+        StateDifference(f"{key} {_INDEX.sub('[]', path)}", f"{subject_of(key)} {text}")
         for key, path, text in state_differences(
             _without_false(alone, state), _without_false(state, alone), _CREATED_SO
         )
@@ -104,11 +104,11 @@ def state_differences_of(alone: RestState, state: RestState) -> list[Difference]
     for key, reason in sorted(state.unready.items()):
         if key not in alone.unready:
             text = f"{subject_of(key)} is not ready: {reason}; it is ready {_CREATED_SO}"
-            differences.append(Difference(f"{key} ready", text))
+            differences.append(StateDifference(f"{key} ready", text))
     for key, error in sorted(state.failing.items()):
         if key not in alone.failing:
             text = f"the reconcile of {key} fails: {error}; it succeeds {_CREATED_SO}"
-            differences.append(Difference(f"{key} fails", text))
+            differences.append(StateDifference(f"{key} fails", text))
     return differences
 
 
@@ -128,18 +128,20 @@ def _without_false(state: RestState, other: RestState) -> RestState:
 
 def _conditions(obj: JsonObject) -> list[JsonObject]:
     conditions = get_path(obj, ("status", "conditions"), None)
-    return [each for each in conditions if isinstance(each, dict) and "type" in each] if conditions else []
+    if not isinstance(conditions, list):
+        return []
+    return [each for each in conditions if isinstance(each, dict) and isinstance(each.get("type"), str)]
 
 
 def _with_conditions(obj: JsonObject, types: Collection[str]) -> JsonObject:
     """Return an object with the conditions of these types, and those that are not False."""
     conditions = _conditions(obj)
-    kept = [each for each in conditions if each["type"] in types or each.get("status") != "False"]
-    if len(kept) == len(conditions):
+    remaining = [each for each in conditions if each["type"] in types or each.get("status") != "False"]
+    if len(remaining) == len(conditions):
         return obj
     status = {name: value for name, value in obj["status"].items() if name != "conditions"}
-    if kept:
-        status["conditions"] = kept
+    if remaining:
+        status["conditions"] = remaining
     rest = {name: value for name, value in obj.items() if name != "status"}
     return {**rest, "status": status} if status else rest
 
@@ -159,15 +161,15 @@ def changes_anything(before: RestState, after: RestState) -> bool:
     )
 
 
-def harm_of(before: RestState, after: RestState) -> list[Difference]:
+def harm_of(before: RestState, after: RestState) -> list[StateDifference]:
     """Return what does not work any more after an operation."""
     unready = [
-        Difference(f"{key} ready", f"{subject_of(key)} is not ready: {reason}")
+        StateDifference(f"{key} ready", f"{subject_of(key)} is not ready: {reason}")
         for key, reason in sorted(after.unready.items())
         if key not in before.unready
     ]
     failing = [
-        Difference(f"{text_without_names(error)}", f"the reconcile of {key} fails: {error}")
+        StateDifference(f"{text_without_names(error)}", f"the reconcile of {key} fails: {error}")
         for key, error in sorted(after.failing.items())
         if key not in before.failing
     ]

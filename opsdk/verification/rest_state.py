@@ -27,6 +27,8 @@ __all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_differences",
 _MAX_DIFFERENCES: Final = 5
 _DAEMON: Final = "daemon"
 """Begins the results of records that are no reconciles."""
+_RETRY: Final = "retry in "
+"""Begins the detail of a failed reconcile; the delay differs each time."""
 _COUNTER: Final = "observedGeneration"
 
 
@@ -140,7 +142,8 @@ def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator
     """Yield the objects whose last reconcile failed, with the error."""
     for (_, namespace, name), record in latest.items():
         if record.result == "error":
-            yield f"{namespace}/{name}", record.detail
+            delay, _, error = record.detail.partition(": ")
+            yield f"{namespace}/{name}", error if delay.startswith(_RETRY) else record.detail
 
 
 def _missing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[str]:

@@ -66,6 +66,7 @@ def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixtur
     assert main(WORDS) == 0
     output = capsys.readouterr().out
     assert "Site: 4 operations" in output
+    assert "runs without a disturbance (" in output
     assert "crash_after" in output
     assert "0 bugs" in output.splitlines()[-1]
 
@@ -75,6 +76,8 @@ def test_a_bug_is_shown_with_its_place(project: Path, capsys: pytest.CaptureFixt
     project.write_text(HEAD + BROKEN)
     assert main([*WORDS, "--output", "json"]) == 2
     report = json.loads(capsys.readouterr().out)
+    assert report["oracles"]["error check"] > 0
+    assert report["findings"] == report["advice"] == []
     texts = [each["disturbance"] for each in report["broken"]]
     assert any(text.startswith(("crash_after write", "refuse write")) for text in texts)
     assert any("configmaps default/" in violation for each in report["broken"] for violation in each["violations"])

@@ -12,6 +12,7 @@ from opsdk import Operator
 from opsdk.testing.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import check_generated
+from opsdk.verification.oracles import OracleFinding
 from tests.corpus.case import CorpusCase
 
 OPERATIONS = 60
@@ -23,38 +24,47 @@ class GeneratedSearch:
     """What generated custom resources show of an operator.
 
     Attributes:
-        findings: one text each.
-        oracle: of the first finding; empty without any.
+        findings: each bug once.
         seconds: of CPU.
     """
 
-    findings: Sequence[str]
-    oracle: str
+    findings: Sequence[OracleFinding]
     seconds: float
+
+    @property
+    def oracle(self) -> str:
+        """The oracle of the first finding; empty without any."""
+        return self.findings[0].oracle.value if self.findings else ""
 
 
 def search_with_generated_resources(
-    case: CorpusCase, *, repaired: bool = False, workload: int | None = None
+    case: CorpusCase, *, repaired: bool = False, workload: int | None = None, stop_at_first: bool = True
 ) -> GeneratedSearch:
     """Return what generated custom resources show of the operator of a case, or of its twin.
-
-    The search for a bug ends with the first finding; that for false alarms does not end early.
 
     Args:
         case: the case.
         repaired: look at the twin.
         workload: the number of the only workload to run; None runs all.
+        stop_at_first: end with the first finding.
     """
     verification = generated_for(case.repaired if repaired else case.broken, case)
     if workload is not None:
         verification = replace(verification, runs=[verification.runs[workload]])
     began = time.process_time()
-    summary = check_generated(verification, stop_at_first=not repaired)
-    return GeneratedSearch(
-        findings=[str(finding) for finding in summary.findings],
-        oracle=summary.findings[0].oracle.value if summary.findings else "",
-        seconds=time.process_time() - began,
-    )
+    summary = check_generated(verification, stop_at_first=stop_at_first)
+    return GeneratedSearch(findings=summary.findings, seconds=time.process_time() - began)
+
+
+def compare_with_the_twin(case: CorpusCase) -> tuple[GeneratedSearch, GeneratedSearch]:
+    """Return what is found in the operator of a case and not in its twin, and what is found in the twin.
+
+    Twins that share one definition leave many fields of it alone: what both have is no sign of the bug.
+    """
+    twin = search_with_generated_resources(case, repaired=True, stop_at_first=False)
+    search = search_with_generated_resources(case, stop_at_first=not twin.findings)
+    findings = [each for each in search.findings if not each.is_among(twin.findings)]
+    return replace(search, findings=findings), twin
 
 
 def generated_for(operator: Callable[[], Operator], case: CorpusCase) -> GeneratedVerification:

@@ -20,8 +20,9 @@ import msgspec
 
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
-from tests.corpus.acto.cases import CASES as ACTO
+from tests.corpus.acto import CASES as ACTO
 from tests.corpus.case import CorpusCase, Study
+from tests.corpus.generated_search import compare_with_the_twin
 from tests.corpus.sieve import CASES as SIEVE
 
 RESULTS: Final = Path(__file__).parent / "results.json"
@@ -45,6 +46,10 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         twin_runs: disturbed runs of the twin.
         twin_seconds: of CPU for them.
         false_alarms: what was reported of the twin.
+        generated: the oracle by which generated custom resources found the bug; a dash if they did not, empty if they
+            were not tried.
+        generated_seconds: of CPU for the search, and for that in the twin.
+        generated_alarms: what they showed of the twin.
     """
 
     name: str
@@ -58,6 +63,16 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     twin_runs: int = 0
     twin_seconds: float = 0.0
     false_alarms: Sequence[str] = ()
+    generated: str = ""
+    generated_seconds: tuple[float, float] = (0.0, 0.0)
+    generated_alarms: Sequence[str] = ()
+
+    @property
+    def generated_text(self) -> str:
+        """What generated custom resources found, for a table."""
+        if self.generated in ("", "-"):
+            return "not found" if self.generated else "-"
+        return f"{self.generated}, {self.generated_seconds[0]:.1f} s"
 
 
 class _FoundError(Exception):
@@ -95,15 +110,15 @@ def random_finding(case: CorpusCase, seconds: float) -> tuple[int, int]:
     return 0, seed
 
 
-def measure(case: CorpusCase) -> CaseResult:
-    """Measure one case."""
+def measure(case: CorpusCase, before: CaseResult) -> CaseResult:
+    """Measure one case. What generated custom resources showed of it is kept."""
     began = time.process_time()
     twin = run_verification(case.simulation(repaired=True), [case.workload], name=case.name)
     twin_seconds = time.process_time() - began
     finding, runs, seconds = first_finding(case)
     random, seeds = random_finding(case, max(seconds, _LEAST_SECONDS))
-    return CaseResult(
-        name=case.name,
+    return msgspec.structs.replace(
+        before,
         is_found=finding is not None,
         disturbance=finding.disturbance if finding else None,
         oracle=finding.violations[0].partition(":")[0] if finding else "",
@@ -114,6 +129,17 @@ def measure(case: CorpusCase) -> CaseResult:
         twin_runs=sum(twin.runs.values()),
         twin_seconds=round(twin_seconds, 1),
         false_alarms=[f"{each.disturbance}: {each.violations[0]}" for each in twin.broken],
+    )
+
+
+def measure_generated(case: CorpusCase, result: CaseResult) -> CaseResult:
+    """Return a result with what generated custom resources show."""
+    search, twin = compare_with_the_twin(case)
+    return msgspec.structs.replace(
+        result,
+        generated=search.oracle or "-",
+        generated_seconds=(round(search.seconds, 1), round(twin.seconds, 1)),
+        generated_alarms=[f"{each.oracle.value}: {each.operation}" for each in twin.findings],
     )
 
 
@@ -159,6 +185,14 @@ The causes marked as assumed are those of reports without details.
 
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.
 """
+_ACTO_TEXT: Final = """
+These bugs need no fault: a custom resource is enough. They are searched with generated custom resources, from the
+definition alone; guided runs and random seeds were not measured. Acto's tests keep the input that shows each bug. The
+causes are models of what goes wrong with this input, and the code of the operator may differ. Fifteen of the 56 bugs
+are missing, because their input is not known, or because no container is started here. `tests/corpus/acto` names them.
+
+Acto's own table: 9,119 operations in about 1,920 machine hours, 56 bugs.
+"""
 _ORACLES: Final = {"converged": "check", "state at rest": "rest", "creations and deletions": "counts"}
 
 
@@ -175,8 +209,7 @@ def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str
     if not cases:
         return
     yield f"\n## {study.value}\n"
-    if study is Study.SIEVE:
-        yield _SIEVE_TEXT
+    yield _SIEVE_TEXT if study is Study.SIEVE else _ACTO_TEXT
     yield "\n" + _projects_table(cases, results)
     yield "\n" + _bugs_table(cases, results)
     alarms = [f"- {name}: {text}\n" for name, text in _false_alarms(cases, results)]
@@ -186,8 +219,8 @@ def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str
 
 def _false_alarms(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[tuple[str, str]]:
     for case in cases:
-        for text in results[case.name].false_alarms if case.name in results else ():
-            yield case.name, text
+        result = results.get(case.name, CaseResult(name=case.name))
+        yield from ((case.name, text) for text in (*result.false_alarms, *result.generated_alarms))
 
 
 def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> str:
@@ -195,7 +228,18 @@ def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResul
     patterns = list(dict.fromkeys(case.pattern for case in cases))
     projects = list(dict.fromkeys(case.project for case in cases))
     rows = [
-        ["operator", *patterns, "total", "guided", "random", "out of reach", "guided runs", "seconds", "false alarms"]
+        [
+            "operator",
+            *patterns,
+            "total",
+            "guided",
+            "random",
+            "generated",
+            "out of reach",
+            "guided runs",
+            "seconds",
+            "false alarms",
+        ]
     ]
     for title, part in [
         *((project, [case for case in cases if case.project == project]) for project in projects),
@@ -208,10 +252,11 @@ def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResul
             str(len(part)),
             str(sum(each.is_found for each in measured)),
             str(sum(each.random > 0 for each in measured)),
+            str(sum(each.generated not in ("", "-") for each in measured)),
             str(sum(bool(case.out_of_reach) for case in part)),
             f"{sum(each.runs + each.twin_runs for each in measured):,}",
-            f"{sum(each.seconds + each.twin_seconds for each in measured):,.1f}",
-            str(sum(len(each.false_alarms) for each in measured)),
+            f"{sum(each.seconds + each.twin_seconds + sum(each.generated_seconds) for each in measured):,.1f}",
+            str(sum(len(each.false_alarms) + len(each.generated_alarms) for each in measured)),
         ])  # fmt: skip
     return _markdown(rows)
 
@@ -235,9 +280,9 @@ def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) 
             str(result.runs),
             f"{result.seconds:.1f}",
             f"seed {result.random}" if result.random else f"- ({result.random_seeds})",
+            result.generated_text,
             "-",
-            "-",
-            f"{result.twin_runs} runs, {len(result.false_alarms)} alarms",
+            f"{result.twin_runs} runs, {len([*result.false_alarms, *result.generated_alarms])} alarms",
         ])  # fmt: skip
     return _markdown(rows)
 
@@ -251,14 +296,19 @@ def main() -> int:
     """Measure the cases, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.corpus.table", description="Measure the corpus.")
     parser.add_argument("--only", default="", help="measure cases whose names contain this, and keep other results")
+    parser.add_argument("--study", default="", choices=["", *Study], help="measure cases of this study only")
     parser.add_argument("--render", action="store_true", help="write the page from the results that there are")
+    parser.add_argument("--generated", action="store_true", help="measure the column of generated custom resources")
     parser.add_argument("--missing", action="store_true", help="measure only cases without a result")
     options = parser.parse_args()
     results = read_results()
     for case in () if options.render else CASES:
-        if options.only not in case.name or (options.missing and case.name in results):
+        if options.only not in case.name or options.study not in ("", case.study):
             continue
-        result = results[case.name] = measure(case)
+        if options.missing and case.name in results:
+            continue
+        before = results.get(case.name, CaseResult(name=case.name))
+        result = results[case.name] = measure_generated(case, before) if options.generated else measure(case, before)
         print(json.dumps(msgspec.to_builtins(result)), flush=True)  # noqa: T201 - progress
         write_results(results)
     PAGE.write_text(render(results))

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
-from opsdk.verification.oracles import Finding, Oracle, is_empty, text_without_names
+from opsdk.verification.oracles import Oracle, OracleFinding, is_empty, text_without_names
 
 Body = Callable[..., object]
 
@@ -157,7 +157,7 @@ def checked(body: Body, *, operations: int = 60) -> GeneratedSummary:
     return check_generated(verification(body, operations=operations))
 
 
-def of(summary: GeneratedSummary, oracle: Oracle) -> list[Finding]:
+def of(summary: GeneratedSummary, oracle: Oracle) -> list[OracleFinding]:
     """The findings of one oracle."""
     return [each for each in summary.findings if each.oracle is oracle]
 
@@ -256,8 +256,8 @@ def test_an_example_makes_the_database_operator_write() -> None:
 # ---------------------------------------------------------------- pure parts
 def test_a_bug_is_reported_once() -> None:
     """A finding whose places another one has is left out."""
-    one = Finding(oracle=Oracle.RECOVERY, kind="A", operation="x", differences=(), places=frozenset({"a", "b"}))
-    other = Finding(oracle=Oracle.RECOVERY, kind="A", operation="y", differences=(), places=frozenset({"b"}))
+    one = OracleFinding(oracle=Oracle.RECOVERY, kind="A", operation="x", differences=(), places=frozenset({"a", "b"}))
+    other = OracleFinding(oracle=Oracle.RECOVERY, kind="A", operation="y", differences=(), places=frozenset({"b"}))
     summary = GeneratedSummary()
     for finding in (one, other):
         summary.add(finding)

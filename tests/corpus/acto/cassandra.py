@@ -40,8 +40,8 @@ def replace_nodes(*, repaired: bool) -> Operator:
     @operator.reconciler(ReplacedNodes, owns=[Deployment])
     async def reconcile(datacenter: ReplacedNodes, ctx: Context) -> None:
         names = datacenter.spec.replace_nodes
-        known = {} if datacenter.status is None or repaired else datacenter.status.memory
-        pending = {**known, **{name: "unknown" for name in names if not name.startswith(datacenter.metadata.name)}}
+        memory = {} if datacenter.status is None or repaired else datacenter.status.memory
+        pending = {**memory, **{name: "unknown" for name in names if not name.startswith(datacenter.metadata.name)}}
         async with ctx.status(datacenter) as patch:
             patch.status.memory = pending
         if not pending or repaired:
