@@ -96,7 +96,7 @@ class ForeignVerification:
     def _disturbances(self, reference: ReferenceRun) -> Iterator[ForeignDisturbance]:
         outcome = reference.outcome
         restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
-        placed = placed_disturbances(outcome.writes, outcome.messages, reference.known)
+        placed = placed_disturbances(outcome.writes, outcome.messages, reference.names)
         for each in in_turns([list(restarts), list(placed)]):
             # A server merges a patch without a resource version into what it has: it meets no conflict.
             unlocked = each.kind is DisturbanceKind.CONFLICT and each.number not in outcome.locked
