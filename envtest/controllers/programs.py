@@ -17,6 +17,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _INSTANT = frozenset({"echo", "printf", "date", "true", ":", "touch", "mkdir", "cat", "test", "ls", "hostname", "set"})
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _CONTROL = re.compile(r"[|&`$(){}<>]|\b(while|until|for|if|case|trap|exec|wait)\b")
+_REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]*")
 _MISSING = re.compile(r"(^|[/:._-])invalid|does-?not-?exist|non-?existent|:404$")
 
 
@@ -31,7 +32,13 @@ def missing_image(pod: JsonObject) -> str:
     """Return the first image of a pod whose name simulates a failing pull; empty if all can be pulled."""
     spec = pod["spec"]
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return next((image for c in containers if _MISSING.search(image := str(c.get("image") or ""))), "")
+    images = [str(container.get("image") or "") for container in containers]
+    return next((image for image in images if _MISSING.search(image) or is_no_reference(image)), "")
+
+
+def is_no_reference(image: str) -> bool:
+    """Whether a text cannot name an image: the kubelet does not try to pull it."""
+    return bool(image) and _REFERENCE.fullmatch(image) is None
 
 
 def program_of(pod: JsonObject) -> Program | None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from envtest.controllers.objects import controller_of
-from envtest.controllers.programs import missing_image, program_of
+from envtest.controllers.programs import is_no_reference, missing_image, program_of
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -83,7 +83,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         if not self.by_pod:
             return self
         if self.at is State.PENDING:
-            return replace(self, message=f'Back-off pulling image "{missing_image(pod)}"')
+            image = missing_image(pod)
+            if is_no_reference(image):
+                return replace(self, reason="InvalidImageName", message=f'couldn\'t parse image name "{image}"')
+            return replace(self, message=f'Back-off pulling image "{image}"')
         program = program_of(pod)
         assert program is not None
         return replace(self, delay=program.seconds, exit_code=program.code)
@@ -106,7 +109,7 @@ DEFAULT_STAGES: Sequence[Stage] = (
 """Pods become ready immediately, those of jobs succeed, deleted ones are removed. The first matching rule applies.
 
 ``sleep 5``, ``false`` and ``exit 3`` end accordingly; ``pause`` keeps running. Images such as ``webserver:404``,
-``invalid-image`` and ``does-not-exist`` cannot be pulled.
+``invalid-image`` and ``does-not-exist`` cannot be pulled, and ``Not An Image`` is no name of one.
 """
 
 

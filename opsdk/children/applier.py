@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -181,7 +181,25 @@ class Applier:
         if live is None:
             return await self._write(create(declared), kind, owner=owner, force=force)
         _check_live(live, owner)
+        await self._check_newer_owner(live, owner)
         return await self._repair(declared, kind, live, owner=owner, force=force)
+
+    async def _check_newer_owner(self, live: KubeObject, owner: KubeObject | None) -> None:
+        """Raise `AlreadyOwnedError` if the controller was created after `owner`, which has the same kind and name.
+
+        The cache of a new leader may still have the deleted owner. Its reference would let the garbage collector
+        delete the child of the new one.
+        """
+        controller = controller_of(live)
+        if owner is None or controller is None or controller.uid == owner.metadata.uid:
+            return
+        kind: Kind[Any] = kind_of_object(cast("Any", owner))
+        current = await self._client.get_or_none(kind, key_of(owner), uncached=True)
+        if current is None or current.metadata.uid != owner.metadata.uid:
+            raise AlreadyOwnedError(
+                f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid "
+                f"{controller.uid}). The one with uid {owner.metadata.uid} no longer exists: the cache is old"
+            )
 
     async def _repair(self, declared: Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
         """Write the difference between the live object and the desired one, if there is any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.plan.options import DoublesName, OperatorArgument
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
     Checks,
     Command,
@@ -33,12 +35,16 @@ from opsdk.testing.doubles import factory_of
 from opsdk.testing.simulation.declaration import RunningEnvironment
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.oracles import Oracle
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
 
 _BROKEN: Final = 2
 _OPERATIONS: Final = 60
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
+_UNDISTURBED: Final = 0.4
+"""The part of the time that runs without a disturbance may take."""
 
 
 def verify(
@@ -54,25 +60,29 @@ def verify(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    exhaustive: Exhaustive = False,
     workload: Workloads = None,
     crds: Definitions = None,
     check: Checks = None,
     quiet: Quiet = 2,
     patience: Patience = 75,
-    parallel: Parallel = 1,
+    parallel: Parallel = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 
-    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted. Each
-    short run is repeated with each disturbance, on a local API server in virtual time. What the operator decided must
-    be the same as without.
+    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted, on a
+    local API server in virtual time. The last custom resource alone must decide what the operator makes of it. Then
+    each short run is repeated with each disturbance. What the operator decided must be the same as without. With
+    --exhaustive, each run is repeated in every order of what happens at once, with one crash and one stale view.
 
     Exits with status 0 if the operator survives, 2 if it does not, and 1 if it cannot be verified.
 
     opsdk verify
 
     opsdk verify greeter.py --example greeting.yaml --time-limit 60
+
+    opsdk verify --exhaustive --operations 4
 
     opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
@@ -87,18 +97,26 @@ def verify(
             seed=seed,
         )
         timing = Timing(quiet=quiet, patience=patience)
-        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel, output=output))
-    verification = _generated(operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed)
+        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
+    verification = _generated(
+        operator, doubles, example or (), operations=operations or _OPERATIONS, per_workload=1 if exhaustive else 3,
+        seed=seed,
+    )  # fmt: skip
+    if exhaustive:
+        raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
+    undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
-        verification.declared, verification.workloads, time_limit=time_limit, progress=_show_progress
+        verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
+        processes=parallel or os.cpu_count() or 1, progress=_show_progress,
     )  # fmt: skip
     show_progress("")
-    print_result(output, _as_json(verification, summary), _lines(verification, summary))
-    raise typer.Exit(_BROKEN if summary.broken else 0)
+    lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
+    print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
+    raise typer.Exit(_BROKEN if summary.broken or undisturbed.findings else 0)
 
 
 def _generated(
-    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, per_workload: int, seed: int
 ) -> GeneratedVerification:
     """Return the workloads of an operator of opsdk."""
     reference = operator_reference(operator)
@@ -116,6 +134,7 @@ def _generated(
         environment=environment,
         examples=[document.tree for document in read_files(examples)],
         operations=operations,
+        per_workload=per_workload,
         seed=seed,
     )
 
@@ -130,6 +149,32 @@ def fresh_operator(reference: str) -> Operator:
 
 def _show_progress(summary: VerificationSummary) -> None:
     show_progress(f"{summary.workloads} workloads, {sum(summary.runs.values())} disturbances, {summary.bugs}")
+
+
+def _show_check(summary: GeneratedSummary) -> None:
+    show_progress(f"{summary.runs} runs without a disturbance, {len(summary.findings)} bugs")
+
+
+def _undisturbed_lines(summary: GeneratedSummary) -> Iterator[str]:
+    yield from map(str, summary.findings)
+    yield from summary.advice
+    yield str(summary)
+
+
+def _undisturbed_as_json(summary: GeneratedSummary) -> JsonObject:
+    return {
+        "findings": [
+            {
+                "oracle": each.oracle.value,
+                "operation": each.operation,
+                "differences": list(each.differences),
+                "workload": list(each.workload),
+            }
+            for each in summary.findings
+        ],
+        "oracles": {oracle.value: summary.checks[oracle] for oracle in Oracle},
+        "advice": list(summary.advice),
+    }
 
 
 def _lines(verification: GeneratedVerification, summary: VerificationSummary) -> Iterator[str]:

@@ -49,7 +49,10 @@ Quiet = Annotated[
 Patience = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="in which a command at rest must reach the usual state")
 ]
-Parallel = Annotated[int, typer.Option(metavar="N", min=1, help="runs of a command at the same time")]
+Parallel = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="runs at once; default: one per processor, of a command 1"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Disturbance", "DisturbanceKind", "WatchMessage", "WriteRecord", "guided_disturbances"]
+__all__ = ["COUNTED", "Disturbance", "DisturbanceKind", "WatchMessage", "WriteRecord", "guided_disturbances"]
 
 
 class DisturbanceKind(StrEnum):
@@ -30,6 +30,9 @@ class DisturbanceKind(StrEnum):
     """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
     HIDE = "hide"
     """The watch of one kind breaks before a message. It lists anew after the object has changed again."""
+    TAKE_OVER = "take_over"
+    """The watch of one kind of a standby stands still from a message on. After the next action the leader ends, and the
+    standby leads with its old view for a while."""
     PAST = "restart_into_past"
     """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
@@ -41,6 +44,8 @@ WRITES: Final = frozenset({
     DisturbanceKind.REFUSE,
 })  # fmt: skip
 """Kinds that hit a write."""
+COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
+"""Kinds during which an operator has no reason to create or delete objects more often than without a fault."""
 
 
 class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +72,14 @@ class WatchMessage(msgspec.Struct, frozen=True, kw_only=True):
         number: from 1, among the messages of that path.
         keys: namespace and name of its objects.
         action: number of the action of the workload that ran last, from 0; -1 before the first.
+        standby: another replica held a Lease when this one received the message.
     """
 
     path: str
     number: int
     keys: tuple[str, ...]
     action: int
+    standby: bool = False
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +106,8 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:
     """Yield the disturbances of a reference run: first the crashes, then what is lost, refused, stale and hidden.
 
-    A write that changed nothing is no place for a crash. A message whose objects never change again is not hidden.
+    A write that changed nothing is no place for a crash. A message whose objects never change again is not hidden. A
+    standby stands still before messages that follow an action: without the first ones it never has a view.
 
     >>> writes = [WriteRecord(number=1, method="POST", path="/a", changed=True)]
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
@@ -111,9 +119,14 @@ def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchM
             for write in effective:
                 if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
                     yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
-    for message in messages:
+    # A view stands still for all replicas: those of a standby are the same places again.
+    of_leader = [message for message in messages if not message.standby]
+    for message in of_leader:
         yield Disturbance(kind=DisturbanceKind.STALE, number=message.number, path=message.path)
     last = {(message.path, key): message.number for message in messages for key in message.keys}
-    for message in messages:
+    for message in of_leader:
         if any(last[message.path, key] > message.number for key in message.keys):
             yield Disturbance(kind=DisturbanceKind.HIDE, number=message.number, path=message.path)
+    for message in messages:
+        if message.standby and message.keys and message.action >= 0:
+            yield Disturbance(kind=DisturbanceKind.TAKE_OVER, number=message.number, path=message.path)

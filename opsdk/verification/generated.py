@@ -6,27 +6,30 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
 from opsdk.apimachinery.kinds import Kind, unstructured
-from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.errors import AlreadyExistsError, ApiError, UsageError
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
-from opsdk.testing.simulation.declaration import Action, RunningEnvironment, SimulatedOperator, World
+from opsdk.testing.simulation.declaration import RunningEnvironment, SimulatedOperator, World
 from opsdk.verification.guided_run import WorkloadStep
-from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind, ReferencedObject
+from opsdk.verification.referenced_objects import referenced_tree
+from opsdk.verification.workload.definition import NAMESPACE
+from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["GeneratedVerification", "generated_verification"]
+__all__ = ["GeneratedRun", "GeneratedStep", "GeneratedVerification", "generated_verification"]
 
 _PER_WORKLOAD: Final = 3
 """Operations of one workload. Each place of a workload is disturbed, so short ones show which operation it needs."""
 _GONE_SECONDS: Final = 120.0
-_NAMESPACE: Final = "default"
 _FIELD_OWNER: Final = "user"
 
 
@@ -35,100 +38,201 @@ DefinedEnvironment = Callable[[Sequence[JsonObject]], AbstractAsyncContextManage
 
 
 @dataclass(frozen=True, kw_only=True)
+class GeneratedStep:
+    """One step of a workload.
+
+    Attributes:
+        step: for `run_guided`.
+        action: what it does.
+        operation: what it changes; None for the first object of a workload, and for its deletion.
+    """
+
+    step: WorkloadStep
+    action: Operate
+    operation: Operation | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedRun:
+    """A workload with what is known of each step.
+
+    Attributes:
+        kind: of its custom resource.
+        steps: in order. The first one creates the object, the last one deletes it.
+    """
+
+    kind: str
+    steps: Sequence[GeneratedStep]
+
+    @property
+    def workload(self) -> list[WorkloadStep]:
+        """The steps for `run_guided`."""
+        return [each.step for each in self.steps]
+
+
+@dataclass(frozen=True, kw_only=True)
 class GeneratedVerification:
     """What is verified of an operator.
 
     Attributes:
         declared: the operator, with one action for each operation.
-        workloads: each creates an object, changes it a few times, and deletes it.
+        runs: each creates an object, changes it a few times, and deletes it.
         generated: the operations by kind, with the fields that are left out, and why.
+        definitions: the operator's own kinds, with the version that is verified.
+        examples: custom resources of the author.
+        has_systems: the operator changes external systems, whose state is not compared.
     """
 
     declared: SimulatedOperator
-    workloads: Sequence[Sequence[WorkloadStep]]
+    runs: Sequence[GeneratedRun]
     generated: Mapping[str, GeneratedWorkload]
+    definitions: Mapping[str, tuple[JsonObject, str]]
+    examples: Sequence[JsonObject] = ()
+    has_systems: bool = False
+
+    @property
+    def workloads(self) -> list[list[WorkloadStep]]:
+        """The steps of each run."""
+        return [run.workload for run in self.runs]
 
 
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, seed: int = 0,
+    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0,
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
     Args:
         doubles: creates the operator, and the doubles of its external systems.
         environment: makes an environment that serves some definitions.
-        examples: custom resources of the author, of any of the operator's kinds.
+        examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
+            before them.
         operations: the most operations for each kind.
+        per_workload: the most operations between the creation and the deletion of an object.
         seed: chooses the order of the fields.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
         UsageError: the operator declares no kinds of its own.
     """
-    operator = doubles(EMPTY_CLUSTER).operator()
+    doubled = doubles(EMPTY_CLUSTER)
+    operator = doubled.operator()
     kinds = {kind.gvk.kind: kind.gvk for kind in operator.custom_kinds()}
     definitions = operator.definitions(CLIENT_CONFIG)
     if not kinds:
         raise UsageError("the operator declares no kind of its own: write a Simulation with actions, and verify that")
-    actions: list[Action] = []
-    workloads: list[Sequence[WorkloadStep]] = []
+    others = [example for example in examples if example.get("kind") not in kinds]
+    runs: list[GeneratedRun] = []
     generated: dict[str, GeneratedWorkload] = {}
+    verified: dict[str, tuple[JsonObject, str]] = {}
     for definition in definitions:
         kind = definition["spec"]["names"]["kind"]
         if kind not in kinds:
             continue
         own = [example for example in examples if example.get("kind") == kind]
         options = WorkloadOptions(operations=operations, seed=seed)
+        verified[kind] = definition, kinds[kind].version
         workload = generated[kind] = generate_workload(
             definition, version=kinds[kind].version, examples=own, options=options
         )
-        for number, run in enumerate(_runs(workload)):
-            own_actions = list(_actions(run, workload.references, f"{kind} {number}"))
-            actions += own_actions
-            workloads.append([WorkloadStep(action.__name__) for action in own_actions])
+        references = [*others, *_reference_trees(workload)]
+        for number, operations_of_run in enumerate(_runs(workload, per_workload)):
+            steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
+            runs.append(GeneratedRun(kind=kind, steps=steps))
     declared = SimulatedOperator(
         doubles=doubles,
         # An operator with webhooks installs its definitions itself, with their conversion.
         environment=lambda: environment(() if operator.has_webhooks else definitions),
-        actions=actions,
+        actions=[each.action for run in runs for each in run.steps],
         check=_anything,
     )
-    return GeneratedVerification(declared=declared, workloads=workloads, generated=generated)
+    return GeneratedVerification(
+        declared=declared, runs=runs, generated=generated, definitions=verified, examples=examples,
+        has_systems=doubled.systems is not None,
+    )  # fmt: skip
 
 
 async def _anything(_: World) -> None:
     """Hold always: the run without a disturbance tells what is right."""
 
 
-def _runs(workload: GeneratedWorkload) -> Iterator[Sequence[Operation]]:
-    """Yield a few operations at a time. What the server refuses is left out: it changes nothing."""
+def _runs(workload: GeneratedWorkload, per_workload: int) -> Iterator[Sequence[Operation]]:
+    """Yield a few operations at a time. What the server refuses is left out: it changes nothing.
+
+    A change that is taken back is in one workload with its rollback: none begins with a harmful object.
+    """
+    run: list[Operation] = []
     admitted = [each for each in workload.operations if each.value_class is not ValueClass.BEYOND]
-    for begin in range(0, len(admitted), _PER_WORKLOAD):
-        yield admitted[begin : begin + _PER_WORKLOAD]
+    for operation, following in zip_longest(admitted, admitted[1:]):
+        is_pair = following is not None and following.kind is OperationKind.ROLLBACK
+        if run and len(run) + is_pair >= per_workload:
+            yield run
+            run = []
+        run.append(operation)
+    yield run
 
 
-def _actions(run: Sequence[Operation], references: Iterable[ReferencedObject], name: str) -> Iterator[_Operate]:
+def _reference_trees(workload: GeneratedWorkload) -> Iterator[JsonObject]:
+    """Yield the objects that the operations name, with the keys that stand beside their names."""
+    for reference in workload.references:
+        keys = {get_path(each.after, (*reference.path[:-1], "key"), None) for each in workload.operations}
+        names = sorted(key for key in keys if isinstance(key, str) and key)
+        tree = referenced_tree(reference, NAMESPACE, names)
+        if tree is not None:
+            yield tree
+
+
+def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str) -> Iterator[GeneratedStep]:
     first = run[0]
     if first.before is not None:
-        yield _Operate(f"{name}: create", OperationKind.CREATE, first.before, tuple(references))
+        yield _step(Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
     for operation in run:
-        yield _Operate(f"{name}: {operation}", operation.kind, operation.after, tuple(references))
-    yield _Operate(f"{name}: delete", None, run[-1].after)
+        yield _step(Operate(f"{name}: {operation}", operation.kind, operation.after, references), operation)
+    yield _step(Operate(f"{name}: delete", None, run[-1].after))
 
 
-class _Operate:
-    """One operation of a user on a custom resource; without a kind, it is deleted."""
+def _step(action: Operate, operation: Operation | None = None) -> GeneratedStep:
+    return GeneratedStep(step=WorkloadStep(action.__name__), action=action, operation=operation)
+
+
+class Operate:
+    """One operation of a user on a custom resource.
+
+    Args:
+        name: of the action.
+        kind: of the operation; None deletes the object.
+        obj: the custom resource as it is written.
+        references: objects that it names; those that do not exist are created.
+
+    Attributes:
+        obj: the custom resource.
+        refusal: the error of the server when it was called last; empty if the server accepted it.
+    """
 
     def __init__(
-        self, name: str, kind: OperationKind | None, obj: JsonObject, references: Sequence[ReferencedObject] = ()
+        self, name: str, kind: OperationKind | None, obj: JsonObject, references: Sequence[JsonObject] = ()
     ) -> None:
         self.__name__ = name
-        self._kind, self._obj, self._references = kind, obj, references
+        self.obj = obj
+        self.refusal = ""
+        self._kind, self._references = kind, references
+
+    def creating(self, obj: JsonObject) -> Operate:
+        """Return an action that creates another object, with the same references."""
+        return Operate("create", OperationKind.CREATE, obj, self._references)
+
+    def updating(self, obj: JsonObject) -> Operate:
+        """Return an action that writes another state of the object."""
+        return Operate("update", OperationKind.UPDATE, obj, self._references)
+
+    def deleting(self) -> Operate:
+        """Return an action that deletes the object."""
+        return Operate("delete", None, self.obj)
 
     async def __call__(self, world: World) -> None:
-        client, obj = world.client, Unstructured.from_tree(self._obj)
-        kind = unstructured(self._obj["apiVersion"], self._obj["kind"])
+        self.refusal = ""
+        client, obj = world.client, Unstructured.from_tree(self.obj)
+        kind = unstructured(self.obj["apiVersion"], self.obj["kind"])
         if self._kind in (None, OperationKind.RECREATE):
             await client.delete(obj, missing_ok=True)
         if self._kind is None:
@@ -142,6 +246,30 @@ class _Operate:
             # A webhook, or a rule that the generator does not know, may refuse it: as a user's request.
             if error.code not in (400, 403, 422):
                 raise
+            self.refusal = await _replace(client, kind, obj, str(error))
+
+
+async def _replace(client: Client, kind: Kind[Any], obj: Unstructured, refusal: str) -> str:
+    """Replace an object, and return the error of the server.
+
+    Who applies an object without its last field leaves null in its place, which the schema of an object refuses.
+    """
+    existing = await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace)
+    if existing is None:
+        return refusal
+    present, desired = to_tree(existing), to_tree(obj)
+    metadata = {name: value for name, value in present["metadata"].items() if name != "managedFields"}
+    for name in ("labels", "annotations"):
+        metadata[name] = {**metadata.get(name, {}), **desired["metadata"].get(name, {})}
+    status = {"status": present["status"]} if "status" in present else {}
+    tree: JsonObject = {**desired, **status, "metadata": metadata}
+    try:
+        await client.update(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
+    except ApiError as error:
+        if error.code not in (400, 403, 409, 422):
+            raise
+        return str(error)
+    return ""
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:
@@ -154,13 +282,8 @@ async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> Non
         await asyncio.sleep(1.0)
 
 
-async def _create_references(client: Client, references: Iterable[ReferencedObject]) -> None:
-    for reference in references:
-        tree: JsonObject = {
-            "apiVersion": "v1",
-            "kind": reference.kind,
-            "metadata": {"name": reference.name, "namespace": _NAMESPACE},
-        }
+async def _create_references(client: Client, references: Iterable[JsonObject]) -> None:
+    for tree in references:
         try:
             await client.create(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
         except AlreadyExistsError:

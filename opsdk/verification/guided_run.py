@@ -123,11 +123,11 @@ class Disturber:
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         """Note a stored write. The exchange is None if the operator did not send it."""
 
-    def at_rest(self) -> bool:
+    async def at_rest(self) -> bool:
         """Return whether the operator's view was released now, at a rest: then it comes to rest once more."""
         return False
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """End all disturbances: the last action was taken."""
 
 
@@ -142,9 +142,15 @@ def run_guided(
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
     """
-    return run_workload(
-        declared, steps, Disturber() if disturbance is None else _OneDisturbance(disturbance), seed=seed
-    )
+    return run_workload(declared, steps, _disturber_of(disturbance), seed=seed)
+
+
+def _disturber_of(disturbance: Disturbance | None) -> Disturber:
+    if disturbance is None:
+        return Disturber()
+    if disturbance.kind is DisturbanceKind.TAKE_OVER:
+        return _TakeOver(disturbance)
+    return _OneDisturbance(disturbance)
 
 
 def run_workload(
@@ -206,7 +212,7 @@ class WorkloadRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self.cluster.violations(violations)
+        problems = self.cluster.violations([*violations, *self.state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -223,28 +229,28 @@ class WorkloadRun:
 
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
-        await self._rest()
-        self._disturber.at_rest()
+        await self.rest()
+        await self._disturber.at_rest()
         for number, step in enumerate(self._steps):
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._disturber.is_stale and not self.hurry.is_set():
-                self._states[number] = self.state.at_rest()
+                self._states[number] = self.state.at_rest(self.cluster.records)
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
-            await self._rest()
-            if self._disturber.at_rest():
-                await self._rest()
-        self._disturber.end()
+            await self.rest()
+            if await self._disturber.at_rest():
+                await self.rest()
+        await self._disturber.end()
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self.state.at_rest()
+            self._states[len(self._steps)] = self.state.at_rest(self.cluster.records)
             violations = await self.cluster.restart()
         return violations
 
-    async def _rest(self) -> None:
+    async def rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""
         loop = asyncio.get_running_loop()
         begin = self._last_write = loop.time()
@@ -265,7 +271,8 @@ class WorkloadRun:
         """Count a message of a watch; returns whether it is delivered."""
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
-        message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action)
+        standby = self.cluster.is_standby(exchange.client)
+        message = WatchMessage(path=path, number=number, keys=keys_in(body), action=self.action, standby=standby)
         self._messages.append(message)
         return await self._disturber.hold(exchange, message, body)
 
@@ -323,11 +330,69 @@ class _OneDisturbance(Disturber):
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         self._views.on_entry(entry, own=exchange is not None)
 
-    def at_rest(self) -> bool:
+    async def at_rest(self) -> bool:
         return self._views.at_rest(self._run.action)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self._views.release()
+
+
+class _TakeOver(Disturber):
+    """Lets a view of a standby stand still. After the next action the standby leads with it for a while."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._views = HeldViews()
+        self._standby = ""
+        self._action = -1
+        self._has_led = False
+
+    @property
+    def happened(self) -> bool:
+        """Whether the view of a standby stood still."""
+        return bool(self._standby)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the replica that leads has an old view."""
+        return self._has_led and self._views.any_held
+
+    def attach(self, run: WorkloadRun) -> None:
+        self._run = run
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        path = message.path
+        if (path, message.number) == (self._disturbance.path, self._disturbance.number):
+            self._standby, self._action = exchange.client, self._run.action
+            self._views.stop(f"{self._standby} {path}", self._action, limited=False)
+        await self._views.wait(f"{exchange.client} {path}")
+        return True
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
+
+    async def at_rest(self) -> bool:
+        if not self._standby or self._has_led or self._run.action <= self._action:
+            return False
+        await self._lead()
+        return True
+
+    async def end(self) -> None:
+        if self._standby and not self._has_led:
+            await self._lead()
+
+    async def _lead(self) -> None:
+        """End every replica but the standby, until it has led for a while."""
+        self._has_led = True
+        self._views.limit()
+        others = [each for each in self._run.cluster.replicas if each.link.client != self._standby]
+        for replica in others:
+            await replica.crash()
+        await self._run.rest()
+        self._views.release()
+        for replica in others:
+            replica.wake()
+        await self._run.rest()
 
 
 def keys_in(body: bytes) -> tuple[str, ...]:

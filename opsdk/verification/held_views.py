@@ -21,10 +21,11 @@ shorter than users wait for the end of a deletion."""
 class HeldViews:
     """The views that are held back in one run.
 
-    All move on together: at the rest after the next action, after ten writes of the operator, or after some seconds.
+    All move on together: at the rest after the next action, or once they are limited, after ten writes of the operator
+    or 100 seconds. A view is named by the path of its watch, or by the client and the path.
 
     Args:
-        seconds: after which they move on in any case.
+        seconds: after which limited views move on.
     """
 
     def __init__(self, seconds: float = _MAX_SECONDS) -> None:
@@ -33,6 +34,7 @@ class HeldViews:
         self._hidden_keys: set[str] = set()
         self._action = -1
         self._writes = 0
+        self._limited = False
 
     @property
     def any_held(self) -> bool:
@@ -40,32 +42,37 @@ class HeldViews:
         return bool(self._held)
 
     @property
-    def paths(self) -> Collection[str]:
-        """The paths of the watches that are held back."""
+    def names(self) -> Collection[str]:
+        """The names of the views that are held back."""
         return self._held.keys()
 
-    def stop(self, path: str, action: int) -> None:
-        """Let the watch of a path stand still; `action` was taken last."""
-        self._hold({path: asyncio.Event()}, action)
+    def stop(self, name: str, action: int, *, limited: bool = True) -> None:
+        """Let a watch stand still; `action` was taken last. Without a limit, `limit` is called later."""
+        self._action = action
+        self._held[name] = asyncio.Event()
+        if limited:
+            self.limit()
 
     def hide(self, events: Mapping[str, asyncio.Event], keys: Collection[str], action: int) -> None:
         """Hide objects of the events, by client, until one of them changes again."""
-        self._hidden_keys.update(keys)
-        self._hold(events, action)
-
-    def _hold(self, events: Mapping[str, asyncio.Event], action: int) -> None:
         self._action = action
         self._held.update(events)
+        self._hidden_keys.update(keys)
+        self.limit()
+
+    def limit(self) -> None:
+        """Let the views move on after some writes, or some time from now."""
+        self._limited = True
         asyncio.get_running_loop().call_later(self._seconds, self.release)
 
-    async def wait(self, path: str) -> None:
-        """Wait until the watch of a path moves on."""
-        while (event := self._held.get(path)) is not None:
+    async def wait(self, name: str) -> None:
+        """Wait until a watch moves on."""
+        while (event := self._held.get(name)) is not None:
             await event.wait()
 
     def on_entry(self, entry: Entry, *, own: bool) -> None:
         """Note a stored write, of the operator or of others."""
-        self._writes += own and self.any_held
+        self._writes += own and self._limited and self.any_held
         name = entry.key.partition("/")[2].partition("/")[2]
         if self._writes >= _MAX_WRITES or name in self._hidden_keys:
             self.release()

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.differences import differences
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.ownership import own_part
 from opsdk.engine.writes import Entry
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.verification.readiness import unready_reason
 
-__all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_violations"]
+__all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_differences", "state_violations", "subject_of"]
 
 _MAX_DIFFERENCES: Final = 5
+_DAEMON: Final = "daemon"
+"""Begins the results of records that are no reconciles."""
+_COUNTER: Final = "observedGeneration"
 
 
 class RestState(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +37,19 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         objects: the fields of each that the operator owns, without what differs between any two runs.
         created: how often each was created while an owner of it was there.
         deleted: how often the operator removed each.
+        unready: what each workload, pod and job among them waits for.
+        failing: the error of each object whose last reconcile failed.
+        missing: the objects that the last reconciles read, and that do not exist.
+        events: number of Events that the operator recorded until now.
     """
 
-    objects: Mapping[str, list[JsonObject]]
-    created: Mapping[str, int]
-    deleted: Mapping[str, int]
+    objects: Mapping[str, list[JsonObject]] = {}
+    created: Mapping[str, int] = {}
+    deleted: Mapping[str, int] = {}
+    unready: Mapping[str, str] = {}
+    failing: Mapping[str, str] = {}
+    missing: frozenset[str] = frozenset()
+    events: int = 0
 
     @property
     def keys(self) -> set[str]:
@@ -55,6 +68,9 @@ class StateRecorder:
         self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
+        self._finalized: set[object] = set()
+        self._late: dict[str, None] = {}
+        self._events = 0
 
     def add(self, entry: Entry, *, own: bool) -> None:
         """Add a write, in the order of the revisions.
@@ -63,6 +79,7 @@ class StateRecorder:
             entry: the write.
             own: the operator sent it.
         """
+        self._events += own and entry.ref.resource == "events"
         if is_ignored(entry):
             return
         name = self._names.setdefault(entry.key, _stable_key(entry))
@@ -73,29 +90,66 @@ class StateRecorder:
             gone = self._latest.pop(entry.key, None)
             self._uids.discard(_uid(gone or entry.before))
             self._deleted[name] += own
+            if own and (entry.before or {}).get("metadata", {}).get("deletionTimestamp"):
+                self._finalized.add(_uid(entry.before))
         else:
             self._latest[entry.key] = entry.after
             self._uids.add(_uid(entry.after))
             # A child of an owner that has just gone is collected: who did not see it yet does no harm.
-            self._created[name] += entry.before is None and self._has_owner(entry.after)
+            owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
+            if entry.before is None:
+                self._created[name] += not owners or not self._uids.isdisjoint(owners)
+                if own and not self._finalized.isdisjoint(owners):
+                    self._late[name] = None
 
-    def _has_owner(self, obj: JsonObject) -> bool:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        return not owners or any(owner.get("uid") in self._uids for owner in owners)
+    @property
+    def violations(self) -> list[str]:
+        """The children of owners whose last finalizer the operator had removed before: it had seen the deletion."""
+        return [f"deletion: {subject_of(name)} was created for an owner that was let go" for name in self._late]
 
-    def at_rest(self) -> RestState:
-        """Return the state now."""
+    def at_rest(self, passes: Iterable[ReconcileRecord] = ()) -> RestState:
+        """Return the state now.
+
+        Args:
+            passes: the reconciles until now, oldest first.
+        """
         objects: dict[str, list[JsonObject]] = {}
+        unready: dict[str, str] = {}
         for key, obj in self._latest.items():
             if (name := self._names[key]) in self._own:
                 objects.setdefault(name, []).append(_comparable(obj, self._managers))
+                if reason := unready_reason(obj):
+                    unready[name] = reason
+        latest = {
+            (each.controller, each.namespace, each.name): each for each in passes if not each.result.startswith(_DAEMON)
+        }
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
         return RestState(
             objects=objects,
             created={name: self._created[name] for name in self._own if self._created[name]},
             deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
+            unready=unready,
+            failing=dict(_failing(latest)),
+            missing=frozenset(_missing(latest)),
+            events=self._events,
         )
+
+
+def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[tuple[str, str]]:
+    """Yield the objects whose last reconcile failed, with the error."""
+    for (_, namespace, name), record in latest.items():
+        if record.result == "error":
+            yield f"{namespace}/{name}", record.detail
+
+
+def _missing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[str]:
+    """Yield kind and name of what was read in vain. The reconciled object itself may be gone."""
+    for record in latest.values():
+        for read in record.reads:
+            own = read.gvk == record.kind and read.key.split("/")[-1] == record.name
+            if not read.resource_version and not own:
+                yield f"{read.gvk.rpartition('Kind=')[2]} {read.key}"
 
 
 def _uid(obj: JsonObject | None) -> object:
@@ -112,11 +166,18 @@ def _stable_key(entry: Entry) -> str:
 def _comparable(obj: JsonObject, managers: Collection[str]) -> JsonObject:
     """Return what the operator decided: what built-in controllers set may depend on the way to the same end."""
     part = own_part(obj, managers)
-    if isinstance(status := part.get("status"), dict):
-        part["status"] = {name: value for name, value in status.items() if name != "observedGeneration"}
+    if "status" in part:
+        part["status"] = _without_counters(part["status"])
     comparable = masked("", part)
     assert isinstance(comparable, dict)
     return comparable
+
+
+def _without_counters(value: JsonValue) -> JsonValue:
+    """Return a part of a status without the generations that it observed."""
+    if isinstance(value, dict):
+        return {name: _without_counters(item) for name, item in value.items() if name != _COUNTER}
+    return [_without_counters(item) for item in value] if isinstance(value, list) else value
 
 
 # ------------------------------------------------------------------ comparison
@@ -134,7 +195,7 @@ class Mask(msgspec.Struct, frozen=True, kw_only=True):
 
 def mask_of(first: RestState, second: RestState) -> Mask:
     """Return what two undisturbed runs do not have in common."""
-    fields = frozenset((key, path) for key, path, _ in _differences(first, second))
+    fields = frozenset((key, path) for key, path, _ in state_differences(first, second))
     counts = frozenset(key for key in first.keys | second.keys if _counts(first, key) != _counts(second, key))
     return Mask(fields=fields, counts=counts)
 
@@ -150,8 +211,8 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
             at once does not take the step between them.
     """
     texts = [
-        f"state at rest: {_subject(key)} {text}"
-        for key, path, text in _differences(reference, state)
+        f"state at rest: {subject_of(key)} {text}"
+        for key, path, text in state_differences(reference, state)
         if (key, path) not in mask.fields
     ]
     if counted:
@@ -162,7 +223,8 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
 
 def _more_often(usual: Mapping[str, int], counts: Mapping[str, int], mask: Mask, word: str) -> list[str]:
     return [
-        f"creations and deletions: {_subject(key)} was {word} {count} times, without a fault {usual.get(key, 0)} times"
+        f"creations and deletions: {subject_of(key)} was {word} {count} times, "
+        f"without a fault {usual.get(key, 0)} times"
         for key, count in sorted(counts.items())
         if key not in mask.counts and count > usual.get(key, 0)
     ]
@@ -172,18 +234,26 @@ def _counts(state: RestState, key: str) -> tuple[int, int]:
     return state.created.get(key, 0), state.deleted.get(key, 0)
 
 
-def _subject(key: str) -> str:
+def subject_of(key: str) -> str:
     """Return a storage key as readers know it: resource and name."""
     _, resource, *names = key.split("/")
     return f"{resource} {'/'.join(names)}"
 
 
-def _differences(first: RestState, second: RestState) -> Iterator[tuple[str, str, str]]:
-    """Yield key, path and text of what differs."""
+def state_differences(
+    first: RestState, second: RestState, usually: str = "without a fault"
+) -> Iterator[tuple[str, str, str]]:
+    """Yield key, path and text of what differs.
+
+    Args:
+        first: the state that is right.
+        second: the other one.
+        usually: says which state is right.
+    """
     for key in sorted(first.objects.keys() | second.objects.keys()):
         before, after = first.objects.get(key, []), second.objects.get(key, [])
         if len(before) != len(after):
-            yield key, "", f"exists {len(after)} times, without a fault {len(before)} times"
+            yield key, "", f"exists {len(after)} times, {usually} {len(before)} times"
             continue
         for old, new in zip(before, after, strict=True):
             for difference in differences(old, new):

@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference import REFERENCE_SEED, Reference
 
 __all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
@@ -62,8 +64,9 @@ class BrokenRun:
 
     @property
     def sorts(self) -> frozenset[str]:
-        """The broken invariants."""
-        return frozenset(violation.partition(":")[0] for violation in self.violations)
+        """The broken invariants, each with the resource, or the first word, that it names."""
+        parts = (violation.partition(": ") for violation in self.violations)
+        return frozenset(f"{invariant}: {text.partition(' ')[0]}" for invariant, _, text in parts)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +78,7 @@ class VerificationSummary:
         runs: number of disturbances that were run, by kind.
         omitted: number of disturbances for which there was no time.
         seconds: of real time.
-        broken: what the operator does not survive, each sort once.
+        broken: what the operator does not survive, each sort once for each resource.
     """
 
     workloads: int = 0
@@ -88,6 +91,19 @@ class VerificationSummary:
         """Add a broken run, unless another one breaks the same invariants: one bug shows at many places."""
         if all(run.sorts != each.sorts for each in self.broken):
             self.broken.append(run)
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[VerificationSummary]) -> VerificationSummary:
+        """Return the sum of summaries of different workloads that ran at the same time."""
+        total = cls()
+        for part in parts:
+            total.workloads += part.workloads
+            total.runs += part.runs
+            total.omitted += part.omitted
+            total.seconds = max(total.seconds, part.seconds)
+            for run in part.broken:
+                total.add(run)
+        return total
 
     @property
     def bugs(self) -> str:
@@ -132,7 +148,7 @@ def verify(
 
 def run_verification(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
-    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind), processes: int = 1,
     progress: Callable[[VerificationSummary], None] = lambda _: None,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with each disturbance, one of each workload after the other.
@@ -143,8 +159,15 @@ def run_verification(
         name: of the declaration in printed tests.
         time_limit: real seconds after which no further disturbance is run.
         kinds: of the disturbances.
-        progress: called after each run.
+        processes: that share the workloads.
+        progress: called after each run, or from time to time if there are several processes.
     """
+    if (count := min(processes, len(workloads))) > 1:
+        run = partial(run_verification, declared, name=name, time_limit=time_limit, kinds=kinds)
+        parts = [_part(run, workloads[first::count]) for first in range(count)]
+        return VerificationSummary.sum_of(
+            run_in_processes(parts, lambda states: progress(VerificationSummary.sum_of(states)))
+        )
     summary, began = VerificationSummary(), time.monotonic()
     waiting: dict[_GuidedWorkload, Iterator[Disturbance]] = {}
     for steps in workloads:
@@ -166,6 +189,13 @@ def run_verification(
         progress(summary)
     summary.seconds = time.monotonic() - began
     return summary
+
+
+def _part(
+    run: Callable[..., VerificationSummary], workloads: Sequence[Sequence[WorkloadStep]]
+) -> Callable[[Callable[[VerificationSummary], None]], VerificationSummary]:
+    """Return a function that runs some of the workloads, and reports its progress."""
+    return lambda report: run(workloads, progress=report)
 
 
 def verify_disturbance(
@@ -205,7 +235,7 @@ class _GuidedWorkload:
     def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
         outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
-        return outcome, self.reference.judge(outcome, counted=disturbance.kind in WRITES)
+        return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
 
     def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]

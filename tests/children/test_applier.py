@@ -320,6 +320,21 @@ async def test_an_owner_that_was_created_again_keeps_its_children() -> None:
         assert [reference.uid for reference in live.metadata.owner_references] == [again.metadata.uid]
 
 
+async def test_a_deleted_owner_does_not_take_children_from_a_newer_one_of_its_name() -> None:
+    """A reference to the deleted owner would let the garbage collector delete the child."""
+    async with counted_client() as counted:
+        applier = Applier(counted.client, field_owner="me")
+        deleted = await owner_of(counted)
+        await counted.uncached.delete(deleted)
+        newer = await owner_of(counted)
+        live = await applier.apply(config(x="1"), owner=newer)
+        with pytest.raises(AlreadyOwnedError, match="no longer exists: the cache is old"):
+            await applier.apply(config(x="1"), owner=deleted)
+        current = await counted.uncached.get(ConfigMap, live.metadata.name, namespace=live.metadata.namespace)
+        assert current.metadata.uid == live.metadata.uid
+        assert current.metadata.owner_references == live.metadata.owner_references
+
+
 # ------------------------------------------------------------------ deletion
 async def test_a_terminating_object_is_not_applied() -> None:
     """The error names the finalizers; when the object is gone, it is created again."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from opsdk import Operator
+import envtest
+from opsdk import Operator, crd_for
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.simulate import Action
+from opsdk.testing.simulate import Action, Simulation
+from opsdk.verification.guided_run import WorkloadStep
 
 
 class Study(StrEnum):
@@ -37,6 +40,8 @@ class CorpusCase:
         examples: custom resources to generate others from.
         out_of_reach: why the fault cannot reach an operator that stands on opsdk, with the test that proves it; else
             empty.
+        replicas: of the operator. With two, one is the leader and the other is a standby.
+        repaired_kinds: of the twin, where the bug is in the definition; None for `kinds`.
     """
 
     name: str
@@ -51,3 +56,32 @@ class CorpusCase:
     check: Action
     examples: Sequence[JsonObject] = ()
     out_of_reach: str = ""
+    replicas: int = 1
+    repaired_kinds: Sequence[type[Any]] | None = None
+
+    @property
+    def project(self) -> str:
+        """The operator of the study."""
+        return self.name.rpartition("-")[0]
+
+    @property
+    def workload(self) -> Sequence[WorkloadStep]:
+        """The actions as a workload for guided runs."""
+        return [WorkloadStep(action.__name__) for action in self.actions]
+
+    def simulation(self, *, repaired: bool = False) -> Simulation:
+        """Declare the operator, or its twin, for random and for guided runs."""
+        kinds = self.kinds if self.repaired_kinds is None or not repaired else self.repaired_kinds
+        return Simulation(
+            operator=self.repaired if repaired else self.broken,
+            environment=partial(
+                envtest.Environment,
+                crds=[crd_for(kind) for kind in kinds],
+                # Without the controller that removes them, these finalizers would keep deleted claims.
+                disable_admission_plugins=["StorageObjectInUseProtection"],
+            ),
+            actions=list(dict.fromkeys(self.actions)),
+            check=self.check,
+            replicas=self.replicas,
+            settle=60.0,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,12 +13,12 @@ import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Result
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for
-from opsdk.errors import ConflictError, UsageError
+from opsdk.errors import ConflictError, OpsdkError, UsageError
 from opsdk.recipes import set_controller_reference
 from opsdk.testing.simulate import Simulation, World
 from opsdk.verification.disturbances import Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import WorkloadStep, run_guided
-from opsdk.verification.verify import draw_workload, verify, verify_disturbance
+from opsdk.verification.verify import draw_workload, run_verification, verify, verify_disturbance
 
 NAMESPACE = "default"
 Body = Callable[..., object]
@@ -185,10 +186,40 @@ def test_a_finding_is_repeated_by_its_test() -> None:
 
 
 # ---------------------------------------------------------------- what is no finding
+def test_processes_share_the_workloads() -> None:
+    """Two of them find what one does."""
+    declared = declare(report_before_the_child)
+    workloads = [draw_workload(declared, seed) for seed in range(3)]
+    kinds = [DisturbanceKind.CRASH_AFTER, DisturbanceKind.CONFLICT]
+    progress: list[int] = []
+    one = run_verification(declared, workloads, kinds=kinds)
+    two = run_verification(
+        declared, workloads, kinds=kinds, processes=2, progress=lambda summary: progress.append(summary.workloads)
+    )
+    assert (two.workloads, two.runs, two.omitted) == (one.workloads, one.runs, one.omitted)
+    assert {run.sorts for run in two.broken} == {run.sorts for run in one.broken} != set()
+    assert progress[-1] == 3
+
+
+async def refuse_to_act(_: World) -> None:
+    """An action with a bug of its own."""
+    raise LookupError("no such thing")
+
+
+def test_a_process_without_a_result_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its error is printed where it happens."""
+    declared = replace(declare(good), actions=[refuse_to_act])
+    workloads = [[WorkloadStep("refuse_to_act")]] * 2
+    with pytest.raises(OpsdkError, match="ended without a result"):
+        run_verification(declared, workloads, processes=2)
+    assert "no such thing" in capfd.readouterr().err
+
+
 def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
     """The line at the end says how many of each kind."""
     summary = verify(declare(good), range(2), name="GOOD")
-    assert set(summary.runs) == set(DisturbanceKind) - {DisturbanceKind.PAST}
+    alone = {DisturbanceKind.TAKE_OVER, DisturbanceKind.PAST}  # there is no standby, and no list of the past
+    assert set(summary.runs) == set(DisturbanceKind) - alone
     assert summary.omitted == 0
     assert capsys.readouterr().out.startswith("verify GOOD: ")
 

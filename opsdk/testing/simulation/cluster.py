@@ -84,6 +84,11 @@ class SimulatedCluster(Closing):
         """Stop the replicas, and close the environment."""
         await self._stack.aclose()
 
+    def is_standby(self, client: str) -> bool:
+        """Whether a client holds none of the Leases, and another one does."""
+        holders = set(filter(None, self._ledger.holders.values()))
+        return bool(holders) and client not in holders
+
     def world(self, seed: int) -> World:
         """Return the argument of an action, with the random numbers of a seed."""
         return World(

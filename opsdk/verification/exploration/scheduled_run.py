@@ -179,7 +179,7 @@ class ScheduledRun(Disturber):
             sorted(self._under_way.items()),
             sorted(self._passes.items()),
             queues,
-            sorted(self._views.paths),
+            sorted(self._views.names),
             (run.action, run.hurry.is_set()),
             system_state(run.cluster.systems),
         )
@@ -189,11 +189,11 @@ class ScheduledRun(Disturber):
         self._state.add(entry)
         self._views.on_entry(entry, own=exchange is not None)
 
-    def at_rest(self) -> bool:
+    async def at_rest(self) -> bool:
         self._armed = True
         return self._views.at_rest(self._run.action)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self._armed = False
         self._views.release()
 

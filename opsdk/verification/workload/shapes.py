@@ -241,7 +241,8 @@ def _is_labels(field: SchemaField) -> bool:
 
 
 def _is_node_selector(field: SchemaField) -> bool:
-    return _is_map_of_strings(field) and words(field.name)[-2:] == ("node", "selector")
+    name = words(field.name)
+    return _is_map_of_strings(field) and (name[-2:] == ("node", "selector") or name[:2] == ("node", "affinity"))
 
 
 _RECOGNISERS: Final[tuple[tuple[Shape, Callable[[SchemaField], bool]], ...]] = (

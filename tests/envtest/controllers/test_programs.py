@@ -67,6 +67,7 @@ def test_a_pod_ends_with_its_last_container() -> None:
         ("invalid-image", True),
         ("invalid.registry.k8s.io/x/alpine:3.1", True),
         ("example.com/does-not-exist", True),
+        ("Not An Image", True),
         ("nginx:1.27", False),
         ("example.com:4040/nginx", False),
         ("validator", False),
@@ -90,6 +91,7 @@ async def test_jobs_run_fail_and_wait() -> None:
         await api.create(JOBS, _job("fails", {"command": ["sh", "-c", "exit 3"]}, backoffLimit=0))
         await api.create(JOBS, _job("stays", {"image": "registry.k8s.io/pause:3.10"}))
         await api.create(JOBS, _job("absent", {"image": "webserver:404"}))
+        await api.create(JOBS, _job("unnamed", {"image": "Not An Image"}))
         await asyncio.sleep(20)
         statuses = {
             name: (await api.get(f"{JOBS}/{name}"))["status"] for name in ("sleeps", "fails", "stays", "absent")
@@ -105,6 +107,8 @@ async def test_jobs_run_fail_and_wait() -> None:
             "reason": "ImagePullBackOff",
             "message": 'Back-off pulling image "webserver:404"',
         }
+        [unnamed] = [p for p in await api.items(f"{CORE}/pods") if p["metadata"]["name"].startswith("unnamed")]
+        assert unnamed["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "InvalidImageName"
         codes = [
             p["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
             for p in await api.items(f"{CORE}/pods")

@@ -1,0 +1,315 @@
+"""Runs the workloads of generated custom resources without a disturbance, and judges each state at rest.
+
+Each state is compared with that of an object which is created with the same content in an empty cluster. A difference
+counts if two other runs show it too: times, random values and resource versions differ in them. The invariants of a
+run, such as that of hot loops, are judged by `opsdk.verification.verify`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from opsdk.apimachinery.object import Unstructured
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.simulation.declaration import World
+from opsdk.verification.field_reach import FieldReach, trials
+from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.oracles import (
+    Difference,
+    Finding,
+    Oracle,
+    changes_anything,
+    harm_of,
+    is_reported,
+    is_troubled,
+    state_differences_of,
+)
+from opsdk.verification.rest_state import RestState
+from opsdk.verification.workload.definition import NAMESPACE, DefinitionVersion
+from opsdk.verification.workload.operations import Operation, OperationKind
+from opsdk.verification.workload.schema_fields import SchemaBudget, field_path
+from opsdk.verification.workload.values import ValueClass
+
+__all__ = ["GeneratedSummary", "check_generated"]
+
+_SEED: Final = 0
+_MAX_SHOWN: Final = 5
+_EMPTY: Final = RestState()
+
+
+@dataclass(kw_only=True)
+class GeneratedSummary:
+    """What generated custom resources show.
+
+    Attributes:
+        findings: each bug once.
+        checks: how often each oracle applied.
+        advice: what the workload lacks, one sentence each.
+        runs: number of runs.
+        omitted: number of workloads for which there was no time.
+        seconds: of real time.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    checks: Counter[Oracle] = field(default_factory=Counter)
+    advice: list[str] = field(default_factory=list)
+    runs: int = 0
+    omitted: int = 0
+    seconds: float = 0.0
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding, unless another one shows the same bug."""
+        if not finding.is_among(self.findings):
+            self.findings.append(finding)
+
+    def __str__(self) -> str:
+        checks = ", ".join(f"{self.checks[oracle]} {oracle.value}" for oracle in Oracle)
+        omitted = f", {self.omitted} workloads left for lack of time" if self.omitted else ""
+        bugs = f"{len(self.findings)} bug{'' if len(self.findings) == 1 else 's'}"
+        return f"{self.runs} runs without a disturbance ({checks}{omitted}), {bugs}, {self.seconds:.1f} s"
+
+
+def check_generated(
+    verification: GeneratedVerification, *, time_limit: float = 200.0, stop_at_first: bool = False,
+    progress: Callable[[GeneratedSummary], None] = lambda _: None,
+) -> GeneratedSummary:  # fmt: skip
+    """Run each workload without a disturbance, and judge its states.
+
+    Args:
+        verification: the operator and its workloads.
+        time_limit: real seconds after which no further workload is run.
+        stop_at_first: end with the first finding.
+        progress: called after each workload.
+    """
+    summary, began = GeneratedSummary(), time.monotonic()
+    check = _Check(verification, summary)
+    for run in verification.runs:
+        if time.monotonic() - began > time_limit:
+            summary.omitted += 1
+            continue
+        check.run(run)
+        progress(summary)
+        if stop_at_first and summary.findings:
+            break
+    if not (stop_at_first and summary.findings):
+        check.confirm_suspects(began + time_limit)
+    summary.advice.extend(check.advice())
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+class _Check:
+    """The state of one check: the runs of single objects, and what is known of each field."""
+
+    def __init__(self, verification: GeneratedVerification, summary: GeneratedSummary) -> None:
+        self._verification, self._summary = verification, summary
+        self._alone: dict[tuple[bytes, bool], RestState | None] = {}
+        self._reach = {kind: FieldReach() for kind in verification.generated}
+        self._definitions = {
+            kind: DefinitionVersion(definition, version, SchemaBudget())
+            for kind, (definition, version) in verification.definitions.items()
+        }
+        self._refusals: dict[str, str] = {}
+        self._accepted: set[str] = set()
+        self._written: set[str] = set()
+        self._missing: dict[str, Counter[str]] = {kind: Counter() for kind in verification.generated}
+        self._objects: set[str] = set()
+        """Resource, namespace and name of the objects that the operator wrote."""
+        self._is_astray = False
+        """A state of the present run differs from that of an object which is created so: later ones differ too."""
+
+    def run(self, run: GeneratedRun) -> None:
+        """Run one workload, and judge it."""
+        actions = [each.action for each in run.steps]
+        self._is_astray = False
+        outcome = self._guided(actions, run.workload)
+        refused = [action.refusal for action in actions]
+        if any(write.changed for write in outcome.writes):
+            self._written.add(run.kind)
+        for number, step in enumerate(run.steps[:-1]):
+            before, after = outcome.states.get(number), outcome.states.get(number + 1)
+            if refused[number]:
+                self._refusals.setdefault(run.kind, refused[number])
+                if step.operation is not None and step.operation.value_class is ValueClass.MISOPERATION:
+                    self._summary.checks[Oracle.MISOPERATION] += 1
+                continue
+            self._accepted.add(run.kind)
+            if before is None or after is None:
+                continue
+            self._objects.update(key.partition("/")[2] for key in after.objects)
+            if step.operation is None or step.operation.value_class is not ValueClass.MISOPERATION:
+                self._missing[run.kind].update(after.missing)
+            # What the server refused is not what the next operation changes.
+            self._judge_step(run, number, None if number and refused[number - 1] else before, after)
+
+    def _judge_step(self, run: GeneratedRun, number: int, before: RestState | None, after: RestState) -> None:
+        operation = run.steps[number].operation
+        is_update = operation is not None and operation.kind not in (OperationKind.CREATE, OperationKind.RECREATE)
+        if before is not None:
+            self._judge_harm(run, number, before if is_update else _EMPTY, after)
+        if operation is None:
+            return
+        if before is not None and is_update and not self._verification.has_systems:
+            self._reach[run.kind].add(operation, effective=changes_anything(before, after))
+        if operation.value_class is not ValueClass.MISOPERATION and operation.kind is not OperationKind.CREATE:
+            self._judge_path(run, number, operation, after)
+
+    # -------------------------------------------------------------- errors and misoperations
+    def _judge_harm(self, run: GeneratedRun, number: int, before: RestState, after: RestState) -> None:
+        operation = run.steps[number].operation
+        is_bad = operation is not None and operation.value_class is ValueClass.MISOPERATION
+        oracle = Oracle.MISOPERATION if is_bad else Oracle.ERROR_CHECK
+        self._summary.checks[oracle] += 1
+        harm = harm_of(before, after)
+        if not harm or is_reported(before, after, self._key(run.kind)):
+            return
+        texts = [*(each.text for each in harm[:_MAX_SHOWN]), "neither the status nor an Event says so"]
+        self._add(run, oracle, number, texts, {each.place for each in harm})
+
+    # -------------------------------------------------------------- the way to a state
+    def _judge_path(self, run: GeneratedRun, number: int, operation: Operation, after: RestState) -> None:
+        is_back = operation.kind is OperationKind.ROLLBACK
+        oracle = Oracle.RECOVERY if is_back else Oracle.PATH_INDEPENDENCE
+        if self._is_astray:
+            return
+        alone = self._state_alone(run.steps[number].action, shifted=False)
+        # What does not work anyway depends on what worked before.
+        if alone is None or is_troubled(alone):
+            return
+        self._summary.checks[oracle] += 1
+        differences = [each for each in state_differences_of(alone, after) if self._is_decided(run.kind, each)]
+        if not differences or not (differences := self._confirmed(run, number, differences)):
+            return
+        self._is_astray = True
+        texts = [each.text for each in differences[:_MAX_SHOWN]]
+        self._add(run, oracle, number, texts, {each.place for each in differences})
+
+    def _is_decided(self, kind: str, difference: Difference) -> bool:
+        """Whether the operator decided a value: a status may repeat what an external system counts."""
+        status = f"{self._key(kind)} status."
+        is_status = difference.place.startswith(status) and not difference.place.startswith(f"{status}conditions")
+        return not (is_status and self._verification.has_systems)
+
+    def _confirmed(self, run: GeneratedRun, number: int, differences: Sequence[Difference]) -> list[Difference]:
+        """Return the differences that two other runs have in common with these."""
+        actions = [each.action for each in run.steps]
+        again = self._guided(actions, run.workload, shifted=True).states.get(number + 1)
+        alone = self._state_alone(run.steps[number].action, shifted=False)
+        alone_again = self._state_alone(run.steps[number].action, shifted=True)
+        if again is None or alone is None or alone_again is None:
+            return []
+        varying = {each.place for each in state_differences_of(alone, alone_again)}
+        lasting = {each.place for each in state_differences_of(alone_again, again)}
+        return [each for each in differences if each.place in lasting - varying]
+
+    def _state_alone(self, action: Operate, *, shifted: bool) -> RestState | None:
+        """Return the state of an object that is created with the content after an action; None if it is refused."""
+        key = msgspec.json.encode(action.obj, order="deterministic"), shifted
+        if key not in self._alone:
+            creating = action.creating(action.obj)
+            outcome = self._guided([creating, action.deleting()], shifted=shifted)
+            self._alone[key] = None if creating.refusal else outcome.states.get(1)
+        return self._alone[key]
+
+    # -------------------------------------------------------------- fields
+    def confirm_suspects(self, deadline: float) -> None:
+        """Report the fields that change nothing, whatever their neighbours are."""
+        for kind, reach in self._reach.items():
+            self._summary.checks[Oracle.FIELD_REACH] += reach.checks
+            for path, operation in reach.suspects():
+                if time.monotonic() > deadline:
+                    return
+                if kind in self._written and not self._has_effect(kind, path, operation):
+                    text = f"{field_path(path)} changes, and no object, status or Event does"
+                    finding = Finding(
+                        oracle=Oracle.FIELD_REACH, kind=kind, operation=f"{kind}: {operation}",
+                        differences=(text,), places=frozenset({str(field_path(path))}),
+                    )  # fmt: skip
+                    self._summary.add(finding)
+
+    def _has_effect(self, kind: str, path: tuple[str | int, ...], operation: Operation) -> bool:
+        template = next(run.steps[0].action for run in self._verification.runs if run.kind == kind)
+        examples = [each for each in self._verification.examples if each.get("kind") == kind]
+        for before, after in trials(self._definitions[kind], operation, path, examples):
+            actions = [template.creating(before), template.updating(after), template.deleting()]
+            states = self._guided(actions).states
+            refused = any(each.refusal for each in actions)
+            if not refused and 1 in states and 2 in states and changes_anything(states[1], states[2]):
+                return True
+        return False
+
+    # -------------------------------------------------------------- advice
+    def advice(self) -> Iterator[str]:
+        """Yield what the workload lacks."""
+        example = "add a valid one with --example"
+        for kind in self._verification.generated:
+            if kind in self._refusals and kind not in self._accepted:
+                yield f"the server refuses each generated {kind} ({self._refusals[kind]}): {example}"
+            elif kind not in self._written:
+                yield f"the operator wrote nothing for any generated {kind}: {example}"
+            for name, _ in self._missing[kind].most_common(_MAX_SHOWN):
+                if self._missing[kind][name] > 1 and not self._is_own(name):
+                    yield f"the operator looks for {name}, which nothing creates: add it with --example"
+        if self._verification.has_systems:
+            yield "fields that change only an external system are not told from those that change nothing"
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the operator itself writes an object that it looked for in vain."""
+        kind, _, key = name.partition(" ")
+        return any(each.startswith(kind.lower()) and each.endswith(f"/{key}") for each in self._objects)
+
+    # -------------------------------------------------------------- helpers
+    def _guided(
+        self, actions: Sequence[Operate], steps: Sequence[WorkloadStep] = (), *, shifted: bool = False
+    ) -> GuidedOutcome:
+        """Run actions. A shifted run has other random numbers and resource versions."""
+        self._summary.runs += 1
+        steps = steps or [WorkloadStep(action.__name__) for action in actions]
+        if not shifted:
+            return run_guided(replace(self._verification.declared, actions=actions), steps, seed=_SEED)
+        first = _Shifting(actions[0])
+        declared = replace(self._verification.declared, actions=[first, *actions[1:]])
+        return run_guided(declared, [WorkloadStep(first.__name__), *steps[1:]], seed=_SEED + 1)
+
+    def _key(self, kind: str) -> str:
+        """Return the storage key of the custom resource."""
+        definition, _ = self._verification.definitions[kind]
+        spec = definition["spec"]
+        obj = next(run.steps[0].action.obj for run in self._verification.runs if run.kind == kind)
+        place = f"{NAMESPACE}/" if spec["scope"] == "Namespaced" else ""
+        return f"{spec['group']}/{spec['names']['plural']}/{place}{obj['metadata']['name']}"
+
+    def _add(
+        self, run: GeneratedRun, oracle: Oracle, number: int, texts: Sequence[str], places: set[str] | frozenset[str]
+    ) -> None:
+        names = tuple(each.step.name for each in run.steps[: number + 1])
+        self._summary.add(
+            Finding(
+                oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
+                places=frozenset(places),
+            )
+        )  # fmt: skip
+
+
+class _Shifting:
+    """The first action, after a write that gives all later objects other resource versions."""
+
+    def __init__(self, action: Operate) -> None:
+        self.__name__ = action.__name__
+        self._action = action
+
+    async def __call__(self, world: World) -> None:
+        tree: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "verify-shift", "namespace": NAMESPACE},
+        }
+        await world.client.create(Unstructured.from_tree(tree), field_owner="user")
+        await self._action(world)

@@ -1,0 +1,219 @@
+"""What the operators of this corpus share: statuses, children, and users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import field
+
+from opsdk import (
+    Condition,
+    Context,
+    GroupVersionKind,
+    LabelSelector,
+    Model,
+    ObjectMeta,
+    Operator,
+    OperatorOptions,
+)
+from opsdk.api.apps.v1 import Deployment, DeploymentSpec
+from opsdk.api.core import v1 as core
+from opsdk.apimachinery.object import TypedObject
+from opsdk.controller.options import ControllerOptions
+from opsdk.rbac.check import RbacCheck
+from opsdk.testing.simulate import Action, World
+from tests.corpus.case import CorpusCase, Study
+
+NAMESPACE: Final = "default"
+NAME: Final = "demo"
+IMAGE: Final = "registry.k8s.io/pause:3.9"
+ABSENT_IMAGE: Final = "registry.invalid/absent:0"
+"""The image of a pod that does not run with its settings: no container is started here."""
+
+
+ObjectT = TypeVar("ObjectT", bound=TypedObject)
+
+
+class CorpusOperator(Protocol):
+    """Creates an operator: with the bug, or repaired."""
+
+    def __call__(self, *, repaired: bool) -> Operator:
+        """Return a new operator."""
+        ...
+
+
+class Status(Model, kw_only=True):
+    """What the operators report and remember."""
+
+    ready_replicas: int = 0
+    memory: dict[str, str] = field(default_factory=dict)
+    conditions: list[Condition] = field(default_factory=list)
+
+
+def gvk(kind: str) -> GroupVersionKind:
+    """Return the group, version and kind of a custom resource."""
+    return GroupVersionKind("acto.opsdk.dev", "v1", kind)
+
+
+def new_operator(*, reports_errors: bool = True) -> Operator:
+    """Return an operator without reconcilers.
+
+    Args:
+        reports_errors: a failed reconcile sets a condition.
+    """
+    controller = ControllerOptions(error_condition="Stalled" if reports_errors else "")
+    return Operator("corpus", OperatorOptions(controller=controller, rbac_check=RbacCheck.OFF))
+
+
+# ---------------------------------------------------------------- children
+def meta(owner: Any, suffix: str = "", **more: Any) -> ObjectMeta:
+    """Return the metadata of a child."""
+    name = f"{owner.metadata.name}-{suffix}" if suffix else owner.metadata.name
+    return ObjectMeta(name=name, namespace=owner.metadata.namespace, **more)
+
+
+def workload(
+    owner: Any, suffix: str = "", *, image: str = IMAGE, replicas: int = 1,
+    annotations: Mapping[str, str] | None = None, **pod: Any,
+) -> Deployment:  # fmt: skip
+    """Return a Deployment with one container.
+
+    Args:
+        owner: the custom resource.
+        suffix: of the name.
+        image: of the container.
+        replicas: number of pods.
+        annotations: of the pods.
+        pod: more of the pods' spec.
+    """
+    metadata = meta(owner, suffix)
+    labels = {"app": metadata.name}
+    containers = [core.Container(name="main", image=image), *pod.pop("sidecars", ())]
+    template = core.PodTemplateSpec(
+        metadata=ObjectMeta(labels=labels, annotations=dict(annotations or {})),
+        spec=core.PodSpec(containers=containers, **pod),
+    )
+    spec = DeploymentSpec(replicas=replicas, selector=LabelSelector(match_labels=labels), template=template)
+    return Deployment(metadata=metadata, spec=spec)
+
+
+def service(owner: Any, suffix: str = "", *, ports: Mapping[str, int] | None = None, **metadata: Any) -> core.Service:
+    """Return a Service.
+
+    Args:
+        owner: the custom resource.
+        suffix: of the name.
+        ports: numbers by name; one port without them.
+        metadata: labels and annotations.
+    """
+    all_ports = [core.ServicePort(name=name, port=port) for name, port in (ports or {"main": 80}).items()]
+    return core.Service(metadata=meta(owner, suffix, **metadata), spec=core.ServiceSpec(ports=all_ports))
+
+
+def config(owner: Any, suffix: str = "", **data: object) -> core.ConfigMap:
+    """Return a ConfigMap."""
+    return core.ConfigMap(metadata=meta(owner, suffix), data={key: str(value) for key, value in data.items()})
+
+
+# ---------------------------------------------------------------- steps of reconcilers
+async def live(ctx: Context, child: ObjectT) -> ObjectT | None:
+    """Return a child as it is in the cluster; None if it does not exist."""
+    kind: Any = type(child)
+    existing: ObjectT | None = await ctx.client.get_or_none(
+        kind, child.metadata.name, namespace=child.metadata.namespace
+    )
+    return existing
+
+
+def is_ready(deployment: Deployment) -> bool:
+    """Whether all pods have the last template and are ready."""
+    status, desired = deployment.status, deployment.spec.replicas
+    return not status.unavailable_replicas and status.updated_replicas == status.replicas == desired
+
+
+async def report(owner: Any, ctx: Context, deployment: Deployment) -> None:
+    """Write whether the pods are ready."""
+    ready = is_ready(deployment)
+    async with ctx.status(owner) as patch:
+        patch.status.ready_replicas = deployment.status.ready_replicas or 0
+        patch.set_condition("Ready", ready, "Available" if ready else "RollingOut", "of the pods")
+
+
+async def apply_when_ready(owner: Any, ctx: Context, child: Deployment, *, repaired: bool) -> None:
+    """Apply a Deployment and report it.
+
+    The mistake of several operators: no update is made before all pods are ready. Pods that cannot start with the
+    present settings are never ready, so the settings that would start them are never applied.
+    """
+    existing = await live(ctx, child)
+    if existing is None or repaired or is_ready(existing):
+        existing = await ctx.apply(child)
+    await report(owner, ctx, existing)
+
+
+# ---------------------------------------------------------------- users
+async def hold_anything(_: World) -> None:
+    """Check nothing: what is right is told by other objects with the same content."""
+
+
+def users(kind: type[Any], specs: Sequence[Model]) -> list[Action]:
+    """Return users that write one spec after the other, and delete the object."""
+
+    def writing(number: int, spec: Model) -> Action:
+        async def write(world: World) -> None:
+            obj = kind(metadata=ObjectMeta(name=NAME, namespace=NAMESPACE), spec=spec)
+            await world.client.apply(obj, field_owner="user", force=True)
+
+        write.__name__ = f"write_{number}"
+        return write
+
+    async def delete(world: World) -> None:
+        obj = kind(metadata=ObjectMeta(name=NAME, namespace=NAMESPACE), spec=specs[0])
+        await world.client.delete(obj, missing_ok=True)
+
+    return [*(writing(number, spec) for number, spec in enumerate(specs, 1)), delete]
+
+
+_REPORTS: Final[Mapping[str, str]] = {
+    "cass-operator": "https://github.com/k8ssandra/cass-operator/issues/",
+    "cockroach-operator": "https://github.com/cockroachdb/cockroach-operator/issues/",
+    "knative-operator": "https://github.com/knative/operator/issues/",
+    "mongodb-community-operator": "https://github.com/mongodb/mongodb-kubernetes-operator/issues/",
+    "percona-server-mongodb-operator": "https://jira.percona.com/browse/K8SPSMDB-",
+    "percona-xtradb-cluster-operator": "https://jira.percona.com/browse/K8SPXC-",
+    "rabbitmq-operator": "https://github.com/rabbitmq/cluster-operator/issues/",
+    "spotahome-redis-operator": "https://github.com/spotahome/redis-operator/issues/",
+    "ot-redis-operator": "https://github.com/OT-CONTAINER-KIT/redis-operator/issues/",
+    "tidb-operator": "https://github.com/pingcap/tidb-operator/issues/",
+    "zookeeper-operator": "https://github.com/pravega/zookeeper-operator/issues/",
+}
+
+
+def acto_case(
+    operator: CorpusOperator, kind: type[Any], report: tuple[str, int], pattern: str, specs: Sequence[Model]
+) -> CorpusCase:
+    """Return a case.
+
+    Args:
+        operator: creates the operator; its docstring says what it does wrong.
+        kind: of the custom resource.
+        report: the project, and the number of the report.
+        pattern: the column of Acto's table 5.
+        specs: what users write, one after the other.
+    """
+    factory: Callable[..., Operator] = operator
+    project, number = report
+    return CorpusCase(
+        name=f"{project}-{number}",
+        study=Study.ACTO,
+        pattern=pattern,
+        report=f"{_REPORTS[project]}{number}",
+        cause=(operator.__doc__ or "").partition("\n")[0],
+        broken=partial(factory, repaired=False),
+        repaired=partial(factory, repaired=True),
+        kinds=[kind],
+        actions=users(kind, specs),
+        check=hold_anything,
+    )

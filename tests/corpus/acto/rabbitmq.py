@@ -1,0 +1,87 @@
+"""rabbitmq-operator: annotations of a Service, and the class of the volumes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from opsdk import Context, Model, Object, Operator
+from opsdk.api.core import v1 as core
+from opsdk.apimachinery.quantity import Quantity
+from tests.corpus.acto.kit import Status, acto_case, gvk, live, meta, new_operator, service
+
+
+class AnnotatedServiceSpec(Model, kw_only=True):
+    """The annotations of the Service."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class AnnotatedService(Object[AnnotatedServiceSpec, Status]):
+    """A cluster with a Service."""
+
+    gvk = gvk("AnnotatedService")
+
+
+def annotate_the_service(*, repaired: bool) -> Operator:
+    """Annotations that the user takes back stay at the Service."""
+    operator = new_operator()
+
+    @operator.reconciler(AnnotatedService, owns=[core.Service])
+    async def reconcile(cluster: AnnotatedService, ctx: Context) -> None:
+        desired = service(cluster, annotations=dict(cluster.spec.annotations))
+        existing = await live(ctx, desired)
+        if existing is not None and not repaired:
+            desired.metadata.annotations = {**existing.metadata.annotations, **desired.metadata.annotations}
+        await ctx.apply(desired)
+
+    return operator
+
+
+class ClassifiedVolumesSpec(Model, kw_only=True):
+    """The class of the volumes."""
+
+    volume_class: Annotated[str, Meta(pattern="^[a-z]{1,20}$")] = "standard"
+
+
+class ClassifiedVolumes(Object[ClassifiedVolumesSpec, Status]):
+    """A cluster with volumes."""
+
+    gvk = gvk("ClassifiedVolumes")
+
+
+def choose_the_class(*, repaired: bool) -> Operator:
+    """Another class of the volumes is ignored, because that of a claim cannot change."""
+    operator = new_operator()
+
+    @operator.reconciler(ClassifiedVolumes, owns=[core.PersistentVolumeClaim])
+    async def reconcile(cluster: ClassifiedVolumes, ctx: Context) -> None:
+        desired = core.PersistentVolumeClaim(
+            metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
+            spec=core.PersistentVolumeClaimSpec(
+                access_modes=["ReadWriteOnce"],
+                resources=core.VolumeResourceRequirements(requests={"storage": Quantity("1Gi")}),
+                storage_class_name=cluster.spec.volume_class,
+            ),
+        )
+        for claim in await ctx.client.list(core.PersistentVolumeClaim, namespace=cluster.metadata.namespace):
+            if repaired and claim.metadata.name != desired.metadata.name:
+                await ctx.client.delete(claim, missing_ok=True)
+        if await live(ctx, desired) is None:
+            await ctx.apply(desired)
+
+    return operator
+
+
+CASES = [
+    acto_case(
+        annotate_the_service, AnnotatedService, ("rabbitmq-operator", 968), "undesired state",
+        [AnnotatedServiceSpec(annotations={"a": "b"}), AnnotatedServiceSpec()],
+    ),
+    acto_case(
+        choose_the_class, ClassifiedVolumes, ("rabbitmq-operator", 992), "undesired state",
+        [ClassifiedVolumesSpec(), ClassifiedVolumesSpec(volume_class="ssd")],
+    ),
+]  # fmt: skip
+"""The cases of this operator."""

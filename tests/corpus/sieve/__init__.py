@@ -1,0 +1,16 @@
+"""The root causes of the 46 bugs that Sieve found in ten operators (OSDI 2022), in the order of its table.
+
+See https://github.com/sieve-project/sieve/blob/main/docs/bugs.md. The operators are written anew, after the reports.
+"""
+
+from __future__ import annotations
+
+from tests.corpus.sieve import crashes, missed_events, old_settings, other_bugs, recreated_clusters
+
+_MODULES = (crashes, recreated_clusters, old_settings, missed_events, other_bugs)
+_PATTERNS = ("intermediate state", "stale state", "unobserved state", "indirect")
+
+CASES = sorted(
+    (case for module in _MODULES for case in module.CASES),
+    key=lambda case: (case.project, _PATTERNS.index(case.pattern), case.name),
+)

@@ -1,0 +1,261 @@
+"""What the operators of the corpus share: a custom resource, its children, and its users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import field
+
+from opsdk import (
+    Context,
+    GroupVersionKind,
+    LabelSelector,
+    Model,
+    Object,
+    ObjectKey,
+    ObjectMeta,
+    Operator,
+    OperatorOptions,
+    Request,
+)
+from opsdk.api.apps.v1 import StatefulSet, StatefulSetSpec
+from opsdk.api.core.v1 import (
+    ConfigMap,
+    Container,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    Secret,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    VolumeResourceRequirements,
+)
+from opsdk.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.client.patch import merge_patch
+from opsdk.rbac.check import RbacCheck
+from opsdk.recipes import is_deleting
+from opsdk.testing.simulate import Action, World
+
+NAMESPACE: Final = "default"
+NAME: Final = "demo"
+KEY: Final = ObjectKey(NAMESPACE, NAME)
+CLUSTER_LABEL: Final = "cluster"
+UID_LABEL: Final = "cluster-uid"
+FINALIZER: Final = "corpus.opsdk.dev/clean-up"
+_LONGEST_DELETION: Final = 240
+
+
+# ---------------------------------------------------------------- kinds
+class ClusterSpec(Model, kw_only=True):
+    """The settings that the operators of the studies have in common. Each operator reads some of them."""
+
+    replicas: int = 1
+    replication_factor: int = 1
+    storage: int = 10
+    max_unavailable: int = 1
+    ui_port: int = 0
+    sharding: bool = False
+    arbiter: bool = False
+    proxy: bool = False
+    tls: bool = False
+    config: str = ""
+
+
+class ClusterStatus(Model, kw_only=True):
+    """What the operators remember in the cluster."""
+
+    phase: str = ""
+    operation: str = ""
+    config: str = ""
+    ready_replicas: int = 0
+    root_created: bool = False
+    nodes: dict[str, str] = field(default_factory=dict)
+
+
+class Cluster(Object[ClusterSpec, ClusterStatus]):
+    """A cluster of a database, a queue, or a like system."""
+
+    gvk = GroupVersionKind("corpus.opsdk.dev", "v1", "Cluster")
+
+
+class CertificateSpec(Model, kw_only=True):
+    """The Secret that gets the certificate."""
+
+    secret_name: str = ""
+
+
+class Certificate(Object[CertificateSpec, None]):
+    """A certificate, as cert-manager defines it."""
+
+    gvk = GroupVersionKind("certificates.opsdk.dev", "v1", "Certificate")
+
+
+# ---------------------------------------------------------------- operators
+def new_operator(*, elected: bool = False) -> Operator:
+    """Return an operator without reconcilers.
+
+    Args:
+        elected: it runs on one of two replicas.
+    """
+    options = OperatorOptions(
+        leader_election=elected,
+        leader_election_namespace=NAMESPACE,
+        # Few renewals, so that runs are short.
+        lease_duration=30,
+        renew_deadline=20,
+        retry_period=10,
+        rbac_check=RbacCheck.OFF,
+    )
+    return Operator("corpus", options)
+
+
+def cluster_of(obj: Any) -> list[Request]:
+    """Return the request for the cluster of a labelled object."""
+    name = obj.metadata.labels.get(CLUSTER_LABEL)
+    return [Request(NAMESPACE, name)] if name else []
+
+
+async def is_current(cluster: Cluster, ctx: Context) -> bool:
+    """Whether the server still has this state of the cluster: asked before what cannot be undone."""
+    current = await ctx.client.get_or_none(Cluster, KEY, uncached=True)
+    return (
+        current is not None
+        and current.metadata.uid == cluster.metadata.uid
+        and current.metadata.generation == cluster.metadata.generation
+    )
+
+
+# ---------------------------------------------------------------- children
+def meta(cluster: Cluster, name: str, *, labels: Mapping[str, str] | None = None) -> ObjectMeta:
+    """Return the metadata of a child."""
+    owned = {CLUSTER_LABEL: cluster.metadata.name, UID_LABEL: cluster.metadata.uid}
+    return ObjectMeta(name=name, namespace=NAMESPACE, labels={**owned, **(labels or {})})
+
+
+def claim(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = None) -> PersistentVolumeClaim:
+    """Return the claim of a member. It has no owner: a StatefulSet's claims outlive it.
+
+    An annotation has its size: the server refuses to expand a claim that is not bound.
+    """
+    metadata = meta(cluster, f"data-{NAME}-{ordinal}", labels=labels)
+    metadata.annotations["storage"] = str(cluster.spec.storage)
+    return PersistentVolumeClaim(
+        metadata=metadata,
+        spec=PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"], resources=VolumeResourceRequirements(requests={"storage": Quantity("1Gi")})
+        ),
+    )
+
+
+def _pod_spec() -> PodSpec:
+    return PodSpec(containers=[Container(name="main", image="example.com/main:1")])
+
+
+def member(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = None) -> Pod:
+    """Return the pod of a member."""
+    return Pod(metadata=meta(cluster, f"{NAME}-{ordinal}", labels=labels), spec=_pod_spec())
+
+
+def stateful_set(cluster: Cluster, suffix: str = "", *, replicas: int = 1) -> StatefulSet:
+    """Return the StatefulSet of a component."""
+    labels = {"component": suffix or "main"}
+    return StatefulSet(
+        metadata=meta(cluster, f"{NAME}-{suffix}" if suffix else NAME),
+        spec=StatefulSetSpec(
+            replicas=replicas,
+            selector=LabelSelector(match_labels=labels),
+            service_name=NAME,
+            template=PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=_pod_spec()),
+        ),
+    )
+
+
+def service(cluster: Cluster, suffix: str, port: int) -> Service:
+    """Return a Service of the cluster."""
+    return Service(metadata=meta(cluster, f"{NAME}-{suffix}"), spec=ServiceSpec(ports=[ServicePort(port=port)]))
+
+
+def secret(cluster: Cluster, suffix: str) -> Secret:
+    """Return a Secret of the cluster."""
+    return Secret(metadata=meta(cluster, f"{NAME}-{suffix}"), string_data={"tls.crt": suffix})
+
+
+def config_map(cluster: Cluster, suffix: str, **data: str) -> ConfigMap:
+    """Return a ConfigMap of the cluster."""
+    return ConfigMap(metadata=meta(cluster, f"{NAME}-{suffix}"), data=data)
+
+
+def disruption_budget(cluster: Cluster) -> PodDisruptionBudget:
+    """Return the disruption budget of the cluster."""
+    selector = LabelSelector(match_labels={CLUSTER_LABEL: NAME})
+    spec = PodDisruptionBudgetSpec(max_unavailable=cluster.spec.max_unavailable, selector=selector)
+    return PodDisruptionBudget(metadata=meta(cluster, NAME), spec=spec)
+
+
+# ---------------------------------------------------------------- users
+def creating(**spec: Any) -> Action:
+    """Return a user who creates the cluster, or gives it this spec again."""
+
+    async def create(world: World) -> None:
+        desired = ClusterSpec(**spec)
+        existing = await world.client.get_or_none(Cluster, KEY)
+        if existing is None:
+            obj = Cluster(metadata=ObjectMeta(name=NAME, namespace=NAMESPACE), spec=desired)
+            await world.client.create(obj)
+        elif not is_deleting(existing):
+            existing.spec = desired
+            await world.client.update(existing)
+
+    return create
+
+
+def changing(action: str, **spec: Any) -> Action:
+    """Return a user who changes some settings of the cluster.
+
+    Args:
+        action: the name of the action.
+        spec: fields by their names in JSON.
+    """
+
+    async def change(world: World) -> None:
+        existing = await world.client.get_or_none(Cluster, KEY)
+        if existing is not None and not is_deleting(existing):
+            await world.client.patch(existing, merge_patch({"spec": spec}))
+
+    change.__name__ = action
+    return change
+
+
+async def delete_cluster(world: World) -> None:
+    """Delete the cluster, and wait until it is gone."""
+    await world.client.delete(Cluster, KEY, missing_ok=True)
+    for _ in range(_LONGEST_DELETION):
+        if await world.client.get_or_none(Cluster, KEY) is None:
+            return
+        await asyncio.sleep(1)
+
+
+async def look_around(_: World) -> None:
+    """Do nothing: the operator has time until the next action."""
+
+
+# ---------------------------------------------------------------- checks
+async def live_cluster(world: World) -> Cluster | None:
+    """Return the cluster; None if it does not exist. Raises AssertionError while it is being deleted."""
+    cluster = await world.client.get_or_none(Cluster, KEY)
+    assert cluster is None or not is_deleting(cluster), "the cluster is not let go"
+    return cluster
+
+
+async def assert_names(world: World, kind: type[Any], expected: Sequence[str]) -> None:
+    """Raise AssertionError unless exactly these objects of a kind belong to a cluster."""
+    objects = await world.client.list(kind, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME})
+    names = sorted(obj.metadata.name for obj in objects)
+    assert names == sorted(expected), f"{kind.__name__}: {names} instead of {sorted(expected)}"
+    assert not any(map(is_deleting, objects)), f"a {kind.__name__} is being deleted"

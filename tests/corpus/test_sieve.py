@@ -1,0 +1,55 @@
+"""Sieve's bugs are found by guided runs, and the operators without them survive."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.verify import run_verification, verify_disturbance
+from tests.corpus.case import CorpusCase
+from tests.corpus.sieve import CASES
+from tests.corpus.table import read_results, render
+
+RESULTS = read_results()
+ELECTED_KINDS = (DisturbanceKind.CRASH_AFTER, DisturbanceKind.TAKE_OVER)
+"""What twins on two replicas are tested with. `tests.corpus.table` runs all kinds."""
+
+
+def test_the_corpus_has_the_bugs_of_the_study() -> None:
+    """The numbers by pattern are those of the study's table 3."""
+    assert Counter(case.pattern for case in CASES) == {
+        "intermediate state": 11,
+        "stale state": 19,
+        "unobserved state": 7,
+        "indirect": 9,
+    }
+    assert len({case.name for case in CASES}) == len(CASES) == 46
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_bug_is_found(case: CorpusCase) -> None:
+    """By the disturbance that found it when the table was written, or by another one of its kind."""
+    disturbance = RESULTS[case.name].disturbance
+    simulation = case.simulation()
+    if not verify_disturbance(simulation, case.workload, disturbance):
+        assert disturbance is not None
+        assert run_verification(simulation, [case.workload], kinds=[disturbance.kind]).broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_twin_survives(case: CorpusCase) -> None:
+    """No false alarm."""
+    kinds = ELECTED_KINDS if case.replicas > 1 else tuple(DisturbanceKind)
+    summary = run_verification(case.simulation(repaired=True), [case.workload], kinds=kinds)
+    assert summary.broken == []
+    assert sum(summary.runs.values()) > 10
+
+
+def test_the_page_has_a_row_for_each_bug() -> None:
+    """Those without a result too."""
+    page = render({})
+    assert all(f"[{case.name}]({case.report})" in page for case in CASES)
+    assert "| **total** | 11 | 19 | 7 | 9 | 46 |" in page
