@@ -104,6 +104,13 @@ def verify(
     )  # fmt: skip
     if exhaustive:
         raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
+    raise typer.Exit(_attack(verification, time_limit=time_limit, parallel=parallel, output=output))
+
+
+def _attack(
+    verification: GeneratedVerification, *, time_limit: float, parallel: int | None, output: OutputFormat
+) -> int:
+    """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
         verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
@@ -112,7 +119,7 @@ def verify(
     show_progress("")
     lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
     print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
-    raise typer.Exit(_BROKEN if summary.broken or undisturbed.findings else 0)
+    return _BROKEN if summary.broken or undisturbed.findings else 0
 
 
 def _generated(

@@ -41,9 +41,9 @@ def explore_workloads(
             print_result(output, None, [f"{name}: {exploration}", *map(str, exploration.counterexamples)])
         if exploration.counterexamples or time.monotonic() > deadline:
             break
-    left = len(verification.runs) - len(explorations)
-    lines = [f"{left} workloads left for lack of time"] if left else []
-    result = {"workloads": {name: _as_json(each) for name, each in explorations.items()}, "omitted": left}
+    omitted = len(verification.runs) - len(explorations)
+    lines = [f"{omitted} workloads left for lack of time"] if omitted else []
+    result = {"workloads": {name: _as_json(each) for name, each in explorations.items()}, "omitted": omitted}
     print_result(output, result, lines)
     return _BROKEN if any(each.counterexamples for each in explorations.values()) else 0
 

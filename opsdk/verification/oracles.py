@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _CREATED_SO: Final = "if it is created with this content"
-_INDEX: Final = re.compile(r"\[[^\]]*\]")
+_INDEX: Final = re.compile(r"\[[^\[\]]*\]")
 _VARIABLE: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 

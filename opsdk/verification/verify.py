@@ -20,7 +20,7 @@ from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.processes import run_in_processes
-from opsdk.verification.reference import REFERENCE_SEED, Reference
+from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
 
@@ -223,7 +223,7 @@ class _GuidedWorkload:
 
     def __init__(self, declared: SimulatedOperator, steps: Sequence[WorkloadStep]) -> None:
         self._declared, self._steps = declared, steps
-        self.reference = Reference(lambda seed: run_guided(declared, steps, seed=seed))
+        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed))
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""

@@ -102,16 +102,16 @@ def test_a_state_is_known_if_a_search_went_on_with_as_much(additions: list[tuple
     """Compared with a list of all additions."""
     states = KnownStates(Bounds(crashes=2, stale_views=2, deviations=2), slots=64)
     earlier: list[tuple[bytes, Bounds]] = []
-    for state, left in additions:
+    for state, rest in additions:
         covered = any(
             state == other
-            and more.crashes >= left.crashes
-            and more.stale_views >= left.stale_views
-            and more.deviations >= left.deviations
+            and more.crashes >= rest.crashes
+            and more.stale_views >= rest.stale_views
+            and more.deviations >= rest.deviations
             for other, more in earlier
         )
-        assert states.add(state, left) is not covered
-        earlier.append((state, left))
+        assert states.add(state, rest) is not covered
+        earlier.append((state, rest))
     assert len(states) == len({state for state, _ in additions})
 
 

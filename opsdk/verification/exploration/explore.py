@@ -25,9 +25,9 @@ from opsdk.testing.simulation.declaration import SimulatedOperator
 from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedule
 from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
-from opsdk.verification.exploration.snapshots import Places, Snapshots
+from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, run_workload
-from opsdk.verification.reference import REFERENCE_SEED, Reference
+from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
 
@@ -61,7 +61,7 @@ class Exploration(msgspec.Struct, kw_only=True):
     Attributes:
         bounds: of each schedule.
         states: number of different states.
-        runs: number of runs, most of which ended in a state that was known.
+        runs: number of runs, most of which ended in a known state.
         complete: no schedule within the bounds is left.
         counterexamples: the broken runs; the search ends soon after the first one.
         seconds: real time.
@@ -102,25 +102,27 @@ def explore(
     if not hasattr(os, "fork"):
         raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
     began = time.monotonic()
-    reference = Reference(lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed))
+    reference = ReferenceRun(
+        lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed)
+    )
     if reference.violations:
         violations = reference.violations
         broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
         return Exploration(bounds=bounds, runs=1, counterexamples=[broken], seconds=time.monotonic() - began)
-    known = KnownStates(bounds)
+    states = KnownStates(bounds)
     with tempfile.TemporaryFile() as reports:
         deadline = began + time_limit
-        search = _Search(declared, steps, reference, known=known, reports=reports, deadline=deadline)
-        _run_processes(search, processes or os.cpu_count() or 1, lambda: progress(len(known)))
+        search = _Search(declared, steps, reference, states=states, reports=reports, deadline=deadline)
+        _run_processes(search, processes or os.cpu_count() or 1, lambda: progress(len(states)))
         reports.seek(0)
         ends = [msgspec.json.decode(line, type=_RunEnd) for line in reports.read().splitlines()]
     if failures := [end.failure for end in ends if end.failure]:
         raise OpsdkError(f"the search has ended: {failures[0]}")
     return Exploration(
         bounds=bounds,
-        states=len(known),
+        states=len(states),
         runs=len(ends),
-        complete=not known.stopped,
+        complete=not states.stopped,
         counterexamples=[end.counterexample for end in ends if end.counterexample is not None],
         seconds=time.monotonic() - began,
     )
@@ -130,11 +132,19 @@ def verify_schedule(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice]
 ) -> Sequence[str]:
     """Return the violations of one schedule of a workload, as `explore` found them."""
-    reference = Reference(lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed))
+    reference = ReferenceRun(
+        lambda seed: run_workload(declared, steps, ScheduledRun(Replay(()), len(steps)), seed=seed)
+    )
     if reference.violations:
         return reference.violations
-    outcome = run_workload(declared, steps, ScheduledRun(Replay(tuple(schedule)), len(steps)), seed=REFERENCE_SEED)
+    outcome = _run_schedule(declared, steps, schedule, REFERENCE_SEED)
     return reference.judge(outcome, counted=_is_counted(schedule))
+
+
+def _run_schedule(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], seed: int
+) -> GuidedOutcome:
+    return run_workload(declared, steps, ScheduledRun(Replay(schedule), len(steps)), seed=seed)
 
 
 def _is_counted(schedule: Sequence[Choice]) -> bool:
@@ -150,14 +160,14 @@ class _RunEnd(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def _run_processes(search: _Search, processes: int, progress: Callable[[], None]) -> None:
     """Run the search in a process group of its own, and wait for its end."""
-    places = Places(processes)
+    slots = ProcessSlots(processes)
     try:
         with warnings.catch_warnings():
             # Python 3.12 warns of other threads, such as those of a test runner: the copies do not use them.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
-            search.run(places)
+            search.run(slots)
         os.setpgid(pid, pid)
         try:
             while os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -166,7 +176,7 @@ def _run_processes(search: _Search, processes: int, progress: Callable[[], None]
         finally:
             _kill_group(pid)
     finally:
-        places.close()
+        slots.close()
 
 
 def _kill_group(group: int) -> None:
@@ -180,22 +190,22 @@ class _Search:
     """The search in one process: a `Chooser` whose process is copied at each new state."""
 
     def __init__(
-        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], reference: Reference, *,
-        known: KnownStates, reports: BinaryIO, deadline: float,
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], reference: ReferenceRun, *,
+        states: KnownStates, reports: BinaryIO, deadline: float,
     ) -> None:  # fmt: skip
-        self._reference, self._known, self._reports, self._deadline = reference, known, reports, deadline
+        self._reference, self._states, self._reports, self._deadline = reference, states, reports, deadline
         self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), REFERENCE_SEED)
-        self._left = known.bounds
+        self._left = states.bounds
         self._schedule: Schedule = ()
         self._own: set[bytes] = set()
 
-    def run(self, places: Places) -> NoReturn:
+    def run(self, slots: ProcessSlots) -> NoReturn:
         """Run the workload, and continue its snapshots. Each copy of this process comes to the end of this method."""
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         warnings.simplefilter("ignore", DeprecationWarning)
         gc.freeze()
-        self._snapshots = Snapshots(places)
+        self._snapshots = Snapshots(slots)
         self._threads = threading.active_count()
         try:
             self._end(self._run.run())
@@ -207,7 +217,7 @@ class _Search:
         digest = state()
         if digest in self._own:
             return None  # a loop: its end tells whether it is harmless
-        if not self._known.add(digest, self._left):
+        if not self._states.add(digest, self._left):
             self._end(self._run.outcome([]), partial=True)
         self._own.add(digest)
         options = [option for option in options if self._left.after(option) is not None]
@@ -220,16 +230,16 @@ class _Search:
             return None
         if self._is_over():
             os._exit(0)
-        left = self._left.after(option)
-        assert left is not None, option
-        self._left = left
+        after = self._left.after(option)
+        assert after is not None, option
+        self._left = after
         self._schedule = (*self._schedule, Choice(number, option, text))
         return option
 
     def _is_over(self) -> bool:
         if time.monotonic() > self._deadline:
-            self._known.stop()
-        return self._known.stopped
+            self._states.stop()
+        return self._states.stopped
 
     def _end(self, outcome: GuidedOutcome, *, partial: bool = False) -> NoReturn:
         """Judge the run, continue its snapshots, and end the process."""
@@ -237,12 +247,12 @@ class _Search:
         if violations := self._reference.judge(outcome, counted=_is_counted(self._schedule), partial=partial):
             journal = outcome.journal(violations)
             counterexample = Counterexample(schedule=self._schedule, violations=violations, journal=journal)
-            self._known.stop()
+            self._states.stop()
         self._report(_RunEnd(counterexample=counterexample))
         self._snapshots.end()
 
     def _fail(self, failure: str) -> NoReturn:
-        self._known.stop()
+        self._states.stop()
         self._report(_RunEnd(failure=failure))
         os._exit(1)
 

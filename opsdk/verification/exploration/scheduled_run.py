@@ -14,7 +14,7 @@ from opsdk.testing.simulation.invariants import changes_state
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WatchMessage
-from opsdk.verification.exploration.bounds import Option, Schedule
+from opsdk.verification.exploration.bounds import Choice, Option
 from opsdk.verification.exploration.state import StateTracker, digest_of, system_state
 from opsdk.verification.guided_run import Disturber, WorkloadRun
 from opsdk.verification.held_views import HeldViews
@@ -43,7 +43,7 @@ class Chooser(Protocol):
 class Replay:
     """Takes the options of a schedule: a `Chooser`."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Sequence[Choice]) -> None:
         self._options = {choice.point: choice.option for choice in schedule}
 
     def choose(self, number: int, text: str, options: Sequence[Option], state: Callable[[], bytes]) -> Option | None:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """Processes as snapshots of a run: at each point, a copy for each option waits until its turn comes.
 
 A run first goes to its end, so that the states on its way are known before others reach them. Then its copies continue,
-one after the other, each with copies of its own. Other branches run beside them while there are free places.
+one after the other, each with copies of its own. Other branches run beside them while there are free slots.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import select
 from collections.abc import Sequence
 from typing import Final, NoReturn, TypeVar
 
-__all__ = ["Places", "Snapshots"]
+__all__ = ["ProcessSlots", "Snapshots"]
 
 T = TypeVar("T")
 _PARENT_CHECK_SECONDS: Final = 1.0
-_WITH_PLACE, _WITHOUT_PLACE = b"+", b"-"
+_WITH_SLOT, _WITHOUT_SLOT = b"+", b"-"
 
 
-class Places:
+class ProcessSlots:
     """The number of processes that run at the same time, as bytes in a pipe.
 
     Args:
@@ -32,14 +32,14 @@ class Places:
         os.write(self._write, b"." * (count - 1))
 
     def take(self) -> bool:
-        """Take a place if one is free."""
+        """Take a slot if one is free."""
         try:
             return bool(os.read(self._read, 1))
         except BlockingIOError:
             return False
 
     def give_back(self) -> None:
-        """Give a place back."""
+        """Give a slot back."""
         os.write(self._write, b".")
 
     def close(self) -> None:
@@ -51,10 +51,10 @@ class Places:
 class Snapshots:
     """The copies of the process of one run."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, slots: ProcessSlots) -> None:
+        self._slots = slots
         self._waiting: list[tuple[int, int]] = []
-        self._has_place = False
+        self._has_slot = False
 
     def take(self, options: Sequence[T]) -> T | None:
         """Keep a copy of this process for each option, and return None.
@@ -70,7 +70,7 @@ class Snapshots:
             for other in (write, *(other for _, other in self._waiting)):
                 os.close(other)
             self._waiting = []
-            self._has_place = _wait_turn(read)
+            self._has_slot = _wait_turn(read)
             return option
         return None
 
@@ -78,17 +78,17 @@ class Snapshots:
         """Continue all copies, wait for them, and end this process."""
         beside: list[int] = []
         for pid, write in self._waiting:
-            has_place = self._places.take()
-            os.write(write, _WITH_PLACE if has_place else _WITHOUT_PLACE)
+            has_slot = self._slots.take()
+            os.write(write, _WITH_SLOT if has_slot else _WITHOUT_SLOT)
             os.close(write)
-            if has_place:
+            if has_slot:
                 beside.append(pid)
             else:
                 os.waitpid(pid, 0)
         for pid in beside:
             os.waitpid(pid, 0)
-        if self._has_place:
-            self._places.give_back()
+        if self._has_slot:
+            self._slots.give_back()
         os._exit(0)
 
 
@@ -102,7 +102,7 @@ def _copy_process() -> int:
 
 
 def _wait_turn(read: int) -> bool:
-    """Return whether this process has a place of its own, when its turn has come.
+    """Return whether this process has a slot of its own, when its turn has come.
 
     Ends the process if that of its run is gone.
     """
@@ -114,4 +114,4 @@ def _wait_turn(read: int) -> bool:
     os.close(read)
     if not turn:
         os._exit(1)
-    return turn == _WITH_PLACE
+    return turn == _WITH_SLOT

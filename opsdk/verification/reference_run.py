@@ -8,13 +8,13 @@ from typing import Final
 from opsdk.verification.guided_run import GuidedOutcome
 from opsdk.verification.rest_state import Mask, mask_of, state_violations
 
-__all__ = ["REFERENCE_SEED", "Reference"]
+__all__ = ["REFERENCE_SEED", "ReferenceRun"]
 
 REFERENCE_SEED: Final = 0
 """Of the reference run and of the disturbed runs: they are equal until the disturbance."""
 
 
-class Reference:
+class ReferenceRun:
     """An undisturbed run, and what two of them do not have in common.
 
     Args:
