@@ -36,8 +36,8 @@ from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_o
 
 __all__ = [
     "ForeignOutcome",
+    "ForeignReference",
     "ForeignSubject",
-    "ReferenceRun",
     "ServedEnvironment",
     "Timing",
     "reference_of",
@@ -140,7 +140,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     log: Sequence[str]
 
 
-class ReferenceRun(msgspec.Struct, frozen=True, kw_only=True):
+class ForeignReference(msgspec.Struct, frozen=True, kw_only=True):
     """The undisturbed runs of a workload.
 
     Attributes:
@@ -161,12 +161,12 @@ class ReferenceRun(msgspec.Struct, frozen=True, kw_only=True):
         return state_violations(self.states[number], stable, self.masks[number], counted=counted)
 
 
-def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ReferenceRun:
+def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ForeignReference:
     """Return what two undisturbed runs have in common."""
     names = _names(first) & _names(second)
     states, others = ({n: stable_state(state, names) for n, state in run.states.items()} for run in (first, second))
     masks = {number: mask_of(states[number], state) for number, state in others.items()}
-    return ReferenceRun(outcome=first, states=states, masks=masks, names=names)
+    return ForeignReference(outcome=first, states=states, masks=masks, names=names)
 
 
 def _names(outcome: ForeignOutcome) -> frozenset[str]:
@@ -178,7 +178,7 @@ def _names(outcome: ForeignOutcome) -> frozenset[str]:
 
 async def run_foreign(
     subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None = None, *,
-    reference: ReferenceRun | None = None, known_violations: Collection[str] = (),
+    reference: ForeignReference | None = None, known_violations: Collection[str] = (),
 ) -> ForeignOutcome:  # fmt: skip
     """Run a workload in real time.
 
@@ -199,7 +199,7 @@ async def run_foreign(
 class _ForeignRun:
     def __init__(
         self, subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None,
-        reference: ReferenceRun | None, known_violations: Collection[str],
+        reference: ForeignReference | None, known_violations: Collection[str],
     ) -> None:  # fmt: skip
         self._subject, self._workload, self._disturbance = subject, workload, disturbance
         self._reference, self._known_violations = reference, known_violations
