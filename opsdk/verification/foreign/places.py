@@ -1,4 +1,4 @@
-"""Places of a run in real time, where the order of requests may differ between two runs. Pure.
+"""PlaceCounter of a run in real time, where the order of requests may differ between two runs. Pure.
 
 A write is found again by its method and path, and how often it was sent before; a message of a watch by its object. A
 generated name is a star.
@@ -31,7 +31,7 @@ __all__ = [
     "RECORDS",
     "ForeignDisturbance",
     "Moment",
-    "Places",
+    "PlaceCounter",
     "is_collection",
     "pasts",
     "placed_disturbances",
@@ -144,7 +144,7 @@ def storage_prefix(path: str) -> str:
 
 
 # ------------------------------------------------------------------ places of one run
-class Places:
+class PlaceCounter:
     """Counts the writes and messages of a run.
 
     Args:
@@ -182,7 +182,7 @@ def placed_disturbances(
         messages: of its watches, those with objects.
         known: the paths and keys that another reference run had too.
     """
-    places = Places(known)
+    places = PlaceCounter(known)
     sent = {write.number: places.write(write.method, write.path) for write in writes}
     heard = {(message.path, message.number): places.message(message.path, message.keys) for message in messages}
     turns: dict[DisturbanceKind, list[ForeignDisturbance]] = {}

@@ -29,15 +29,15 @@ from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.launches import Launches
-from opsdk.verification.foreign.places import ForeignDisturbance, Moment, Places, is_collection, stable_state
+from opsdk.verification.foreign.places import ForeignDisturbance, Moment, PlaceCounter, is_collection, stable_state
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
 from opsdk.verification.guided_run import keys_in
 from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
 
 __all__ = [
     "ForeignOutcome",
+    "ForeignReference",
     "ForeignSubject",
-    "ReferenceRun",
     "ServedEnvironment",
     "Timing",
     "reference_of",
@@ -140,33 +140,33 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     log: Sequence[str]
 
 
-class ReferenceRun(msgspec.Struct, frozen=True, kw_only=True):
+class ForeignReference(msgspec.Struct, frozen=True, kw_only=True):
     """The undisturbed runs of a workload.
 
     Attributes:
         outcome: of the first one.
         states: at rest, by the number of steps before.
         masks: what the two do not have in common.
-        known: paths of requests and keys of objects that both have.
+        names: paths of requests and keys of objects that both have.
     """
 
     outcome: ForeignOutcome
     states: Mapping[int, RestState]
     masks: Mapping[int, Mask]
-    known: frozenset[str]
+    names: frozenset[str]
 
     def differences(self, number: int, state: RestState, *, counted: bool) -> list[str]:
         """Return how a state at rest differs: see `state_violations`."""
-        stable = stable_state(state, self.known)
+        stable = stable_state(state, self.names)
         return state_violations(self.states[number], stable, self.masks[number], counted=counted)
 
 
-def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ReferenceRun:
+def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ForeignReference:
     """Return what two undisturbed runs have in common."""
     names = _names(first) & _names(second)
     states, others = ({n: stable_state(state, names) for n, state in run.states.items()} for run in (first, second))
     masks = {number: mask_of(states[number], state) for number, state in others.items()}
-    return ReferenceRun(outcome=first, states=states, masks=masks, known=names)
+    return ForeignReference(outcome=first, states=states, masks=masks, names=names)
 
 
 def _names(outcome: ForeignOutcome) -> frozenset[str]:
@@ -178,7 +178,7 @@ def _names(outcome: ForeignOutcome) -> frozenset[str]:
 
 async def run_foreign(
     subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None = None, *,
-    reference: ReferenceRun | None = None, known_violations: Collection[str] = (),
+    reference: ForeignReference | None = None, known_violations: Collection[str] = (),
 ) -> ForeignOutcome:  # fmt: skip
     """Run a workload in real time.
 
@@ -199,7 +199,7 @@ async def run_foreign(
 class _ForeignRun:
     def __init__(
         self, subject: ForeignSubject, workload: UserWorkload, disturbance: ForeignDisturbance | None,
-        reference: ReferenceRun | None, known_violations: Collection[str],
+        reference: ForeignReference | None, known_violations: Collection[str],
     ) -> None:  # fmt: skip
         self._subject, self._workload, self._disturbance = subject, workload, disturbance
         self._reference, self._known_violations = reference, known_violations
@@ -212,7 +212,7 @@ class _ForeignRun:
         self._launches = Launches(
             self._server, decide=self._decide, hold=self._hold, on_exchange=self._on_exchange
         )  # fmt: skip
-        self._places = Places(None if reference is None else reference.known)
+        self._places = PlaceCounter(None if reference is None else reference.names)
         self._state = StateRecorder()
         self._entries: list[tuple[Entry, bool]] = []
         self._exchanges: list[Exchange] = []

@@ -9,12 +9,12 @@ from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
 from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
-from opsdk.verification.foreign.run import ForeignOutcome, ForeignSubject, ReferenceRun, reference_of, run_foreign
+from opsdk.verification.foreign.run import ForeignOutcome, ForeignReference, ForeignSubject, reference_of, run_foreign
 from opsdk.verification.foreign.workload import UserWorkload
 
 __all__ = ["ForeignVerification"]
 
-_Place = tuple[UserWorkload, ReferenceRun, ForeignDisturbance]
+_Place = tuple[UserWorkload, ForeignReference, ForeignDisturbance]
 """One disturbance of a workload."""
 
 _REFERENCE_SHARE = 0.5
@@ -78,7 +78,7 @@ class ForeignVerification:
         summary.seconds = loop.time() - begin
         return summary
 
-    async def _refer(self, workload: UserWorkload) -> ReferenceRun | None:
+    async def _refer(self, workload: UserWorkload) -> ForeignReference | None:
         """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
         first = await run_foreign(self._subject, workload)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
@@ -93,10 +93,10 @@ class ForeignVerification:
             return None
         return reference_of(first, second)
 
-    def _disturbances(self, reference: ReferenceRun) -> Iterator[ForeignDisturbance]:
+    def _disturbances(self, reference: ForeignReference) -> Iterator[ForeignDisturbance]:
         outcome = reference.outcome
         restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
-        placed = placed_disturbances(outcome.writes, outcome.messages, reference.known)
+        placed = placed_disturbances(outcome.writes, outcome.messages, reference.names)
         for each in in_turns([list(restarts), list(placed)]):
             # A server merges a patch without a resource version into what it has: it meets no conflict.
             unlocked = each.kind is DisturbanceKind.CONFLICT and each.number not in outcome.locked
@@ -125,7 +125,7 @@ class ForeignVerification:
         """Whether a run has violations that no undisturbed run has."""
         return not set(run.outcome.violations) <= self._usual
 
-    async def _is_confirmed(self, run: ForeignBrokenRun, reference: ReferenceRun) -> bool:
+    async def _is_confirmed(self, run: ForeignBrokenRun, reference: ForeignReference) -> bool:
         """Run the disturbance again, and the workload without it: the order of requests may be the reason."""
         assert run.disturbance is not None
         again = await self._disturbed(run.workload, reference, run.disturbance)
@@ -136,7 +136,7 @@ class ForeignVerification:
         return self._is_broken(run)
 
     async def _disturbed(
-        self, workload: UserWorkload, reference: ReferenceRun, disturbance: ForeignDisturbance
+        self, workload: UserWorkload, reference: ForeignReference, disturbance: ForeignDisturbance
     ) -> ForeignBrokenRun:
         outcome = await run_foreign(
             self._subject, workload, disturbance, reference=reference, known_violations=self._known

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opsdk.engine.writes import Entry, Writer
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import DisturbanceKind, WatchMessage, WriteRecord
-from opsdk.verification.foreign.places import Moment, Places, pasts, placed_disturbances, stable_state
+from opsdk.verification.foreign.places import Moment, PlaceCounter, pasts, placed_disturbances, stable_state
 from opsdk.verification.rest_state import RestState
 
 SITES = "/apis/demo.opsdk.dev/v1/sites"
@@ -19,14 +19,14 @@ WRITER = Writer(user="admin", manager="foreign")
 @given(st.permutations(["a", "a", "b", "b", "b"]))
 def test_a_write_is_found_again_in_any_order(names: list[str]) -> None:
     """By its method, its path, and how often it was sent."""
-    places = Places()
+    places = PlaceCounter()
     writes = [places.write("PATCH", POD + name) for name in names]
     assert sorted(writes) == [(POD + "a", 1), (POD + "a", 2), (POD + "b", 1), (POD + "b", 2), (POD + "b", 3)]
 
 
 def test_a_generated_name_is_a_star() -> None:
     """Requests for objects that have another name in each run count together."""
-    places = Places({POD + "web", "default/web"})
+    places = PlaceCounter({POD + "web", "default/web"})
     assert places.write("PATCH", POD + "web") == (POD + "web", 1)
     assert places.write("PATCH", f"{POD}web-x7f2") == (f"{POD}*", 1)
     assert places.write("PATCH", f"{POD}web-9q1d") == (f"{POD}*", 2)
