@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import struct
 from typing import Final
 
@@ -22,8 +23,7 @@ _MAX_PROBES: Final = 64
 class KnownStates:
     """A hash table of state digests: for each, with which bounds the search went on from there.
 
-    A search that goes on with more reaches all that one with less does. Two processes that add a state at the same time
-    may both be told that it is new: then both go on, and nothing is missed.
+    A search that goes on with more reaches all that one with less does.
 
     Args:
         bounds: of the whole search.
@@ -37,6 +37,7 @@ class KnownStates:
     def __init__(self, bounds: Bounds, *, slots: int = 1 << 21) -> None:
         self.bounds = bounds
         self._slots = slots
+        self._lock = multiprocessing.get_context("fork").Lock()
         self._memory = mmap.mmap(-1, _FIRST + slots * _SLOT.size)
 
     @property
@@ -54,14 +55,15 @@ class KnownStates:
     def add(self, state: bytes, left: Bounds) -> bool:
         """Add a state. Returns False if the search went on from it with as much or more."""
         bit = 1 << self.bounds.number_of(left)
-        offset = self._offset_of(state)
-        _, mask = _SLOT.unpack_from(self._memory, offset)
-        if mask & bit:
-            return False
-        if not mask:
-            _HEAD.pack_into(self._memory, 0, len(self) + 1)
-        _SLOT.pack_into(self._memory, offset, state, mask | self._covered(left))
-        return True
+        with self._lock:
+            offset = self._offset_of(state)
+            _, mask = _SLOT.unpack_from(self._memory, offset)
+            if mask & bit:
+                return False
+            if not mask:
+                _HEAD.pack_into(self._memory, 0, len(self) + 1)
+            _SLOT.pack_into(self._memory, offset, state, mask | self._covered(left))
+            return True
 
     def _offset_of(self, state: bytes) -> int:
         """Return where a state is, or where it belongs."""
