@@ -99,9 +99,8 @@ def verify(
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     verification = _generated(
-        operator, doubles, example or (), operations=operations or _OPERATIONS, per_workload=1 if exhaustive else 3,
-        seed=seed,
-    )  # fmt: skip
+        operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed, exhaustive=exhaustive
+    )
     if exhaustive:
         raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
     raise typer.Exit(_attack(verification, time_limit=time_limit, parallel=parallel, output=output))
@@ -123,15 +122,15 @@ def _attack(
 
 
 def _generated(
-    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, per_workload: int, seed: int
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int, exhaustive: bool
 ) -> GeneratedVerification:
-    """Return the workloads of an operator of opsdk."""
+    """Return the workloads of an operator of opsdk: short ones without pods, if all their schedules are run."""
     reference = operator_reference(operator)
     envtest = import_envtest("a verification runs the operator")
 
     def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
         running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
-            controllers="cluster", controller_events=False, crds=definitions
+            controllers="none" if exhaustive else "cluster", controller_events=False, crds=definitions
         )
         return running
 
@@ -141,7 +140,7 @@ def _generated(
         environment=environment,
         examples=[document.tree for document in read_files(examples)],
         operations=operations,
-        per_workload=per_workload,
+        per_workload=1 if exhaustive else 3,
         seed=seed,
     )
 
