@@ -7,12 +7,13 @@ goes on, or takes an option, which costs a part of the bounds. A schedule is the
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from opsdk.errors import UsageError
 
-__all__ = ["Bounds", "Choice", "Option", "Schedule"]
+__all__ = ["DEVIATIONS", "Bounds", "Choice", "Option", "Schedule"]
 
 _MAX_COMBINATIONS = 64
 
@@ -25,7 +26,9 @@ class Option(StrEnum):
     STALE = "stale"
     """The watch stands still from this message on, until the operator has reacted to the next action."""
     LATE = "late"
-    """Everything else that is ready comes first."""
+    """Everything else that is ready comes before a request, an answer or a reconcile."""
+    LATE_MESSAGE = "late_message"
+    """Everything else that is ready comes before the message of a watch."""
     NEXT_ACTION = "next_action"
     """The users take their next action now, and everything that follows at once comes first."""
 
@@ -49,6 +52,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 Schedule = tuple[Choice, ...]
 """The options that a run takes, by rising points."""
+DEVIATIONS: Final = frozenset({Option.LATE, Option.LATE_MESSAGE, Option.NEXT_ACTION})
+"""Options that change the order of what is ready."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +85,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         """
         crashes = self.crashes - (option is Option.CRASH)
         stale_views = self.stale_views - (option is Option.STALE)
-        deviations = self.deviations - (option in (Option.LATE, Option.NEXT_ACTION))
+        deviations = self.deviations - (option in DEVIATIONS)
         if min(crashes, stale_views, deviations) < 0:
             return None
         return Bounds(crashes=crashes, stale_views=stale_views, deviations=deviations)

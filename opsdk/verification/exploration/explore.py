@@ -148,7 +148,11 @@ def _run_schedule(
 
 
 def _is_counted(schedule: Sequence[Choice]) -> bool:
-    return not any(choice.option in (Option.STALE, Option.NEXT_ACTION) for choice in schedule)
+    """Whether the operator has no reason to create, delete or repeat anything more often than without the schedule.
+
+    With an old view it may create a child of a deleted owner, which is collected again and again.
+    """
+    return all(choice.option in (Option.CRASH, Option.LATE) for choice in schedule)
 
 
 class _RunEnd(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from opsdk.testing.simulation.invariants import changes_state
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WatchMessage
-from opsdk.verification.exploration.bounds import Choice, Option
+from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option
 from opsdk.verification.exploration.state import StateTracker, digest_of, system_state
 from opsdk.verification.guided_run import Disturber, WorkloadRun
 from opsdk.verification.held_views import HeldViews
@@ -108,7 +108,7 @@ class ScheduledRun(Disturber):
         path = message.path
         if message.keys:
             text = f"message of {path} about {', '.join(message.keys)}"
-            async with self._point(text, [Option.STALE, Option.LATE]) as option:
+            async with self._point(text, [Option.STALE, Option.LATE_MESSAGE]) as option:
                 if option is Option.STALE:
                     self._views.stop(path, self._run.action)
         await self._views.wait(path)
@@ -153,14 +153,15 @@ class ScheduledRun(Disturber):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         if not loop.has_ready:
-            options = [option for option in options if option is not Option.LATE]  # nothing could come first
+            # Nothing could come first.
+            options = [option for option in options if option not in (Option.LATE, Option.LATE_MESSAGE)]
         option = self._chooser.choose(number, text, options, lambda: self._digest(text))
         if option is None:
             return None
         self._happened = True
         if option is Option.NEXT_ACTION:
             run.hurry.set()
-        if option in (Option.LATE, Option.NEXT_ACTION):
+        if option in DEVIATIONS:
             await asyncio.sleep(_LATE)
         return option
 
