@@ -27,18 +27,18 @@ def reachable_states(make: Callable[[], Machine], length: int) -> int:
     Raises:
         AssertionError: an operation found a difference; the message ends with the sequence.
     """
-    known = {make().state()}
+    states = {make().state()}
     waiting: deque[tuple[str, ...]] = deque([()])
     while waiting:
         sequence = waiting.popleft()
         for name in play(make, sequence).operations():
             longer = (*sequence, name)
             state = play(make, longer).state()
-            if state not in known:
-                known.add(state)
+            if state not in states:
+                states.add(state)
                 if len(longer) < length:
                     waiting.append(longer)
-    return len(known)
+    return len(states)
 
 
 def play(make: Callable[[], Machine], sequence: tuple[str, ...]) -> Machine:
