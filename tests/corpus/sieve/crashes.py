@@ -398,7 +398,7 @@ CASES = [
     _case(
         name="xtradb-operator-979",
         report="https://jira.percona.com/browse/K8SPXC-979",
-        cause="It takes a missing StatefulSet for the end of the clean-up, before the claims are deleted.",
+        cause="It takes a missing StatefulSet for the end of the clean-up, before the claims are deleted (assumed).",
         broken=partial(xtradb_operator_979, repaired=False),
         repaired=partial(xtradb_operator_979, repaired=True),
         actions=[_create, delete_cluster],
