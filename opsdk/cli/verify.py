@@ -33,6 +33,7 @@ from opsdk.engine.environments import import_envtest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import factory_of
 from opsdk.testing.simulation.declaration import RunningEnvironment
+from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
@@ -60,6 +61,9 @@ def verify(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    foreign_changes: Annotated[
+        bool, typer.Option("--foreign-changes", help="also delete and edit each child, as a foreign client")
+    ] = False,
     exhaustive: Exhaustive = False,
     workload: Workloads = None,
     crds: Definitions = None,
@@ -103,16 +107,18 @@ def verify(
     )
     if exhaustive:
         raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
-    raise typer.Exit(_attack(verification, time_limit=time_limit, parallel=parallel, output=output))
+    kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
+    raise typer.Exit(_attack(verification, kinds, time_limit=time_limit, parallel=parallel, output=output))
 
 
 def _attack(
-    verification: GeneratedVerification, *, time_limit: float, parallel: int | None, output: OutputFormat
-) -> int:
+    verification: GeneratedVerification, kinds: Sequence[DisturbanceKind], *,
+    time_limit: float, parallel: int | None, output: OutputFormat,
+) -> int:  # fmt: skip
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     summary = run_verification(
-        verification.declared, verification.workloads, time_limit=time_limit - undisturbed.seconds,
+        verification.declared, verification.workloads, kinds=kinds, time_limit=time_limit - undisturbed.seconds,
         processes=parallel or os.cpu_count() or 1, progress=_show_progress,
     )  # fmt: skip
     show_progress("")

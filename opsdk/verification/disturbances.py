@@ -6,13 +6,22 @@ its watch messages, is a place. All places are enumerated, so a window of a mill
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-__all__ = ["COUNTED", "Disturbance", "DisturbanceKind", "WatchMessage", "WriteRecord", "guided_disturbances"]
+__all__ = [
+    "COUNTED",
+    "DEFAULT_KINDS",
+    "FOREIGN",
+    "Disturbance",
+    "DisturbanceKind",
+    "WatchMessage",
+    "WriteRecord",
+    "guided_disturbances",
+]
 
 
 class DisturbanceKind(StrEnum):
@@ -33,6 +42,10 @@ class DisturbanceKind(StrEnum):
     TAKE_OVER = "take_over"
     """The watch of one kind of a standby stands still from a message on. After the next action the leader ends, and the
     standby leads with its old view for a while."""
+    DELETE_CHILD = "delete_child"
+    """A foreign client deletes an object of the operator that has an owner, when the operator is at rest."""
+    EDIT_CHILD = "edit_child"
+    """A foreign client changes such an object."""
     PAST = "restart_into_past"
     """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
@@ -44,6 +57,11 @@ WRITES: Final = frozenset({
     DisturbanceKind.REFUSE,
 })  # fmt: skip
 """Kinds that hit a write."""
+FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD})
+"""Kinds that come from a foreign client."""
+DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind not in FOREIGN)
+"""All kinds but those of a foreign client: not each operator undoes what others do to its children."""
+_NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
 COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""
 
@@ -87,8 +105,8 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: what goes wrong.
-        number: of the write, or of the message of its watch.
-        path: of the watch; of the write, for readers.
+        number: of the write, or of the message of its watch; for a foreign client, of the actions before.
+        path: of the watch, or the storage key of a child; of the write, for readers.
         method: of the write, for readers.
     """
 
@@ -100,25 +118,45 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.kind in WRITES:
             return f"{self.kind.value} write {self.number}, {self.method} {self.path}"
+        if self.kind in FOREIGN:
+            return f"{self.kind.value} {self.path} after {self.number} actions"
         return f"{self.kind.value} message {self.number} of {self.path}"
 
 
-def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:
+def guided_disturbances(
+    writes: Sequence[WriteRecord],
+    messages: Sequence[WatchMessage],
+    children: Mapping[int, Collection[str]] = _NO_CHILDREN,
+) -> Iterator[Disturbance]:
     """Yield the disturbances of a reference run: first the crashes, then what is lost, refused, stale and hidden.
 
     A write that changed nothing is no place for a crash. A message whose objects never change again is not hidden. A
-    standby stands still before messages that follow an action: without the first ones it never has a view.
+    standby stands still before messages that follow an action: without the first ones it never has a view. A child is
+    deleted and edited once, at the first rest at which it exists.
+
+    Args:
+        writes: of the operator.
+        messages: of its watches.
+        children: storage keys of its objects that have an owner, at each rest by the number of actions before.
 
     >>> writes = [WriteRecord(number=1, method="POST", path="/a", changed=True)]
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
     ['crash_after', 'lose_answer', 'refuse']
     """
-    effective = [write for write in writes if write.changed]
+    yield from _at_writes([write for write in writes if write.changed])
+    yield from _at_messages(messages)
+    yield from _of_children(children)
+
+
+def _at_writes(effective: Sequence[WriteRecord]) -> Iterator[Disturbance]:
     for kind in DisturbanceKind:
         if kind in WRITES:
             for write in effective:
                 if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
                     yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
+
+
+def _at_messages(messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:
     # A view stands still for all replicas: those of a standby are the same places again.
     of_leader = [message for message in messages if not message.standby]
     for message in of_leader:
@@ -130,3 +168,13 @@ def guided_disturbances(writes: Sequence[WriteRecord], messages: Sequence[WatchM
     for message in messages:
         if message.standby and message.keys and message.action >= 0:
             yield Disturbance(kind=DisturbanceKind.TAKE_OVER, number=message.number, path=message.path)
+
+
+def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbance]:
+    first: dict[str, int] = {}
+    for number, keys in sorted(children.items()):
+        for key in sorted(keys):
+            first.setdefault(key, number)
+    for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD):
+        for key, number in first.items():
+            yield Disturbance(kind=kind, number=number, path=key)

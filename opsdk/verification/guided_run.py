@@ -21,7 +21,8 @@ from opsdk.testing.simulation.invariants import changes_state
 from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
-from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
@@ -150,6 +151,8 @@ def _disturber_of(disturbance: Disturbance | None) -> Disturber:
         return Disturber()
     if disturbance.kind is DisturbanceKind.TAKE_OVER:
         return _TakeOver(disturbance)
+    if disturbance.kind in FOREIGN:
+        return _ForeignChange(disturbance)
     return _OneDisturbance(disturbance)
 
 
@@ -230,7 +233,8 @@ class WorkloadRun:
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
         await self.rest()
-        await self._disturber.at_rest()
+        if await self._disturber.at_rest():
+            await self.rest()
         for number, step in enumerate(self._steps):
             action = self._declared.action(step.name)
             assert action is not None, step
@@ -393,6 +397,36 @@ class _TakeOver(Disturber):
         for replica in others:
             replica.wake()
         await self._run.rest()
+
+
+class _ForeignChange(Disturber):
+    """Lets a foreign client delete or edit a child, when the operator is at rest."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._happened = False
+
+    @property
+    def happened(self) -> bool:
+        """Whether the child existed."""
+        return self._happened
+
+    def attach(self, run: WorkloadRun) -> None:
+        self._run = run
+
+    async def at_rest(self) -> bool:
+        run, disturbance = self._run, self._disturbance
+        if self._happened or run.action + 1 != disturbance.number:
+            return False
+        if (child := run.state.child(disturbance.path)) is None:
+            return False
+        self._happened = True
+        stored, own = child
+        if disturbance.kind is DisturbanceKind.DELETE_CHILD:
+            await delete_child(run.cluster.env.config, stored)
+        else:
+            await edit_child(run.cluster.env.config, stored, own)
+        return True
 
 
 def keys_in(body: bytes) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         failing: the error of each object whose last reconcile failed.
         missing: the objects that the last reconciles read, and that do not exist.
         events: number of Events that the operator recorded until now.
+        children: those that exist, have a name of their own, and have an owner.
     """
 
     objects: Mapping[str, list[JsonObject]] = {}
@@ -52,6 +53,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
     failing: Mapping[str, str] = {}
     missing: frozenset[str] = frozenset()
     events: int = 0
+    children: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> set[str]:
@@ -135,7 +137,19 @@ class StateRecorder:
             failing=dict(_failing(latest)),
             missing=frozenset(_missing(latest)),
             events=self._events,
+            children=frozenset(self._children()),
         )
+
+    def _children(self) -> Iterator[str]:
+        """Yield the objects that have an owner and a name of their own: generated names differ in each run."""
+        for key, obj in self._latest.items():
+            if key in self._own and obj["metadata"].get("ownerReferences"):
+                yield key
+
+    def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
+        """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
+        obj = self._latest.get(key)
+        return None if obj is None else (obj, own_part(obj, self._managers))
 
 
 def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import COUNTED, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import COUNTED, DEFAULT_KINDS, Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
 from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
@@ -121,7 +121,7 @@ class VerificationSummary:
 
 def verify(
     declared: SimulatedOperator, workloads: Iterable[int] = range(3), *, name: str = "SIMULATION",
-    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with each disturbance. Call it from a plain test function, outside any event loop.
 
@@ -148,7 +148,7 @@ def verify(
 
 def run_verification(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
-    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind), processes: int = 1,
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, processes: int = 1,
     progress: Callable[[VerificationSummary], None] = lambda _: None,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with each disturbance, one of each workload after the other.
@@ -228,7 +228,8 @@ class _GuidedWorkload:
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""
         outcome = self.reference.outcome
-        for each in guided_disturbances(outcome.writes, outcome.messages):
+        children = {number: state.children for number, state in outcome.states.items()}
+        for each in guided_disturbances(outcome.writes, outcome.messages, children):
             if each.kind in kinds:
                 yield each
 

@@ -16,11 +16,12 @@ from opsdk.apimachinery.crd import crd_for
 from opsdk.errors import ConflictError, OpsdkError, UsageError
 from opsdk.recipes import set_controller_reference
 from opsdk.testing.simulate import Simulation, World
-from opsdk.verification.disturbances import Disturbance, DisturbanceKind
+from opsdk.verification.disturbances import DEFAULT_KINDS, FOREIGN, Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.verify import draw_workload, run_verification, verify, verify_disturbance
 
 NAMESPACE = "default"
+STEPS = [WorkloadStep("create_site"), WorkloadStep("edit_site"), WorkloadStep("delete_site")]
 Body = Callable[..., object]
 
 
@@ -219,7 +220,7 @@ def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixt
     """The line at the end says how many of each kind."""
     summary = verify(declare(good), range(2), name="GOOD")
     alone = {DisturbanceKind.TAKE_OVER, DisturbanceKind.PAST}  # there is no standby, and no list of the past
-    assert set(summary.runs) == set(DisturbanceKind) - alone
+    assert set(summary.runs) == set(DEFAULT_KINDS) - alone
     assert summary.omitted == 0
     assert capsys.readouterr().out.startswith("verify GOOD: ")
 
@@ -277,3 +278,38 @@ def test_the_time_limit_is_kept() -> None:
     summary = verify(declare(good), range(1), time_limit=0.0)
     assert not summary.runs
     assert summary.omitted > 0
+
+
+# ---------------------------------------------------------------- foreign clients
+async def create_if_missing(site: Site, ctx: Context) -> None:
+    """Creates a ConfigMap, and never looks at what it holds."""
+    if await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=NAMESPACE) is None:
+        child = ConfigMap(metadata=ObjectMeta(name=site.metadata.name, namespace=NAMESPACE), data={"text": "one"})
+        set_controller_reference(site, child)
+        await ctx.client.create(child)
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_foreign_clients_do_is_undone(kind: DisturbanceKind) -> None:
+    """An apply repairs a child, and creates it again."""
+    summary = run_verification(declare(good), [STEPS], kinds=[kind])
+    assert summary.runs == {kind: 1}
+    assert summary.broken == []
+
+
+def test_an_edit_that_stays_is_found() -> None:
+    """A deletion does not stay: the operator watches its children."""
+    summary = run_verification(declare(create_if_missing), [STEPS], kinds=list(FOREIGN))
+    assert len(summary.runs) == 2
+    (broken,) = summary.broken
+    assert "edit_child core/configmaps/default/site after 1 actions" in str(broken)
+    assert broken.violations == ["state at rest: configmaps default/site data.text: 'one' -> 'edited'"]
+
+
+def test_a_deletion_that_stays_is_found() -> None:
+    """An operator that does not watch its children."""
+    declared = declare(create_if_missing, children=Secret)
+    broken = run_verification(declared, [STEPS], kinds=[DisturbanceKind.DELETE_CHILD]).broken
+    assert [run.violations for run in broken] == [
+        ["state at rest: configmaps default/site exists 0 times, without a fault 1 times"]
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
 from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
@@ -38,7 +38,7 @@ class ForeignVerification:
 
     def __init__(
         self, subject: ForeignSubject, workloads: Sequence[UserWorkload], *, time_limit: float = 600.0,
-        parallel: int = 1, kinds: Sequence[DisturbanceKind] = tuple(DisturbanceKind),
+        parallel: int = 1, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS,
         progress: Callable[[ForeignSummary], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._subject, self._workloads, self._kinds = subject, workloads, kinds
