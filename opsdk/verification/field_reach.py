@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.oracles import is_empty
+from opsdk.verification.false_conditions import is_empty
 from opsdk.verification.workload.definition import DefinitionVersion
 from opsdk.verification.workload.edits import value_at, with_value
 from opsdk.verification.workload.errors import NoCustomResourceError

@@ -285,7 +285,7 @@ class WorkloadRun:
         exchange = CURRENT_EXCHANGE.get()
         if exchange is not None:
             exchange.revision = entry.revision
-        self.state.add(entry, own=exchange is not None)
+        self.state.add(entry, own=exchange is not None, client=exchange.client if exchange is not None else "")
         self._disturber.on_entry(entry, exchange)
 
 

@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 
 from opsdk.structured_merge.paths import get_path
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.rest_state import RestState, state_differences, subject_of
-from opsdk.verification.workload.values import ABSENT
 
 __all__ = [
     "Oracle",
@@ -24,7 +23,6 @@ __all__ = [
     "StateDifference",
     "changes_anything",
     "harm_of",
-    "is_empty",
     "is_reported",
     "state_differences_of",
     "text_without_names",
@@ -97,9 +95,7 @@ def state_differences_of(alone: RestState, state: RestState) -> list[StateDiffer
     """Return how a state differs from that of an object which is created with the same content."""
     differences = [
         StateDifference(f"{key} {_INDEX.sub('[]', path)}", f"{subject_of(key)} {text}")
-        for key, path, text in state_differences(
-            _without_false(alone, state), _without_false(state, alone), _CREATED_SO
-        )
+        for key, path, text in state_differences(alone, state, _CREATED_SO)
     ]
     for key, reason in sorted(state.unready.items()):
         if key not in alone.unready:
@@ -110,40 +106,6 @@ def state_differences_of(alone: RestState, state: RestState) -> list[StateDiffer
             text = f"the reconcile of {key} fails: {error}; it succeeds {_CREATED_SO}"
             differences.append(StateDifference(f"{key} fails", text))
     return differences
-
-
-def _without_false(state: RestState, other: RestState) -> RestState:
-    """Return a state without the conditions that are False and that the other one does not have.
-
-    A condition of an error stays as False after the error is gone.
-    """
-    objects: dict[str, list[JsonObject]] = {}
-    for key, parts in state.objects.items():
-        types = {each["type"] for obj in other.objects.get(key, ()) for each in _conditions(obj)}
-        remaining = [_with_conditions(obj, types) for obj in parts]
-        if key in other.objects or not all(is_empty(obj) for obj in remaining):
-            objects[key] = remaining
-    return msgspec.structs.replace(state, objects=objects)
-
-
-def _conditions(obj: JsonObject) -> list[JsonObject]:
-    conditions = get_path(obj, ("status", "conditions"), None)
-    if not isinstance(conditions, list):
-        return []
-    return [each for each in conditions if isinstance(each, dict) and isinstance(each.get("type"), str)]
-
-
-def _with_conditions(obj: JsonObject, types: Collection[str]) -> JsonObject:
-    """Return an object with the conditions of these types, and those that are not False."""
-    conditions = _conditions(obj)
-    remaining = [each for each in conditions if each["type"] in types or each.get("status") != "False"]
-    if len(remaining) == len(conditions):
-        return obj
-    status = {name: value for name, value in obj["status"].items() if name != "conditions"}
-    if remaining:
-        status["conditions"] = remaining
-    rest = {name: value for name, value in obj.items() if name != "status"}
-    return {**rest, "status": status} if status else rest
 
 
 def is_troubled(state: RestState) -> bool:
@@ -190,19 +152,6 @@ def is_reported(before: RestState, after: RestState, key: str) -> bool:
 def _status(state: RestState, key: str) -> JsonValue:
     objects: Sequence[JsonValue] = state.objects.get(key, ())
     return [get_path(obj, ("status",), None) for obj in objects]
-
-
-def is_empty(value: JsonValue) -> bool:
-    """Whether a value says nothing: most operators take it for an absent one.
-
-    >>> is_empty({"rules": [], "name": ""})
-    True
-    """
-    if isinstance(value, dict):
-        return all(is_empty(each) for each in value.values())
-    if isinstance(value, list):
-        return all(is_empty(each) for each in value)
-    return value is ABSENT or value in (None, "", 0)
 
 
 def text_without_names(text: str) -> str:

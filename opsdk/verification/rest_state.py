@@ -20,6 +20,7 @@ from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.ownership import own_part
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.verification.false_conditions import without_false_conditions
 from opsdk.verification.readiness import unready_reason
 
 __all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_differences", "state_violations", "subject_of"]
@@ -72,16 +73,17 @@ class StateRecorder:
         self._uids: set[object] = set()
         self._created: Counter[str] = Counter()
         self._deleted: Counter[str] = Counter()
-        self._finalized: set[object] = set()
+        self._finalized: set[tuple[str, object]] = set()
         self._late: dict[str, None] = {}
         self._events = 0
 
-    def add(self, entry: Entry, *, own: bool) -> None:
+    def add(self, entry: Entry, *, own: bool, client: str = "") -> None:
         """Add a write, in the order of the revisions.
 
         Args:
             entry: the write.
             own: the operator sent it.
+            client: the process of the operator that did: another one may not have seen what this one has.
         """
         self._events += own and entry.ref.resource == "events"
         if is_ignored(entry):
@@ -95,7 +97,7 @@ class StateRecorder:
             self._uids.discard(_uid(gone or entry.before))
             self._deleted[name] += own
             if own and (entry.before or {}).get("metadata", {}).get("deletionTimestamp"):
-                self._finalized.add(_uid(entry.before))
+                self._finalized.add((client, _uid(entry.before)))
         else:
             self._latest[entry.key] = entry.after
             self._uids.add(_uid(entry.after))
@@ -103,12 +105,12 @@ class StateRecorder:
             owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
             if entry.before is None:
                 self._created[name] += not owners or not self._uids.isdisjoint(owners)
-                if own and not self._finalized.isdisjoint(owners):
+                if own and not self._finalized.isdisjoint((client, owner) for owner in owners):
                     self._late[name] = None
 
     @property
     def violations(self) -> list[str]:
-        """The children of owners whose last finalizer the operator had removed before: it had seen the deletion."""
+        """The children of owners whose last finalizer the same process had removed before: it had seen the deletion."""
         return [f"deletion: {subject_of(name)} was created for an owner that was let go" for name in self._late]
 
     def at_rest(self, passes: Iterable[ReconcileRecord] = ()) -> RestState:
@@ -260,15 +262,17 @@ def subject_of(key: str) -> str:
 def state_differences(
     first: RestState, second: RestState, usually: str = "without a fault"
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield key, path and text of what differs.
+    """Yield key, path and text of what differs. A condition that is False is like one that does not exist.
 
     Args:
         first: the state that is right.
         second: the other one.
         usually: says which state is right.
     """
-    for key in sorted(first.objects.keys() | second.objects.keys()):
-        before, after = first.objects.get(key, []), second.objects.get(key, [])
+    right = without_false_conditions(first.objects, second.objects)
+    other = without_false_conditions(second.objects, first.objects)
+    for key in sorted(right.keys() | other.keys()):
+        before, after = right.get(key, []), other.get(key, [])
         if len(before) != len(after):
             yield key, "", f"exists {len(after)} times, {usually} {len(before)} times"
             continue

@@ -18,9 +18,10 @@ from opsdk.api.core import v1 as core
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import factory_of
+from opsdk.verification.false_conditions import is_empty
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
-from opsdk.verification.oracles import Oracle, OracleFinding, is_empty, text_without_names
+from opsdk.verification.oracles import Oracle, OracleFinding, text_without_names
 
 Body = Callable[..., object]
 

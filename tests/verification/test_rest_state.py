@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from opsdk.client.activity import ObjectRead
 from opsdk.controller.journal import ReconcileRecord
-from opsdk.verification.rest_state import StateRecorder
+from opsdk.engine.writes import Entry, Writer
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.rest_state import Mask, RestState, StateRecorder, state_violations
 
 SITE = "demo.opsdk.dev/v1, Kind=Site"
 
@@ -43,3 +47,42 @@ def test_objects_that_were_read_in_vain_are_missing() -> None:
         ObjectRead(SITE, "default/a", "", cached=True),
     )
     assert StateRecorder().at_rest([record("success", reads=reads)]).missing == {"Secret default/login"}
+
+
+# ---------------------------------------------------------------- writes
+OPERATOR = Writer(user="operator", manager="operator")
+
+
+def tree(name: str, uid: str, *, deleting: bool = False, owner: str = "") -> JsonObject:
+    """A stored object."""
+    metadata: JsonObject = {"name": name, "namespace": "default", "uid": uid}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner, "name": "a", "kind": "Site"}]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+@pytest.mark.parametrize(("other", "count"), [("replica-0.1", 1), ("replica-1.1", 0)])
+def test_only_who_let_an_owner_go_has_seen_its_deletion(other: str, count: int) -> None:
+    """Another replica may have an old view, and the garbage collector deletes the child."""
+    recorder = StateRecorder()
+    deleted = Entry(1, OPERATOR, "demo/sites/default/a", tree("a", "1", deleting=True), None)
+    recorder.add(deleted, own=True, client="replica-0.1")
+    child = Entry(2, OPERATOR, "core/configmaps/default/a", None, tree("a", "2", owner="1"))
+    recorder.add(child, own=True, client=other)
+    assert len(recorder.violations) == count
+
+
+@pytest.mark.parametrize(
+    ("status", "differs"),
+    [("False", False), ("True", True), ("Unknown", True)],
+)
+def test_a_condition_that_is_false_is_like_an_absent_one(status: str, differs: bool) -> None:
+    """An error's condition stays after a fault, and says that nothing is wrong."""
+    key = "demo/sites/default/a"
+    usual = RestState(objects={key: [{"status": {"text": "one"}}]})
+    conditions = [{"type": "Stalled", "status": status}]
+    after_a_fault = RestState(objects={key: [{"status": {"text": "one", "conditions": conditions}}]})
+    assert bool(state_violations(usual, after_a_fault, Mask())) is differs
+    assert bool(state_violations(after_a_fault, usual, Mask())) is differs

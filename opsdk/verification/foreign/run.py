@@ -479,7 +479,7 @@ class _ForeignRun:
             exchange.revision = entry.revision
         self._last_activity = asyncio.get_running_loop().time()
         self._entries.append((entry, own))
-        self._state.add(entry, own=own)
+        self._state.add(entry, own=own, client=exchange.client if exchange is not None else "")
         self._disturber.on_entry(entry, own=own)
 
     # -------------------------------------------------------------- the report
