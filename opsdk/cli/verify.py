@@ -46,6 +46,10 @@ _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4
 """The part of the time that runs without a disturbance may take."""
+ForeignChanges = Annotated[
+    bool, typer.Option("--foreign-changes", help="also delete and edit each child, as a foreign client")
+]
+"""The option ``--foreign-changes``."""
 
 
 def verify(
@@ -61,9 +65,7 @@ def verify(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
-    foreign_changes: Annotated[
-        bool, typer.Option("--foreign-changes", help="also delete and edit each child, as a foreign client")
-    ] = False,
+    foreign_changes: ForeignChanges = False,
     exhaustive: Exhaustive = False,
     workload: Workloads = None,
     crds: Definitions = None,

@@ -7,6 +7,7 @@ assigns. What else differs between two undisturbed runs is not compared either.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -30,6 +31,7 @@ _DAEMON: Final = "daemon"
 """Begins the results of records that are no reconciles."""
 _RETRY: Final = "retry in "
 """Begins the detail of a failed reconcile; the delay differs each time."""
+_NUMBER: Final = re.compile(r"\d+")
 _COUNTER: Final = "observedGeneration"
 
 
@@ -192,11 +194,13 @@ def _comparable(obj: JsonObject, managers: Collection[str]) -> JsonObject:
     return comparable
 
 
-def _without_counters(value: JsonValue) -> JsonValue:
-    """Return a part of a status without the generations that it observed."""
+def _without_counters(value: JsonValue, name: str = "") -> JsonValue:
+    """Return a part of a status without the generations that it observed, and without the numbers in messages."""
     if isinstance(value, dict):
-        return {name: _without_counters(item) for name, item in value.items() if name != _COUNTER}
-    return [_without_counters(item) for item in value] if isinstance(value, list) else value
+        return {key: _without_counters(item, key) for key, item in value.items() if key != _COUNTER}
+    if isinstance(value, list):
+        return [_without_counters(item) for item in value]
+    return _NUMBER.sub("...", value) if name == "message" and isinstance(value, str) else value
 
 
 # ------------------------------------------------------------------ comparison

@@ -1,6 +1,7 @@
 """Simulates seven operators with many seeds on all cores: ``python -m tests.simulation [--seeds 2000] [--first 0]``.
 
-Prints a line for each operator, and for each failing seed a test that repeats it. Exits with 1 if there is one.
+Some workloads of each run with every guided disturbance too. Prints a line for each operator, and for each failing seed
+or disturbance a test that repeats it. Exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from collections import Counter
 from simulations import ALL
 
 from opsdk.testing.simulate import minimize
-from tests.simulation.worker import prepare, run_seed
+from opsdk.verification.verify import VerificationSummary
+from tests.simulation.worker import prepare, run_seed, run_workload
 
 _PROGRESS = 100
 """Schedules between two lines of progress."""
 _MAX_SHRUNK = 5
 """Failures that are made small: each takes many runs."""
+
+_GUIDED = [name for name in ALL if name != "pauses"]
+"""Operators whose workloads run with guided disturbances. The check of pauses expects a fresh view within seconds."""
 
 
 def main() -> int:
@@ -28,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate seven operators.")
     parser.add_argument("--seeds", type=int, default=2000, help="number of schedules, shared among the operators")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--workloads", type=int, default=2, help="workloads of each operator for guided disturbances")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     names = list(ALL)
@@ -56,7 +62,22 @@ def main() -> int:
     for name, seed in sorted(failures)[:_MAX_SHRUNK]:
         simulation = ALL[name]
         print(f"\n{name}: {minimize(simulation, simulation.run(seed), name=f'simulations.{name.upper()}')}")
-    return 1 if failures else 0
+    workloads = [(name, options.first + number) for number in range(options.workloads) for name in _GUIDED]
+    return 1 if (_disturb(workloads, options.processes) + len(failures)) else 0
+
+
+def _disturb(workloads: list[tuple[str, int]], processes: int) -> int:
+    """Run workloads with each guided disturbance. Returns the number of bugs."""
+    summaries: dict[str, list[VerificationSummary]] = {name: [] for name, _ in workloads}
+    with multiprocessing.Pool(processes, initializer=prepare) as pool:
+        for name, summary in pool.imap_unordered(run_workload, workloads):
+            summaries[name].append(summary)
+    totals = {name: VerificationSummary.sum_of(parts) for name, parts in summaries.items()}
+    for name, total in totals.items():
+        print(f"{name:12}{total}")
+    for broken in [run for total in totals.values() for run in total.broken][:_MAX_SHRUNK]:
+        print(f"\n{broken}\n{broken.test_text()}")
+    return sum(len(total.broken) for total in totals.values())
 
 
 if __name__ == "__main__":

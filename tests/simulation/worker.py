@@ -7,6 +7,8 @@ import time
 
 from simulations import ALL
 
+from opsdk.verification.verify import VerificationSummary, draw_workload, run_verification
+
 
 def run_seed(job: tuple[str, int]) -> tuple[str, int, float, tuple[str, ...], int, float]:
     """Run one schedule: name, seed, CPU seconds, violations, reconciles, virtual seconds."""
@@ -14,6 +16,13 @@ def run_seed(job: tuple[str, int]) -> tuple[str, int, float, tuple[str, ...], in
     before = time.process_time()
     outcome = ALL[name].run(seed)
     return name, seed, time.process_time() - before, outcome.violations, outcome.reconciles, outcome.seconds
+
+
+def run_workload(job: tuple[str, int]) -> tuple[str, VerificationSummary]:
+    """Run one workload with each disturbance: name, and what was found."""
+    name, seed = job
+    simulation = ALL[name]
+    return name, run_verification(simulation, [draw_workload(simulation, seed)], name=f"simulations.{name.upper()}")
 
 
 def prepare() -> None:

@@ -86,3 +86,19 @@ def test_a_condition_that_is_false_is_like_an_absent_one(status: str, differs: b
     after_a_fault = RestState(objects={key: [{"status": {"text": "one", "conditions": conditions}}]})
     assert bool(state_violations(usual, after_a_fault, Mask())) is differs
     assert bool(state_violations(after_a_fault, usual, Mask())) is differs
+
+
+def test_numbers_in_messages_are_not_compared() -> None:
+    """After a fault, an operator gives up after one attempt more."""
+
+    def rest(attempts: int) -> RestState:
+        obj = tree("a", "1")
+        obj["metadata"]["managedFields"] = [
+            {"manager": "operator", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+        ]
+        obj["status"] = {"message": f"gave up after {attempts} attempts", "attempts": attempts}
+        recorder = StateRecorder()
+        recorder.add(Entry(1, OPERATOR, "demo/sites/default/a", None, obj), own=True)
+        return recorder.at_rest()
+
+    assert state_violations(rest(3), rest(4), Mask()) == ["state at rest: sites default/a status.attempts: 3 -> 4"]
