@@ -289,7 +289,7 @@ async def create_if_missing(site: Site, ctx: Context) -> None:
         await ctx.client.create(child)
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("kind", sorted(FOREIGN))
 def test_what_foreign_clients_do_is_undone(kind: DisturbanceKind) -> None:
     """An apply repairs a child, and creates it again."""
     summary = run_verification(declare(good), [STEPS], kinds=[kind])
