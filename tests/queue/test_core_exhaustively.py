@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import pytest
 from state_search import reachable_states
 
 from opsdk.queue.core import QueueCore
+
+T = TypeVar("T")
+
+
+def pause(queue: QueueCore[str], *, paused: bool) -> None:
+    """Begin or end a pause."""
+    queue.paused = paused
 
 
 class QueuePair:
@@ -17,6 +24,8 @@ class QueuePair:
 
     def __init__(self) -> None:
         self.queue: QueueCore[str] = QueueCore()
+        self.calls: list[Callable[[QueueCore[str]], object]] = []
+        """All calls of the queue: a queue with the same calls is a copy of it."""
         self.now = 0.0
         self.model: dict[str, tuple[int, float]] = {}
         self.working: set[str] = set()
@@ -34,16 +43,24 @@ class QueuePair:
     def state(self) -> Hashable:
         """What is queued and processed, by times from now; and the order in which the queue would hand it out."""
         model = sorted((item, priority, max(when - self.now, 0.0)) for item, (priority, when) in self.model.items())
-        queue = copy.deepcopy(self.queue)
+        queue: QueueCore[str] = QueueCore()
+        for call in self.calls:
+            call(queue)
         queue.paused = False
         order = []
         while (taken := queue.take(self.now)) is not None:
             order.append(taken.item)
         return tuple(model), frozenset(self.working), self.queue.paused, tuple(order)
 
+    def call(self, call: Callable[[QueueCore[str]], T]) -> T:
+        """Call the queue."""
+        self.calls.append(call)
+        return call(self.queue)
+
     def add(self, item: str, after: float, priority: int) -> None:
         """Adds merge: earliest time, highest priority."""
-        assert self.queue.add(item, now=self.now, after=after, priority=priority) == (item not in self.model)
+        is_new = self.call(partial(QueueCore.add, item=item, now=self.now, after=after, priority=priority))
+        assert is_new == (item not in self.model)
         old = self.model.get(item, (priority, self.now + after))
         self.model[item] = max(old[0], priority), min(old[1], self.now + after)
         self.check()
@@ -55,13 +72,13 @@ class QueuePair:
 
     def pause(self) -> None:
         """A pause begins or ends."""
-        self.queue.paused = not self.queue.paused
+        self.call(partial(pause, paused=not self.queue.paused))
         self.check()
 
     def take(self) -> None:
         """The queue returns what is due, not processed, and of the highest priority; nothing during a pause."""
         due = {item: priority for item, (priority, _) in self.due().items()}
-        taken = self.queue.take(self.now)
+        taken = self.call(partial(QueueCore.take, now=self.now))
         assert (taken is not None) == (bool(due) and not self.queue.paused)
         if taken is not None:
             assert due[taken.item] == max(due.values()) == taken.priority
@@ -71,7 +88,7 @@ class QueuePair:
 
     def done(self, item: str) -> None:
         """The item may be taken again if it was added meanwhile."""
-        self.queue.done(item, now=self.now)
+        self.call(partial(QueueCore.done, item=item, now=self.now))
         self.working.remove(item)
         self.check()
 
@@ -83,7 +100,7 @@ class QueuePair:
         """Compare the queue with the model."""
         assert set(self.queue.queued()) == set(self.model)
         assert set(self.queue.processing()) == self.working
-        self.queue.advance(self.now)
+        self.call(partial(QueueCore.advance, now=self.now))
         assert len(self.queue) == len(self.due())
         later = [when for item, (_, when) in self.model.items() if when > self.now and item not in self.working]
         assert self.queue.next_ready_at() == (min(later) if later else None)

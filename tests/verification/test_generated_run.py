@@ -171,7 +171,7 @@ def of(summary: GeneratedSummary, oracle: Oracle) -> list[OracleFinding]:
         (wait_for_ready_pods, Oracle.RECOVERY, "deployments default/example spec.template"),
         (forget_the_banner, Oracle.FIELD_REACH, "spec.banner changes, and no object, status or Event does"),
         (say_nothing, Oracle.MISOPERATION, "deployments default/example is not ready"),
-        (divide_by_the_text, Oracle.ERROR_CHECK, "division or modulo by zero"),
+        (divide_by_the_text, Oracle.ERROR_CHECK, "by zero"),
     ],
 )
 def test_a_planted_bug_is_found(body: Body, oracle: Oracle, text: str) -> None:
