@@ -48,10 +48,12 @@ class WorkloadStep(msgspec.Struct, frozen=True):
     Attributes:
         name: of the action.
         seed: of its random numbers.
+        is_harmful: what the operator makes of the state after it may depend on what it had done before.
     """
 
     name: str
     seed: int = 0
+    is_harmful: bool = False
 
 
 class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
