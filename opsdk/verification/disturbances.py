@@ -35,6 +35,8 @@ class DisturbanceKind(StrEnum):
     """A write is not stored: the answer is 409."""
     REFUSE = "refuse"
     """A write is not stored: the answer is 503."""
+    LOSE_LEASE = "lose_lease"
+    """From a write on, the leader's requests for its lease are answered with 503, until another replica leads."""
     STALE = "stale"
     """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
     HIDE = "hide"
@@ -55,6 +57,7 @@ WRITES: Final = frozenset({
     DisturbanceKind.LOSE_ANSWER,
     DisturbanceKind.CONFLICT,
     DisturbanceKind.REFUSE,
+    DisturbanceKind.LOSE_LEASE,
 })  # fmt: skip
 """Kinds that hit a write."""
 FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD})
@@ -143,17 +146,19 @@ def guided_disturbances(
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
     ['crash_after', 'lose_answer', 'refuse']
     """
-    yield from _at_writes([write for write in writes if write.changed])
+    has_standby = any(message.standby for message in messages)
+    yield from _at_writes([write for write in writes if write.changed], has_standby=has_standby)
     yield from _at_messages(messages)
     yield from _of_children(children)
 
 
-def _at_writes(effective: Sequence[WriteRecord]) -> Iterator[Disturbance]:
+def _at_writes(effective: Sequence[WriteRecord], *, has_standby: bool) -> Iterator[Disturbance]:
     for kind in DisturbanceKind:
-        if kind in WRITES:
-            for write in effective:
-                if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
-                    yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
+        if kind not in WRITES or (kind is DisturbanceKind.LOSE_LEASE and not has_standby):
+            continue
+        for write in effective:
+            if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
+                yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
 
 
 def _at_messages(messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:

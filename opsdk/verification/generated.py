@@ -192,7 +192,9 @@ def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str
 
 
 def _step(action: Operate, operation: Operation | None = None) -> GeneratedStep:
-    return GeneratedStep(step=WorkloadStep(action.__name__), action=action, operation=operation)
+    is_harmful = operation is not None and operation.value_class is ValueClass.MISOPERATION
+    step = WorkloadStep(action.__name__, is_harmful=is_harmful)
+    return GeneratedStep(step=step, action=action, operation=operation)
 
 
 class Operate:

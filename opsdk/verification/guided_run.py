@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator
-from opsdk.testing.simulation.invariants import changes_state
+from opsdk.testing.simulation.invariants import changes_state, is_lease
 from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
@@ -34,6 +34,8 @@ _SHORTEST: Final = 0.01
 """Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
 _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
+_LOST_SECONDS: Final = 50.0
+"""Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -48,10 +50,12 @@ class WorkloadStep(msgspec.Struct, frozen=True):
     Attributes:
         name: of the action.
         seed: of its random numbers.
+        is_harmful: what the operator makes of the state after it may depend on what it had done before.
     """
 
     name: str
     seed: int = 0
+    is_harmful: bool = False
 
 
 class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,6 +299,7 @@ class _OneDisturbance(Disturber):
     def __init__(self, disturbance: Disturbance) -> None:
         self._disturbance = disturbance
         self._happened = False
+        self._loses_lease = ""
         self._views = HeldViews()
 
     @property
@@ -310,12 +315,21 @@ class _OneDisturbance(Disturber):
     def attach(self, run: WorkloadRun) -> None:
         self._run = run
 
-    async def decide(self, exchange: Exchange, number: int) -> Fault | None:  # noqa: ARG002
+    async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         disturbance = self._disturbance
+        if exchange.client == self._loses_lease and is_lease(exchange):
+            return Fault.UNAVAILABLE
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None
         self._happened = True
+        if disturbance.kind is DisturbanceKind.LOSE_LEASE:
+            self._loses_lease = exchange.client
+            asyncio.get_running_loop().call_later(_LOST_SECONDS, self._keep_lease)
+            return None
         return _FAULTS[disturbance.kind]
+
+    def _keep_lease(self) -> None:
+        self._loses_lease = ""
 
     async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
         disturbance, run, path = self._disturbance, self._run, message.path
@@ -338,6 +352,7 @@ class _OneDisturbance(Disturber):
         return self._views.at_rest(self._run.action)
 
     async def end(self) -> None:
+        self._keep_lease()
         self._views.release()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from opsdk.verification.guided_run import GuidedOutcome
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep
 from opsdk.verification.rest_state import Mask, mask_of, state_violations
 
 __all__ = ["REFERENCE_SEED", "ReferenceRun"]
@@ -19,13 +19,15 @@ class ReferenceRun:
 
     Args:
         run: runs the workload with a seed, undisturbed.
+        steps: the workload. The states after harmful steps are not compared.
 
     Attributes:
         outcome: of the run.
         violations: of the run; there is nothing to compare with then.
     """
 
-    def __init__(self, run: Callable[[int], GuidedOutcome]) -> None:
+    def __init__(self, run: Callable[[int], GuidedOutcome], steps: Sequence[WorkloadStep]) -> None:
+        self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
         self.outcome = run(REFERENCE_SEED)
         self.violations = self.outcome.violations
         self._masks: Mapping[int, Mask] = {}
@@ -52,6 +54,8 @@ class ReferenceRun:
         if violations or outcome.user_writes != usual_writes:
             return violations
         for number, state in outcome.states.items():
+            if number in self._harmful:
+                continue
             if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
                 return violations
         return ()

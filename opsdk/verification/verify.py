@@ -223,7 +223,7 @@ class _GuidedWorkload:
 
     def __init__(self, declared: SimulatedOperator, steps: Sequence[WorkloadStep]) -> None:
         self._declared, self._steps = declared, steps
-        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed))
+        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps)
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import pytest
+from simulations import REPLICAS
 
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectKey, ObjectMeta, Operator, OperatorOptions, Request
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.client.patch import merge_patch
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import Simulation, World
 from opsdk.verification.disturbances import (
@@ -20,7 +23,7 @@ from opsdk.verification.disturbances import (
     guided_disturbances,
 )
 from opsdk.verification.guided_run import WorkloadStep, run_guided
-from opsdk.verification.verify import run_verification, verify_disturbance
+from opsdk.verification.verify import draw_workload, run_verification, verify_disturbance
 
 KEY = ObjectKey("default", "lamp")
 PATH = "/apis/demo.opsdk.dev/v1/lamps"
@@ -134,6 +137,32 @@ def test_the_standby_leads_while_its_view_is_old() -> None:
     assert [each.method for each in reference.writes] == ["PATCH"]
     assert [each.method for each in outcome.writes] == ["PATCH", "DELETE", "PATCH"]
     assert outcome.states[2].objects == reference.states[2].objects
+
+
+# ---------------------------------------------------------------- a lost lease
+async def renew_for_ever(elector: LeaderElector) -> None:
+    """The bug: the elector never gives up."""
+    while True:
+        await asyncio.sleep(elector.options.retry_period)
+        await elector._try_with_timeout(elector.options.renew_deadline)
+
+
+def test_a_leader_that_never_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes while the standby leads."""
+    monkeypatch.setattr(LeaderElector, "_renew", renew_for_ever)
+    monkeypatch.setattr(LeaderElector, "check", lambda self, action: None)
+    workloads = [draw_workload(REPLICAS, seed) for seed in range(3)]
+    summary = run_verification(REPLICAS, workloads, kinds=[DisturbanceKind.LOSE_LEASE])
+    assert any(each.startswith("leadership: ") for broken in summary.broken for each in broken.violations)
+
+
+def test_a_leader_without_its_lease_stops() -> None:
+    """The standby does the rest. Without a standby there is no such place."""
+    summary = run_verification(light_operator(asks=True), [STEPS], kinds=[DisturbanceKind.LOSE_LEASE])
+    assert summary.runs[DisturbanceKind.LOSE_LEASE] > 0
+    assert summary.broken == []
+    alone = run_verification(light_operator(asks=True, replicas=1), [STEPS], kinds=[DisturbanceKind.LOSE_LEASE])
+    assert not alone.runs
 
 
 @pytest.mark.parametrize(("standby", "keys", "action"), [(False, ("a",), 0), (True, (), 0), (True, ("a",), -1)])

@@ -187,6 +187,21 @@ def test_a_finding_is_repeated_by_its_test() -> None:
 
 
 # ---------------------------------------------------------------- what is no finding
+async def only_the_first_text(site: Site, ctx: Context) -> None:
+    """Refuses what is not the first text that it has seen: a user's mistake does not change the child."""
+    if site.spec.text != "two":
+        await good(site, ctx)
+
+
+def test_states_after_harmful_steps_are_not_compared() -> None:
+    """With an old view, the operator sees the mistake before the first text, and has no child yet."""
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site"), WorkloadStep("create_site")]
+    declared = declare(only_the_first_text)
+    assert run_verification(declared, [steps], kinds=[DisturbanceKind.STALE]).broken
+    steps[1] = WorkloadStep("edit_site", is_harmful=True)
+    assert not run_verification(declared, [steps], kinds=[DisturbanceKind.STALE]).broken
+
+
 def test_processes_share_the_workloads() -> None:
     """Two of them find what one does."""
     declared = declare(report_before_the_child)
@@ -219,7 +234,11 @@ def test_a_process_without_a_result_is_named(capfd: pytest.CaptureFixture[str]) 
 def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
     """The line at the end says how many of each kind."""
     summary = verify(declare(good), range(2), name="GOOD")
-    alone = {DisturbanceKind.TAKE_OVER, DisturbanceKind.PAST}  # there is no standby, and no list of the past
+    alone = {
+        DisturbanceKind.TAKE_OVER,
+        DisturbanceKind.LOSE_LEASE,
+        DisturbanceKind.PAST,
+    }  # there is no standby, and no list of the past
     assert set(summary.runs) == set(DEFAULT_KINDS) - alone
     assert summary.omitted == 0
     assert capsys.readouterr().out.startswith("verify GOOD: ")

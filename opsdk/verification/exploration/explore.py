@@ -102,7 +102,7 @@ def explore(
     if not hasattr(os, "fork"):
         raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
     began = time.monotonic()
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed))
+    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed), steps)
     if reference.violations:
         violations = reference.violations
         broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
@@ -130,7 +130,7 @@ def verify_schedule(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice]
 ) -> Sequence[str]:
     """Return the violations of one schedule of a workload, as `explore` found them."""
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed))
+    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed), steps)
     if reference.violations:
         return reference.violations
     outcome = _run_schedule(declared, steps, schedule, REFERENCE_SEED)

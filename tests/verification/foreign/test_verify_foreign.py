@@ -67,7 +67,11 @@ async def test_a_correct_operator_survives_all_disturbances() -> None:
     summary = await verified(Behaviour.GOOD)
     assert not summary.broken, "\n".join(summary.lines())
     # Merge patches have no resource version: no server answers them with a conflict.
-    assert set(summary.runs) == set(DEFAULT_KINDS) - {DisturbanceKind.CONFLICT, DisturbanceKind.TAKE_OVER}
+    assert set(summary.runs) == set(DEFAULT_KINDS) - {
+        DisturbanceKind.CONFLICT,
+        DisturbanceKind.LOSE_LEASE,
+        DisturbanceKind.TAKE_OVER,
+    }
     assert summary.count == summary.total
     assert not summary.unreached
 
