@@ -10,10 +10,13 @@ import asyncio
 import math
 import random
 import selectors
+from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 __all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
 
@@ -78,12 +81,54 @@ class _JumpingSelector(selectors.BaseSelector):
         return []
 
 
+class _ShuffledHandles(deque[asyncio.Handle]):
+    """The ready callbacks of a loop. Tasks that are ready one after the other run in any order.
+
+    Other callbacks keep their places: transports rely on the order of theirs. Nothing documents an order of tasks.
+    Which of some tasks comes first depends on the seed, on when they were created, and on how often they ran, and not
+    on their places: a group cancels its tasks in the order of a set, which differs from process to process.
+
+    Args:
+        seed: of the order.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+        self._created = 0
+        self._turns: WeakKeyDictionary[asyncio.Task[Any], tuple[int, int]] = WeakKeyDictionary()
+
+    def add_task(self, task: asyncio.Task[Any]) -> None:
+        """Note a new task."""
+        self._created += 1
+        self._turns[task] = (self._created, 0)
+
+    def popleft(self) -> asyncio.Handle:
+        tasks = [task for task in takewhile(lambda task: task is not None, map(_task_of, self)) if task is not None]
+        if not tasks:
+            return super().popleft()
+        turns = [self._turns.get(task, (0, 0)) for task in tasks]
+        index = min(range(len(tasks)), key=lambda index: hash((self._seed, *turns[index])))
+        number, steps = turns[index]
+        self._turns[tasks[index]] = (number, steps + 1)
+        handle = self[index]
+        del self[index]
+        return handle
+
+
+def _task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
+    """Return the task that a callback continues, as asyncio itself finds it for its messages; None for others."""
+    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined] # noqa: SLF001 - see above
+    return owner if isinstance(owner, asyncio.Task) else None
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01 by default.
 
     Args:
         seed: of `random`. The same seed, the same run.
         epoch: the wall clock's start, in UTC.
+        order: the seed of the order in which tasks run that are ready at once; None for first in, first out.
 
     Attributes:
         random: every random number that opsdk draws on this loop, see `opsdk.aio.randomness`.
@@ -96,12 +141,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     86400.0
     """
 
-    def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH) -> None:
+    def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH, order: int | None = None) -> None:
         self._epoch = epoch
         self._wall = (0.0, epoch)
         self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
+        self._shuffled = None if order is None else _ShuffledHandles(order)
+        if self._shuffled is not None:
+            self._ready = self._shuffled
         self._jumping.deadlocked = self._describe
 
     @property
@@ -131,6 +179,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def has_ready(self) -> bool:
         """Whether more callbacks are ready than the one that runs: if not, only time can bring something new."""
         return bool(self._ready)  # type: ignore[attr-defined] # the base class keeps them there
+
+    def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        """See `asyncio.loop.create_task`."""
+        task = super().create_task(*args, **kwargs)
+        if self._shuffled is not None:
+            self._shuffled.add_task(task)
+        return task
 
     def block(self, seconds: float) -> None:
         """Let time pass before any timer or task runs, as a callback does that blocks the loop."""

@@ -70,7 +70,7 @@ class Simulation(SimulatedOperator):
         """
         plan = self.plan(seed) if steps is None else tuple(steps)
         run = _Run(self, seed, plan)
-        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=seed)) as runner:
             try:
                 return runner.run(run.run())
             except DeadlockError as error:
