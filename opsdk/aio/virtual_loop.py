@@ -12,9 +12,9 @@ import random
 import selectors
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 

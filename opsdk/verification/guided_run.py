@@ -17,8 +17,7 @@ from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator
-from opsdk.testing.simulation.invariants import changes_state, is_lease
-from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
+from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
@@ -161,10 +160,11 @@ def _disturber_of(disturbance: Disturbance | None) -> Disturber:
 
 
 def run_workload(
-    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, *, seed: int = 0
-) -> GuidedOutcome:
-    """Run a workload with a disturber, as `run_guided` does with one disturbance."""
-    return WorkloadRun(declared, steps, disturber, seed).run()
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, *, seed: int = 0,
+    order: int | None = None,
+) -> GuidedOutcome:  # fmt: skip
+    """Run a workload with a disturber, as `run_guided` does with one disturbance. For `order` see `VirtualLoop`."""
+    return WorkloadRun(declared, steps, disturber, seed, order=order).run()
 
 
 class WorkloadRun:
@@ -178,9 +178,11 @@ class WorkloadRun:
     """
 
     def __init__(
-        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, seed: int
-    ) -> None:
-        self._declared, self._steps, self._disturber, self._seed = declared, steps, disturber, seed
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturber: Disturber, seed: int, *,
+        order: int | None = None,
+    ) -> None:  # fmt: skip
+        self._declared, self._steps, self._disturber = declared, steps, disturber
+        self._seed, self._order = seed, order
         self._observer = Observer(
             decide=self._decide,
             hold=self._hold,
@@ -204,7 +206,10 @@ class WorkloadRun:
     def run(self) -> GuidedOutcome:
         """Take all steps in a loop of their own, and return the result."""
         seed = self._seed
-        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        with (
+            seeded_entropy(seed),
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=self._order)) as runner,
+        ):
             try:
                 return runner.run(self._run())
             except DeadlockError as error:

@@ -18,8 +18,7 @@ from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster
-from opsdk.testing.simulation.invariants import changes_state, is_lease
-from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
+from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
 from opsdk.testing.simulation.plan import Fault
 from opsdk.testing.simulation.replica import Observer
 from tests.corpus.case import CorpusCase

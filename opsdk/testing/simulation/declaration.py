@@ -13,7 +13,7 @@ from opsdk.client.client import Client
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
-from opsdk.testing.simulation.link import Exchange
+from opsdk.testing.simulation.exchange import Exchange
 
 
 class RunningEnvironment(Protocol):

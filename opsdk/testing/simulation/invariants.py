@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from opsdk.testing.simulation.link import Exchange
+from opsdk.testing.simulation.exchange import Exchange, changes_state, is_lease
 
 _HOT_WRITES = 20
 _HOT_SECONDS = 10.0
@@ -17,26 +17,6 @@ _BUDGET_SECONDS = 60.0
 """Seconds in which `_BUDGET_WRITES` successful writes of one client to one object end a run."""
 _HOT_REQUESTS = 5.0
 """Requests per second in a calm period above which they are a hot loop."""
-
-
-def is_lease(exchange: Exchange) -> bool:
-    """Whether the request is about a Lease: leader election continues in calm periods."""
-    return "/apis/coordination.k8s.io/" in exchange.path and "/leases" in exchange.path
-
-
-def is_event(exchange: Exchange) -> bool:
-    """Whether the request is about an Event, which every replica may write at any time."""
-    return exchange.path.partition("/namespaces/")[2].split("/")[1:2] == ["events"]
-
-
-def is_review(exchange: Exchange) -> bool:
-    """Whether the request is a review, which stores nothing: a standby replica sends some at its start."""
-    return exchange.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"))
-
-
-def changes_state(exchange: Exchange) -> bool:
-    """Whether the request is a write that leadership has to guard."""
-    return exchange.is_write and not (is_lease(exchange) or is_event(exchange) or is_review(exchange))
 
 
 @dataclass

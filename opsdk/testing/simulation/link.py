@@ -11,17 +11,19 @@ import random
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 import msgspec
 
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
-from opsdk.testing.simulation.plan import Fault, Step
+from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.testing.simulation.plan import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
 
 _ERRORS = {
     Fault.CONFLICT: (409, "Conflict", "injected: the object has been modified"),
+    Fault.CONFLICTING_WRITE: (409, "Conflict", "injected: the object has been modified"),
     Fault.THROTTLE: (429, "TooManyRequests", "injected: too many requests"),
     Fault.INTERNAL_ERROR: (500, "InternalError", "injected: internal error"),
     Fault.UNAVAILABLE: (503, "ServiceUnavailable", "injected: the server is unavailable"),
@@ -30,63 +32,36 @@ _ERRORS = {
     Fault.ALWAYS_EXPIRED: (410, "Expired", "injected: too old resource version"),
 }
 _EXPIRED = 410
+_CONDITIONAL = ("PUT", "PATCH")
+"""The methods of writes that fail if the object was changed meanwhile."""
 _CHANCE = 0.5
 """The probability that a fault hits a request in its window; `Fault.UNAVAILABLE` hits every request."""
 _MAX_DELAY = 2.0
-
-
-class Exchange(msgspec.Struct, kw_only=True):
-    """One request of a replica, and its response.
-
-    Attributes:
-        time: loop time in seconds when the client sent it.
-        client: the name of the client.
-        target: path and query.
-        body: the request body; complete when the response has begun.
-        status: the HTTP status that the server gave, or 0; the client may have received another one or none.
-        fault: the fault that hit the request, or empty.
-        digest: CRC-32 of the bytes that the client received.
-        is_watch: whether the request is a watch.
-        committed: loop time in seconds of the server's response, or None.
-        revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
-    """
-
-    time: float
-    client: str
-    method: str
-    target: str
-    body: bytes = b""
-    status: int = 0
-    fault: str = ""
-    digest: int = 0
-    committed: float | None = None
-    is_watch: bool = False
-    revision: int = 0
-
-    @property
-    def path(self) -> str:
-        """The target without its query."""
-        return self.target.partition("?")[0]
-
-    @property
-    def is_write(self) -> bool:
-        """Whether the request changes objects."""
-        return self.method in ("POST", "PUT", "PATCH", "DELETE")
-
-    def __str__(self) -> str:
-        fault = f" {self.fault}" if self.fault else ""
-        sent, received = f"{zlib.crc32(self.body):08x}", f"{self.digest:08x}"
-        return f"{self.time:.6f} {self.client} {self.method} {self.target} {sent}: {self.status}{fault} {received}"
-
-
-CURRENT_EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The write that the server handles in this context: what it stores there is an effect of that write."""
+_MAX_PLACE = 4
+"""A placed fault begins with one of so many next writes or events."""
+_MAX_STALE_WRITES = 10
+"""Writes of a client whose view a placed fault holds back, after which it moves on. An operator that sees a deleted
+owner creates a child that the garbage collector deletes, again and again: that is not its bug."""
 
 
 class _Window(msgspec.Struct):
     fault: Fault
     end: float
     rng: random.Random
+
+
+class _Placed(msgspec.Struct):
+    """A fault that begins with a write or an event.
+
+    Attributes:
+        fault: of `PLACED_FAULTS`.
+        left: number of the write or event, from now.
+        seconds: of the window that begins then.
+    """
+
+    fault: Fault
+    left: int
+    seconds: float
 
 
 class _OpenWatch(msgspec.Struct, eq=False):
@@ -140,6 +115,10 @@ class Link:
     _aborts: dict[int, Callable[[], None]] = field(default_factory=dict)
     _compacted: set[str] = field(default_factory=set)
     _hidden: dict[str, asyncio.Event] = field(default_factory=dict)
+    _slow: dict[str, asyncio.Event] = field(default_factory=dict)
+    _held: list[asyncio.Event] = field(default_factory=list)
+    _stale_writes: int = 0
+    _placed: list[_Placed] = field(default_factory=list)
     _recent: dict[str, deque[float]] = field(default_factory=dict)
     _count: int = 0
 
@@ -153,6 +132,10 @@ class Link:
     async def apply(self, step: Step) -> None:
         """Begin a fault of `NETWORK_FAULTS`."""
         fault = Fault(step.name)
+        rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
+        if fault in PLACED_FAULTS:
+            self._placed.append(_Placed(fault, rng.randint(1, _MAX_PLACE), step.seconds))
+            return
         if fault is Fault.EXPIRE_WATCHES:
             for watch in list(self._watches):
                 await _expire(watch)
@@ -166,7 +149,6 @@ class Link:
                 if fault is Fault.REFUSE_WATCHES:
                     self._compacted.add(watch.path)
         if step.seconds > 0:
-            rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
             self._windows.append(_Window(fault, _now() + step.seconds, rng))
 
     def hide(self, path: str) -> asyncio.Event:
@@ -175,7 +157,9 @@ class Link:
             if watch.path == path:
                 watch.abort()
         self._compacted.add(path)
-        return self._hidden.setdefault(path, asyncio.Event())
+        if (event := self._hidden.get(path)) is None or event.is_set():
+            event = self._hidden[path] = asyncio.Event()
+        return event
 
     def kill(self) -> None:
         """Break every connection, and refuse new ones: the process behind the link is dead."""
@@ -185,8 +169,10 @@ class Link:
 
     def heal(self) -> None:
         """End every fault."""
+        self._placed.clear()
         for window in self._windows:
             window.end = 0.0
+        self._move_on()
 
     def window(self, fault: Fault) -> random.Random | None:
         """Return the random numbers of the open window of a fault, or None."""
@@ -228,6 +214,54 @@ class Link:
         rng = self.window(fault)
         return rng is not None and rng.random() < _CHANCE
 
+    # -------------------------------------------------------------- placed faults
+    def _begin_at_write(self, exchange: Exchange) -> Fault | None:
+        """Count a write. Returns the fault that it meets, or None."""
+        if not changes_state(exchange):
+            return None
+        self._stale_writes += 1
+        if self._stale_writes >= _MAX_STALE_WRITES:
+            self._move_on()
+        may_conflict = exchange.method in _CONDITIONAL
+        placed = self._next_placed(PLACED_AT_WRITES if may_conflict else PLACED_AT_WRITES - {Fault.CONFLICTING_WRITE})
+        return placed.fault if placed is not None else None
+
+    async def _begin_at_event(self, path: str, body: bytes) -> bool:
+        """Count an event of a watch; wait while the watch stands still. Returns whether the event is delivered."""
+        # Without the deletion of an owner, an operator creates its child as often as it is collected.
+        is_deletion = body.startswith(b'{"type":"DELETED"')
+        placed = None if is_deletion else self._next_placed(PLACED_FAULTS - PLACED_AT_WRITES)
+        if placed is not None and placed.fault is Fault.HIDE_EVENT:
+            self._hold(self.hide(path), placed.seconds)
+            return False
+        if placed is not None:
+            event = self._slow[path] = asyncio.Event()
+            self._hold(event, placed.seconds)
+        if (slow := self._slow.get(path)) is not None:
+            await slow.wait()
+        return True
+
+    def _hold(self, event: asyncio.Event, seconds: float) -> None:
+        self._stale_writes = 0
+        self._held.append(event)
+        asyncio.get_running_loop().call_later(seconds, event.set)
+
+    def _move_on(self) -> None:
+        """Release the views that placed faults hold back."""
+        held, self._held = self._held, []
+        for event in held:
+            event.set()
+
+    def _next_placed(self, faults: AbstractSet[Fault]) -> _Placed | None:
+        """Count down the faults of a kind, and take the first that begins now."""
+        waiting = [placed for placed in self._placed if placed.fault in faults]
+        for placed in waiting:
+            placed.left -= 1
+        begun = next((placed for placed in waiting if placed.left <= 0), None)
+        if begun is not None:
+            self._placed.remove(begun)
+        return begun
+
     # -------------------------------------------------------------- requests
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI 3."""
@@ -258,6 +292,7 @@ class Link:
         """Pass one exchange to the server, with the faults whose windows are open."""
         await self._travel()
         decided = await self.decide(exchange) if self.decide is not None else None
+        decided = decided or self._begin_at_write(exchange)
         if self.window(Fault.BLACK_HOLE) is not None:
             await self._vanish(exchange, receive)
             return
@@ -273,8 +308,9 @@ class Link:
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
             return
-        lost = exchange.is_write and (decided is Fault.LOSE_ANSWERS or self._hits(Fault.LOSE_ANSWERS))
-        if decided is Fault.CRASH:
+        lost = decided in (Fault.LOSE_ANSWER, Fault.LOSE_ANSWERS)
+        lost = lost or (exchange.is_write and self._hits(Fault.LOSE_ANSWERS))
+        if decided in (Fault.CRASH, Fault.CRASH_AFTER_WRITE):
             exchange.fault = Fault.CRASH.value
 
         async def read() -> Message:
@@ -314,7 +350,9 @@ class Link:
                     return Fault.EXPIRE_WATCHES
         if self.window(Fault.UNAVAILABLE) is not None:
             return Fault.UNAVAILABLE
-        if exchange.method in ("PUT", "PATCH") and self._hits(Fault.CONFLICT):
+        if is_lease(exchange) and self.window(Fault.LOSE_LEASE) is not None:
+            return Fault.UNAVAILABLE
+        if exchange.method in _CONDITIONAL and self._hits(Fault.CONFLICT):
             return Fault.CONFLICT
         return next((f for f in (Fault.THROTTLE, Fault.INTERNAL_ERROR) if self._hits(f)), None)
 
@@ -329,6 +367,8 @@ class Link:
             await self._travel()
             if exchange.is_watch and message["type"] == "http.response.body":
                 await self._wait_end(Fault.SLOW_WATCHES)
+                if message.get("body") and not await self._begin_at_event(exchange.path, message["body"]):
+                    return
                 if self.hold is not None and message.get("body") and not await self.hold(exchange, message["body"]):
                     return
             elif self.delay is not None and not exchange.is_watch and message["type"] == "http.response.start":

@@ -46,6 +46,18 @@ class Fault(StrEnum):
     """The replica ends without a graceful stop, and restarts after `Step.seconds`."""
     STOP = "stop"
     """The replica stops gracefully, and restarts after `Step.seconds`."""
+    CRASH_AFTER_WRITE = "crash_after_write"
+    """Once: the replica ends after the server has stored one of its next writes, and restarts after a second."""
+    LOSE_ANSWER = "lose_answer"
+    """Once: one of the next writes is stored, but its response is lost."""
+    CONFLICTING_WRITE = "conflicting_write"
+    """Once: one of the next PUT and PATCH requests fails with 409."""
+    HIDE_EVENT = "hide_event"
+    """Window that begins with one of the next events: its watch breaks before it, and new ones wait for the end."""
+    SLOW_WATCH = "slow_watch"
+    """Window that begins with one of the next events: this watch alone stands still, so one kind's cache is stale."""
+    LOSE_LEASE = "lose_lease"
+    """Window: requests for Leases fail with 503, so a leader cannot renew its own."""
     DELETE_CHILD = "delete_child"
     """Once: a foreign client deletes a random object of the simulation's `children` kinds."""
     DELETE_IN_GAP = "delete_in_gap"
@@ -56,9 +68,14 @@ DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.ALWAYS_EXP
 """The default faults of plans: those of a server that conforms to the API."""
 DELETIONS = frozenset({Fault.DELETE_CHILD, Fault.DELETE_IN_GAP})
 """Faults that need the simulation's `children`."""
-NETWORK_FAULTS = frozenset(Fault) - {Fault.SLOW_RECONCILE, Fault.CRASH, Fault.STOP, *DELETIONS}
+PLACED_AT_WRITES = frozenset({Fault.CRASH_AFTER_WRITE, Fault.LOSE_ANSWER, Fault.CONFLICTING_WRITE})
+"""Faults that begin with a write of the client."""
+PLACED_FAULTS = frozenset({*PLACED_AT_WRITES, Fault.HIDE_EVENT, Fault.SLOW_WATCH})
+"""Faults that begin with a write or an event, and not at a time: no random time lies between a write and its answer."""
+_OF_PROCESSES = frozenset({Fault.SLOW_RECONCILE, Fault.CRASH, Fault.CRASH_AFTER_WRITE, Fault.STOP})
+NETWORK_FAULTS = frozenset(Fault) - _OF_PROCESSES - DELETIONS
 """Faults of the network and the server: they apply to an operator in any process."""
-_ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, *DELETIONS})
+_ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, *PLACED_AT_WRITES, *DELETIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +131,7 @@ class PlanOptions:
     actions: Sequence[str] = ()
     replicas: int = 1
     duration: float = 60.0
-    max_faults: int = 6
+    max_faults: int = 8
     max_actions: int = 10
     max_seconds: float = 20.0
 

@@ -22,8 +22,9 @@ from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
+from opsdk.testing.simulation.exchange import Exchange
 from opsdk.testing.simulation.invariants import LeaseLedger, WriteBudget
-from opsdk.testing.simulation.link import Exchange, Link
+from opsdk.testing.simulation.link import Link
 from opsdk.testing.simulation.plan import Fault
 
 _RESTART_DELAY = 1.0
@@ -222,11 +223,13 @@ class Replica:
         task, self._task = self._task, None
         if task is None:
             return
+        # The end of the faults may start the operator anew meanwhile, with another link.
+        link = self.link
         task.cancel()
         if patience:
             await asyncio.wait([task], timeout=patience)
         while not task.done():
-            self.link.kill()
+            link.kill()
             task.cancel()
             await asyncio.wait([task], timeout=1.0)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OpsdkError):

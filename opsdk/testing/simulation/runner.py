@@ -43,7 +43,7 @@ class Simulation(SimulatedOperator):
 
     faults: Sequence[Fault] = DEFAULT_FAULTS
     duration: float = 40.0
-    max_faults: int = 6
+    max_faults: int = 8
     max_actions: int = 10
     max_seconds: float = 20.0
 

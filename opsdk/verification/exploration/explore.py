@@ -81,7 +81,8 @@ class Exploration(msgspec.Struct, kw_only=True):
 
 def explore(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], bounds: Bounds = DEFAULT_BOUNDS, *,
-    time_limit: float = 300.0, processes: int = 0, progress: Callable[[int], None] = lambda _: None,
+    order: int | None = None, time_limit: float = 300.0, processes: int = 0,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Exploration:  # fmt: skip
     """Run a workload under every schedule within bounds. Call it outside any event loop.
 
@@ -91,6 +92,8 @@ def explore(
         declared: the operator, its environment, its actions and its invariants.
         steps: the workload. Three actions of a small operator have some thousand states.
         bounds: of each schedule.
+        order: the seed of the order in which tasks run that are ready at once, from which schedules deviate; None for
+            first in, first out.
         time_limit: real seconds, after which the search is not complete.
         processes: that run at the same time; 0 for one on each processor.
         progress: called from time to time, with the number of states.
@@ -102,7 +105,7 @@ def explore(
     if not hasattr(os, "fork"):
         raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
     began = time.monotonic()
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed), steps)
+    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed, order), steps)
     if reference.violations:
         violations = reference.violations
         broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
@@ -110,7 +113,7 @@ def explore(
     states = KnownStates(bounds)
     with tempfile.TemporaryFile() as reports:
         deadline = began + time_limit
-        search = _Search(declared, steps, reference, states=states, reports=reports, deadline=deadline)
+        search = _Search(declared, steps, reference, order=order, states=states, reports=reports, deadline=deadline)
         _run_processes(search, processes or os.cpu_count() or 1, lambda: progress(len(states)))
         reports.seek(0)
         ends = [msgspec.json.decode(line, type=_RunEnd) for line in reports.read().splitlines()]
@@ -127,20 +130,21 @@ def explore(
 
 
 def verify_schedule(
-    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice]
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], *, order: int | None = None
 ) -> Sequence[str]:
-    """Return the violations of one schedule of a workload, as `explore` found them."""
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed), steps)
+    """Return the violations of one schedule of a workload, as `explore` found them with the same `order`."""
+    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed, order), steps)
     if reference.violations:
         return reference.violations
-    outcome = _run_schedule(declared, steps, schedule, REFERENCE_SEED)
+    outcome = _run_schedule(declared, steps, schedule, REFERENCE_SEED, order)
     return reference.judge(outcome, counted=_is_counted(schedule))
 
 
 def _run_schedule(
-    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], seed: int
-) -> GuidedOutcome:
-    return run_workload(declared, steps, ScheduledRun(Replay(schedule), len(steps)), seed=seed)
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], seed: int,
+    order: int | None,
+) -> GuidedOutcome:  # fmt: skip
+    return run_workload(declared, steps, ScheduledRun(Replay(schedule), len(steps)), seed=seed, order=order)
 
 
 def _is_counted(schedule: Sequence[Choice]) -> bool:
@@ -191,10 +195,10 @@ class _Search:
 
     def __init__(
         self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], reference: ReferenceRun, *,
-        states: KnownStates, reports: BinaryIO, deadline: float,
+        order: int | None, states: KnownStates, reports: BinaryIO, deadline: float,
     ) -> None:  # fmt: skip
         self._reference, self._states, self._reports, self._deadline = reference, states, reports, deadline
-        self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), REFERENCE_SEED)
+        self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), REFERENCE_SEED, order=order)
         self._left = states.bounds
         self._schedule: Schedule = ()
         self._own: set[bytes] = set()

@@ -10,8 +10,7 @@ from typing import Final, Protocol
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
 from opsdk.testing.loop import VirtualLoop
-from opsdk.testing.simulation.invariants import changes_state
-from opsdk.testing.simulation.link import Exchange
+from opsdk.testing.simulation.exchange import Exchange, changes_state
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WatchMessage
 from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlencode
 
 from opsdk.engine.writes import Entry
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.testing.simulation.link import Exchange
+from opsdk.testing.simulation.exchange import Exchange
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance

@@ -20,8 +20,8 @@ from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rest.config import Config
-from opsdk.testing.simulation.invariants import changes_state, hot_loops, is_event, is_lease
-from opsdk.testing.simulation.link import CURRENT_EXCHANGE, Exchange
+from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
+from opsdk.testing.simulation.invariants import hot_loops
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WRITES, DisturbanceKind, WatchMessage, WriteRecord
 from opsdk.verification.foreign.checks import ObjectCheck

@@ -25,7 +25,7 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import ReconcileOutcome
 from opsdk.testing.simulate import minimize
 
-_MAX_SEEDS = 100
+_MAX_SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

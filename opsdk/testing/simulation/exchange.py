@@ -1,0 +1,76 @@
+"""The requests of a run, and what they are about."""
+
+from __future__ import annotations
+
+import zlib
+from contextvars import ContextVar
+
+import msgspec
+
+
+class Exchange(msgspec.Struct, kw_only=True):
+    """One request of a replica, and its response.
+
+    Attributes:
+        time: loop time in seconds when the client sent it.
+        client: the name of the client.
+        target: path and query.
+        body: the request body; complete when the response has begun.
+        status: the HTTP status that the server gave, or 0; the client may have received another one or none.
+        fault: the fault that hit the request, or empty.
+        digest: CRC-32 of the bytes that the client received.
+        is_watch: whether the request is a watch.
+        committed: loop time in seconds of the server's response, or None.
+        revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
+    """
+
+    time: float
+    client: str
+    method: str
+    target: str
+    body: bytes = b""
+    status: int = 0
+    fault: str = ""
+    digest: int = 0
+    committed: float | None = None
+    is_watch: bool = False
+    revision: int = 0
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the request changes objects."""
+        return self.method in ("POST", "PUT", "PATCH", "DELETE")
+
+    def __str__(self) -> str:
+        fault = f" {self.fault}" if self.fault else ""
+        sent, received = f"{zlib.crc32(self.body):08x}", f"{self.digest:08x}"
+        return f"{self.time:.6f} {self.client} {self.method} {self.target} {sent}: {self.status}{fault} {received}"
+
+
+CURRENT_EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The write that the server handles in this context: what it stores there is an effect of that write."""
+
+
+def is_lease(exchange: Exchange) -> bool:
+    """Whether the request is about a Lease: leader election continues in calm periods."""
+    return "/apis/coordination.k8s.io/" in exchange.path and "/leases" in exchange.path
+
+
+def is_event(exchange: Exchange) -> bool:
+    """Whether the request is about an Event, which every replica may write at any time."""
+    return exchange.path.partition("/namespaces/")[2].split("/")[1:2] == ["events"]
+
+
+def is_review(exchange: Exchange) -> bool:
+    """Whether the request is a review, which stores nothing: a standby replica sends some at its start."""
+    return exchange.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"))
+
+
+def changes_state(exchange: Exchange) -> bool:
+    """Whether the request is a write that leadership has to guard."""
+    return exchange.is_write and not (is_lease(exchange) or is_event(exchange) or is_review(exchange))
