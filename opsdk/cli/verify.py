@@ -64,7 +64,7 @@ def verify(
     ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
-    seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
+    seed: Annotated[int, typer.Option(help="of the order of fields; with --exhaustive of tasks too")] = 0,
     foreign_changes: ForeignChanges = False,
     exhaustive: Exhaustive = False,
     workload: Workloads = None,
@@ -108,7 +108,10 @@ def verify(
         operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed, exhaustive=exhaustive
     )
     if exhaustive:
-        raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
+        status = explore_workloads(
+            verification, order=seed or None, time_limit=time_limit, processes=parallel or 0, output=output
+        )
+        raise typer.Exit(status)
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
     raise typer.Exit(_attack(verification, kinds, time_limit=time_limit, parallel=parallel, output=output))
 

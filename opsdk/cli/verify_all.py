@@ -19,11 +19,11 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 
 
 def explore_workloads(
-    verification: GeneratedVerification, *, time_limit: float, processes: int, output: OutputFormat
+    verification: GeneratedVerification, *, order: int | None, time_limit: float, processes: int, output: OutputFormat
 ) -> int:
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
-    The search ends with the first workload that the operator does not survive.
+    The search ends with the first workload that the operator does not survive. For `order` see `explore`.
     """
     deadline = time.monotonic() + time_limit
     explorations: dict[str, Exploration] = {}
@@ -32,6 +32,7 @@ def explore_workloads(
         exploration = explorations[name] = explore(
             verification.declared,
             run.workload,
+            order=order,
             time_limit=deadline - time.monotonic(),
             processes=processes,
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]

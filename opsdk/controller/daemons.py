@@ -245,6 +245,11 @@ class Daemons:
         """Run later daemons with the caller's context variables: its fence and its log fields."""
         self._context = contextvars.copy_context()
 
+    @property
+    def functions(self) -> Sequence[Callable[..., Any]]:
+        """The function of each daemon."""
+        return [spec.function for spec in self._specs]
+
     async def sync(self, request: Request, obj: KubeObject | None) -> None:
         """Start the daemons that select an object, and stop the others.
 

@@ -7,7 +7,7 @@ Deviates: they run in the order of their registration; upstream's order is rando
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -95,6 +95,11 @@ class Finalizers:
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names in the order of their registration."""
         return iter(self._functions)
+
+    @property
+    def functions(self) -> Collection[FinalizerFunction]:
+        """The functions, in the order of their registration."""
+        return self._functions.values()
 
     async def finalize(self, obj: KubeObject, ctx: Any) -> FinalizeResult:
         """Change the finalizers of `obj` in place; write it if the result asks for it.

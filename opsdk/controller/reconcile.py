@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/reconcile/reconcile.go
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -180,6 +180,12 @@ class ReconcilerAdapter:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
         is_object = self.declaration.form is ReconcilerForm.OBJECT
         self._reads_object = is_object or bool(self.finalizers) or self.daemons is not None or specs is not None
+
+    @property
+    def functions(self) -> Sequence[Callable[..., Any]]:
+        """The author's functions: the reconciler, the finalizers, the daemons."""
+        daemons = self.daemons.functions if self.daemons is not None else ()
+        return [self.declaration.function, *self.finalizers.functions, *daemons]
 
     @property
     def needs_cluster(self) -> bool:

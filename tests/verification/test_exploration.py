@@ -19,7 +19,7 @@ from opsdk.testing.simulate import Simulation, World
 from opsdk.verification.exploration.bounds import Bounds, Choice, Option
 from opsdk.verification.exploration.explore import explore, verify_schedule
 from opsdk.verification.exploration.known_states import KnownStates
-from opsdk.verification.exploration.state import system_state
+from opsdk.verification.exploration.variables import object_state
 from opsdk.verification.guided_run import WorkloadStep
 
 NAMESPACE = "default"
@@ -147,8 +147,8 @@ def test_the_state_of_doubles_has_no_addresses() -> None:
         def __init__(self) -> None:
             self.records, self.myself = {"a": [1, {2}]}, self
 
-    assert system_state(System()) == system_state(System())
-    assert system_state(System()) != system_state({"a": 1})
+    assert object_state(System()) == object_state(System())
+    assert object_state(System()) != object_state({"a": 1})
 
 
 # ---------------------------------------------------------------- searches
@@ -170,6 +170,32 @@ def test_more_bounds_have_more_states() -> None:
     assert least.runs == 1
     for more in (Bounds(crashes=1, stale_views=0, deviations=0), Bounds(crashes=0, stale_views=0, deviations=1)):
         assert explore(declare(good), STEPS, more).states > least.states
+
+
+def test_an_order_of_tasks_has_its_own_search() -> None:
+    """Each seed of an order gives a complete search, the same number of states each time."""
+    small = Bounds(crashes=1, stale_views=0, deviations=1)
+    for order in (1, 2):
+        one, two = (explore(declare(good), STEPS, small, order=order) for _ in range(2))
+        assert one.complete
+        assert (one.states, one.counterexamples) == (two.states, [])
+
+
+def test_what_an_operator_remembers_is_a_part_of_the_state() -> None:
+    """A crash forgets variables: with the same objects, it is another state than before."""
+
+    def remembering() -> Body:
+        texts: list[str] = []
+
+        async def reconcile(obj: ConfigMap, ctx: Context) -> None:
+            texts.append(obj.data["text"])
+            await good(obj, ctx)
+
+        return reconcile
+
+    bounds = Bounds(crashes=1, stale_views=0, deviations=1)
+    body = remembering()
+    assert explore(declare(body), STEPS, bounds).states > explore(declare(good), STEPS, bounds).states
 
 
 def test_a_bug_of_one_order_is_found() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
 from opsdk.controller.pausing import HeldBack
-from opsdk.controller.reconcile import AdaptedReconciler, Result
+from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter, Result
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
@@ -122,10 +122,16 @@ class Replica:
         """The journals of the operator, one for each start."""
         self.controllers: list[Controller] = []
         """The controllers of the present start."""
+        self._adapters: list[ReconcilerAdapter] = []
         self.link = self._new_link()
 
     def __repr__(self) -> str:
         return f"<Replica {self.number}, start {self._starts}>"
+
+    @property
+    def functions(self) -> Sequence[Callable[..., Any]]:
+        """The functions that the operator declares for its controllers: reconcilers, finalizers, daemons."""
+        return [function for reconciler in self._adapters for function in reconciler.functions]
 
     @property
     def webhook_app(self) -> App | None:
@@ -182,7 +188,7 @@ class Replica:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
             self._prepare(operator)
-            self.controllers = []
+            self.controllers, self._adapters = [], []
             self._observe(operator, self.link)
             try:
                 await operator.start(replace(self._config, app=self.link))
@@ -204,6 +210,8 @@ class Replica:
 
             def observed() -> Controller:
                 controller = build()
+                if isinstance(controller.reconciler, ReconcilerAdapter):
+                    self._adapters.append(controller.reconciler)
                 controller.reconciler = _ObservedReconciler(controller.reconciler, self, link)
                 self.controllers.append(controller)
                 return controller

@@ -14,7 +14,8 @@ from opsdk.testing.simulation.exchange import Exchange, changes_state
 from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WatchMessage
 from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option
-from opsdk.verification.exploration.state import StateTracker, digest_of, system_state
+from opsdk.verification.exploration.state import StateTracker, digest_of
+from opsdk.verification.exploration.variables import object_state, variables_of
 from opsdk.verification.guided_run import Disturber, WorkloadRun
 from opsdk.verification.held_views import HeldViews
 
@@ -181,7 +182,8 @@ class ScheduledRun(Disturber):
             queues,
             sorted(self._views.names),
             (run.action, run.hurry.is_set()),
-            system_state(run.cluster.systems),
+            object_state(run.cluster.systems),
+            [variables_of(replica.functions) for replica in replicas],
         )
 
     # -------------------------------------------------------------- the run

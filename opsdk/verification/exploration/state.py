@@ -1,26 +1,24 @@
 """The state of a run as a digest: what is stored, what the operator sees and has queued, and what is under way.
 
-Two states are the same if they differ only in times, in uids, and in what the server assigns. What an operator keeps in
-variables of its own is not a part of the state.
+Two states are the same if they differ only in times, in uids, and in what the server assigns.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from opsdk.engine.masking import masked, masked_text
+from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JSON_ERRORS, JsonValue
 
-__all__ = ["StateTracker", "digest_of", "system_state"]
+__all__ = ["StateTracker", "digest_of"]
 
-_MAX_DEPTH: Final = 6
 _LEFT_OUT: Final = frozenset({"managedFields", "resourceVersion", "creationTimestamp", "selfLink"})
 
 
@@ -117,31 +115,3 @@ class _Object(msgspec.Struct):
 class _Event(msgspec.Struct):
     type: str = ""
     object: _Object = msgspec.field(default_factory=_Object)
-
-
-def system_state(systems: Any, outer: tuple[int, ...] = ()) -> object:
-    """Return the state of the doubles of external systems as plain values: their attributes, without functions.
-
-    >>> class Records:
-    ...     def __init__(self): self.by_name = {"a": 1}
-    >>> system_state(Records())
-    ('Records', [('by_name', [('a', 1)])])
-    """
-    if systems is None or isinstance(systems, bool | int | float | bytes):
-        return systems
-    if isinstance(systems, str):
-        return masked_text(systems)
-    if id(systems) in outer or len(outer) == _MAX_DEPTH:
-        return "..."
-    outer = (*outer, id(systems))
-    if isinstance(systems, Mapping):
-        return [(str(name), system_state(value, outer)) for name, value in systems.items()]
-    if isinstance(systems, list | tuple):
-        return [system_state(item, outer) for item in systems]
-    if isinstance(systems, set | frozenset):
-        return sorted(repr(system_state(item, outer)) for item in systems)
-    names = getattr(systems, "__struct_fields__", None) or getattr(systems, "__dict__", {})
-    attributes = [(name, getattr(systems, name)) for name in names]
-    return type(systems).__name__, [
-        (name, system_state(value, outer)) for name, value in attributes if not callable(value)
-    ]
