@@ -11,10 +11,9 @@ import math
 import random
 import selectors
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -104,7 +103,7 @@ class _ShuffledHandles(deque[asyncio.Handle]):
         self._turns[task] = (self._created, 0)
 
     def popleft(self) -> asyncio.Handle:
-        tasks = [task for task in takewhile(lambda task: task is not None, map(_task_of, self)) if task is not None]
+        tasks = list(self._tasks_in_front())
         if not tasks:
             return super().popleft()
         turns = [self._turns.get(task, (0, 0)) for task in tasks]
@@ -115,11 +114,13 @@ class _ShuffledHandles(deque[asyncio.Handle]):
         del self[index]
         return handle
 
-
-def _task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
-    """Return the task that a callback continues, as asyncio itself finds it for its messages; None for others."""
-    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined] # noqa: SLF001 - see above
-    return owner if isinstance(owner, asyncio.Task) else None
+    def _tasks_in_front(self) -> Iterator[asyncio.Task[Any]]:
+        for handle in self:
+            # A task's callback is found as asyncio itself finds it for its messages.
+            owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined] # noqa: SLF001
+            if not isinstance(owner, asyncio.Task):
+                return
+            yield owner
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -178,7 +179,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def has_ready(self) -> bool:
         """Whether more callbacks are ready than the one that runs: if not, only time can bring something new."""
-        return bool(self._ready)  # type: ignore[attr-defined] # the base class keeps them there
+        return bool(self._ready)  # the base class keeps them there
 
     def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
         """See `asyncio.loop.create_task`."""

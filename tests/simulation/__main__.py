@@ -49,6 +49,7 @@ def main() -> int:
             reconciles[name] += count
             if violations:
                 failures.append((name, seed))
+                print(f"{name}: seed {seed} breaks {violations[0]}", file=sys.stderr, flush=True)
             if runs.total() % _PROGRESS == 0:
                 passed = time.monotonic() - began
                 print(f"{runs.total()} schedules, {len(failures)} fail, {passed:.0f} s", file=sys.stderr, flush=True)
