@@ -15,7 +15,10 @@ __all__ = ["Machine", "flatten", "reachable_states"]
 
 
 class Machine(Protocol):
-    """A core beside its model. Its operations check that both agree. It can be pickled: that is how it is copied."""
+    """A core beside its model. Its operations check that both agree.
+
+    It is copied by its method ``copy``, which returns a new machine, or else by pickle.
+    """
 
     def operations(self) -> Mapping[str, Callable[[], None]]:
         """Return the operations that are possible now, by name."""
@@ -42,22 +45,30 @@ def reachable_states(make: Callable[[], M], length: int, *, at_rest: Callable[[M
     """
     first = make()
     states = {first.state()}
-    waiting: deque[tuple[tuple[str, ...], bytes]] = deque([((), pickle.dumps(first))])
+    waiting: deque[tuple[tuple[str, ...], Callable[[], M]]] = deque([((), _copier(first))])
     while waiting:
-        sequence, stored = waiting.popleft()
-        machine: M = pickle.loads(stored)
-        for name in machine.operations():
-            machine, longer = pickle.loads(stored), (*sequence, name)
+        sequence, copy = waiting.popleft()
+        for name in copy().operations():
+            machine, longer = copy(), (*sequence, name)
             _check(machine.operations()[name], longer)
             state = machine.state()
             if state in states:
                 continue
             states.add(state)
+            copier = _copier(machine)
             if len(longer) < length:
-                waiting.append((longer, pickle.dumps(machine)))
+                waiting.append((longer, copier))
             if at_rest is not None:
-                _check(partial(at_rest, machine), (*longer, "and then at rest"))
+                _check(partial(at_rest, copier()), (*longer, "and then at rest"))
     return len(states)
+
+
+def _copier(machine: M) -> Callable[[], M]:
+    """Return what makes copies of the machine as it is now. The machine itself is not used again."""
+    if (copy := getattr(machine, "copy", None)) is not None:
+        copies: Callable[[], M] = copy
+        return copies
+    return partial(pickle.loads, pickle.dumps(machine))
 
 
 def _check(step: Callable[[], None], sequence: tuple[str, ...]) -> None:
