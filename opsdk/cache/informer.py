@@ -291,11 +291,14 @@ class Informer(Closing):
     def on_rollback(self, resource_version: str) -> None:
         """List again: a response shows that the API server went back, and the watch may stay silent then.
 
+        Without a watch, the next one ends at once, unless a list is requested before: one that is under way may be
+        older than the response.
+
         Args:
             resource_version: of the response, older than one that was seen before the request.
         """
-        if self._watching is not None and not self._rollback_version:
-            self._rollback_version = resource_version
+        self._rollback_version = self._rollback_version or resource_version
+        if self._watching is not None:
             self._watching.reschedule(monotonic())
 
     async def _run(self) -> None:
@@ -346,7 +349,7 @@ class Informer(Closing):
         """Read one page of a list, in slices, so that other tasks run between them."""
         self.counts["list"] += 1
         if not page.continue_token:
-            self.reflector.on_list_start()
+            self._start_list()
         try:
             items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
@@ -365,7 +368,7 @@ class Informer(Closing):
         """Open one watch and read it to its end, or to the timeout of a streaming list."""
         self.counts["list" if start.initial_events else "watch"] += 1
         if start.initial_events:
-            self.reflector.on_list_start()
+            self._start_list()
         self.reflector.on_watch_start()
         limit = asyncio.timeout(_WATCH_LIST_TIMEOUT if start.initial_events else None)
         try:
@@ -376,7 +379,8 @@ class Informer(Closing):
                 ) as events,
             ):
                 self.reflector.on_watch_open(monotonic())
-                self._watching = None if start.initial_events else limit
+                if not start.initial_events:
+                    self._watch_for_rollback(limit)
                 try:
                     if (action := await self._read(events, limit)) is not None:
                         return action
@@ -385,7 +389,7 @@ class Informer(Closing):
         except TimeoutError:
             if not limit.expired():
                 raise
-            if self._rollback_version:
+            if self._rollback_version and self.reflector.state is ReflectorState.WATCHING:
                 version, self._rollback_version = self._rollback_version, ""
                 self._record_watch_lost()
                 step = self.reflector.on_rollback(version, now=monotonic())
@@ -398,6 +402,17 @@ class Informer(Closing):
             return await self._next_action(self.reflector.on_watch_error(error, now=monotonic()))
         self._record_watch_lost()
         return await self._next_action(self.reflector.on_watch_closed(now=monotonic()))
+
+    def _start_list(self) -> None:
+        """Tell the reflector that a list is requested: it is newer than all that was received until now."""
+        self._rollback_version = ""
+        self.reflector.on_list_start()
+
+    def _watch_for_rollback(self, limit: asyncio.Timeout) -> None:
+        """Let `on_rollback` end the watch from now on, and at once if it was called before."""
+        self._watching = limit
+        if self._rollback_version:
+            limit.reschedule(monotonic())
 
     def _record_watch_lost(self) -> None:
         now = monotonic()
@@ -420,6 +435,8 @@ class Informer(Closing):
                 self._on_failure("watch", self.reflector.last_error)
                 return await self._next_action(step)
             await self._apply_step(step)
+            if listing and step.synced:
+                self._watch_for_rollback(limit)
             # One chunk of the stream may hold thousands of events.
             if slicer.add(len(event.data)):
                 await asyncio.sleep(0)
@@ -453,7 +470,6 @@ class Informer(Closing):
         self._last_contact_at = monotonic()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True
-        self._rollback_version = ""
         if step.rollback is not None:
             self._report_rollback(step.rollback)
         self._notify()

@@ -76,7 +76,9 @@ class InformerWrites:
             return
         revision = revision_of(entry.resource_version)
         at_least = start.at_least
-        if (revision or 0) <= start.revision and not start.has_shown(entry) and self._store.selects(entry):
+        if start.lists != self._store.lists:
+            at_least = 0  # the list has shown it, if the server went back
+        elif (revision or 0) <= start.revision and not start.has_shown(entry) and self._store.selects(entry):
             at_least = start.revision + 1
         self._write(entry, revision, at_least=at_least)
 

@@ -23,6 +23,7 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
@@ -307,6 +308,9 @@ class OwnWrites:
                 del self._pending[key]
                 if pending.entry is not None and key not in keys:
                     lost.append(pending.entry)
+            elif pending.after_rollback:
+                # The list is of the time after the rollback too: the watch shows the write, and ends this record.
+                self._pending[key] = replace(pending, after_rollback=False)
         revisions = [write.revision for write in self._pending.values()]
         revisions += [mark.revision for mark in self.unknown.values() if mark.revision is not None]
         self.newest_revision = max(revisions, default=0)

@@ -162,6 +162,8 @@ class InformerStore:
     ) -> None:
         self.indexers: dict[str, Indexer] = {}
         self.own = OwnWrites()
+        self.lists = 0
+        """How many lists have replaced the content. After one, resource versions may be lower than before it."""
         self.revision = 0
         """Everything up to this resource version is in the store; 0 before the first list."""
         self.problems: list[Problem] = []
@@ -213,7 +215,7 @@ class InformerStore:
             missed = Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True)
             return (missed, *self._deltas(None, entry, initial=initial, watched=watched))
         lost = self.own.shown(entry)
-        own = self.own.take_own_change(entry) and (watched or old is None)
+        own = self.own.take_own_change(entry) and watched
         if old is not None and old.resource_version == entry.resource_version:
             return ()
         if old is not None:
@@ -263,6 +265,7 @@ class InformerStore:
             tables.indices[name] = {}  # added in the meantime: `index_entry` fills it
         self._tables = tables
         self._newest = None
+        self.lists += 1
         revision = revision_of(resource_version)
         self.revision = revision or 0
         return self._replacement_deltas(old, tables.entries, new.unreadable, revision, initial=initial)

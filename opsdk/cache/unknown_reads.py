@@ -26,11 +26,13 @@ class ReadStart(NamedTuple):
     """What the store held when a read began.
 
     Attributes:
+        lists: how many lists had replaced the store's content.
         revision: the resource version that the watch had passed.
         watched: the object as the watch had shown it.
         visible: the object as reads showed it.
     """
 
+    lists: int
     revision: int
     watched: StoreEntry | None
     visible: StoreEntry | None
@@ -45,6 +47,38 @@ class ReadStart(NamedTuple):
         """Whether the watch had shown exactly this state."""
         watched = self.watched
         return watched is not None and (watched.uid, watched.resource_version) == (entry.uid, entry.resource_version)
+
+
+class ObjectRead:
+    """A read of one object whose state is not known, from before its request until after its response. Pure.
+
+    Args:
+        store: has the mark.
+        key: of the object.
+        mark: what the read resolves.
+    """
+
+    def __init__(self, store: InformerStore, key: ObjectKey, mark: UnknownMark) -> None:
+        self.start = ReadStart(store.lists, store.revision, store.get(key, own_writes=False), store.get(key))
+        self._store = store
+        self._key = key
+        self._mark = mark
+        self._pending = store.own.pending_write(key)
+
+    def found(self) -> None:
+        """The server has the object. The caller records the response."""
+        self._store.own.resolve(self._key, self._mark, self._pending)
+
+    def missing(self) -> None:
+        """The server has no such object."""
+        self._store.own.resolve(self._key, self._mark, self._pending)
+        for entry in (self.start.watched, self.start.visible):
+            if entry is not None:
+                self._store.write_deleted(self._key, entry.uid)
+
+    def denied(self) -> None:
+        """The server does not let this process read the object: the pending write stays."""
+        self._store.own.resolve(self._key, self._mark, None)
 
 
 class _Read:
@@ -148,22 +182,17 @@ class UnknownReads:
 
     async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
         """Read one object from the server. The mark is resolved unless the request fails."""
-        store, own = self._store, self._store.own
-        start = ReadStart(store.revision, store.get(key, own_writes=False), store.get(key))
-        pending = own.pending_write(key)
+        read = ObjectRead(self._store, key, mark)
         try:
             data = await self._source.get(key)
         except NotFoundError:
-            own.resolve(key, mark, pending)
-            for entry in (start.watched, start.visible):
-                if entry is not None:
-                    store.write_deleted(key, entry.uid)
+            read.missing()
         except (ForbiddenError, MethodNotAllowedError) as error:
-            own.resolve(key, mark, None)
+            read.denied()
             log.warning("cannot get %s %s after a write, so cached reads may be outdated: %s", self._name, key, error)
         else:
-            own.resolve(key, mark, pending)
-            self._record(data, start)
+            read.found()
+            self._record(data, read.start)
 
     async def _read_all(self, mark: UnknownMark) -> None:
         """List all objects; without pages if one has expired, because the server went back or compacted its history."""
@@ -177,7 +206,7 @@ class UnknownReads:
         store, own = self._store, self._store.own
         visible = {entry.key: entry for entry in store.entries()}
         watched = {entry.key: entry for entry in store.entries(own_writes=False)}
-        revision = store.revision
+        lists, revision = store.lists, store.revision
         pending, marks = own.pending_writes(), dict(own.unknown)
         listed: set[ObjectKey] = set()
         token = ""
@@ -187,7 +216,7 @@ class UnknownReads:
                 key = peek_key(item)
                 listed.add(key)
                 own.resolve(key, marks.get(key), pending.get(key))
-                self._record(item, ReadStart(revision, watched.get(key), visible.get(key)))
+                self._record(item, ReadStart(lists, revision, watched.get(key), visible.get(key)))
             if not (token := meta.continue_token):
                 break
         for key in marks.keys() | pending.keys():

@@ -57,12 +57,14 @@ class _SentWrite(msgspec.Struct, frozen=True):
     Attributes:
         informers: of all versions of the kind that may hold the object.
         generation: `Cache.generation` then.
+        lists: how many lists had replaced the content of the informers.
         newest: the highest resource version of the kind.
         entry: the object that is written, as reads showed it.
     """
 
     informers: list[tuple[CachedKind, Informer]]
     generation: int
+    lists: int = 0
     newest: int = 0
     entry: StoreEntry | None = None
 
@@ -93,7 +95,7 @@ class WriteRecorder:
                 newest = informer.store.newest_revision
                 if isinstance(operation, ObjectWrite) and (name := operation.obj.metadata.name):
                     entry = informer.store.get(ObjectKey(namespace if mapping.namespaced else "", name))
-        return _SentWrite(informers, self._cache.generation, newest, entry)
+        return _SentWrite(informers, self._cache.generation, _lists_of(informers), newest, entry)
 
     def written(
         self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: _SentWrite
@@ -198,11 +200,18 @@ class WriteRecorder:
                 informer.store.write_unknown(key)
 
 
+def _lists_of(informers: list[tuple[CachedKind, Informer]]) -> int:
+    """Return how many lists have replaced the content of the informers."""
+    return sum(informer.store.lists for _, informer in informers)
+
+
 def _least_revision(sent: _SentWrite, *, sole_change: bool) -> int:
     """Return the lowest resource version that the response to a write has, unless the server went back in the meantime.
 
     A write that changes nothing returns the object's version. A change gets a version above all others of its kind.
     """
+    if sent.lists != _lists_of(sent.informers):
+        return 0  # the list has shown it, if the server went back
     if sole_change:
         return sent.newest + 1
     return 0 if sent.entry is None else revision_of(sent.entry.resource_version) or 0

@@ -58,6 +58,7 @@ from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
     ContendedError,
+    ForbiddenError,
     InvalidError,
     NotFoundError,
     TerminatingError,
@@ -164,9 +165,12 @@ class Applier:
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
             ApiError: the server rejected the apply.
         """
-        return await self._apply(desired, kind_of_object(desired), key_of(desired), owner=owner, force=force)
+        kind, key, check = kind_of_object(desired), key_of(desired), _OwnerCheck(self._client, owner)
+        return await self._apply(desired, kind, key, owner=owner, force=force, check=check)
 
-    async def _apply(self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool) -> T:
+    async def _apply(
+        self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool, check: _OwnerCheck
+    ) -> T:
         """Apply a child unless the live object is as it was after the last apply."""
         source = _input_digest(desired, owner)
         record = self._apply_records.get((kind.gvk, key))
@@ -179,27 +183,11 @@ class Applier:
         if live is None:
             live = await self._client.get_or_none(kind, key)
         if live is None:
+            await check.before_create()
             return await self._write(create(declared), kind, owner=owner, force=force)
         _check_live(live, owner)
-        await self._check_newer_owner(live, owner)
+        await check.before_repair(live)
         return await self._repair(declared, kind, live, owner=owner, force=force)
-
-    async def _check_newer_owner(self, live: KubeObject, owner: KubeObject | None) -> None:
-        """Raise `AlreadyOwnedError` if the controller was created after `owner`, which has the same kind and name.
-
-        The cache of a new leader may still have the deleted owner. Its reference would let the garbage collector
-        delete the child of the new one.
-        """
-        controller = controller_of(live)
-        if owner is None or controller is None or controller.uid == owner.metadata.uid:
-            return
-        kind: Kind[Any] = kind_of_object(cast("Any", owner))
-        current = await self._client.get_or_none(kind, key_of(owner), uncached=True)
-        if current is None or current.metadata.uid != owner.metadata.uid:
-            raise AlreadyOwnedError(
-                f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid "
-                f"{controller.uid}). The one with uid {owner.metadata.uid} no longer exists: the cache is old"
-            )
 
     async def _repair(self, declared: Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
         """Write the difference between the live object and the desired one, if there is any."""
@@ -398,6 +386,7 @@ class Applier:
         results: dict[int, T] = {}
         errors: list[Exception] = []
         remaining = iter(enumerate(desired))
+        check = _OwnerCheck(self._client, owner)
 
         async def work() -> None:
             for index, obj in remaining:
@@ -405,7 +394,7 @@ class Applier:
                     return
                 try:
                     key = identities[index][1]
-                    results[index] = await self._apply(obj, kinds[index], key, owner=owner, force=force)
+                    results[index] = await self._apply(obj, kinds[index], key, owner=owner, force=force, check=check)
                 except Exception as error:  # noqa: BLE001 - raised below, when the other workers have ended
                     errors.append(error)
 
@@ -478,6 +467,51 @@ class Applier:
             self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
         self._forget(gvk, key)
         return True
+
+
+class _OwnerCheck:
+    """Checks that no newer object has the owner's kind and name. It may control the child.
+
+    The cache of a new leader may still have the deleted owner. Its reference would let the garbage collector delete the
+    child of the new one. The cache may lack that child too, so a create is checked, once in a pass.
+    """
+
+    def __init__(self, client: Client, owner: KubeObject | None) -> None:
+        self._client = client
+        self._owner = owner
+        self._is_current = False
+
+    async def before_create(self) -> None:
+        """Raise `AlreadyOwnedError` if a newer owner exists. Without the permission to get it, there is no check."""
+        if self._owner is None or self._is_current:
+            return
+        try:
+            current = await self._get(self._owner)
+        except ForbiddenError:
+            return
+        if current is not None and current.metadata.uid != self._owner.metadata.uid:
+            raise AlreadyOwnedError(
+                f"{current.kind} {key_of(current)} has the uid {current.metadata.uid}, and the one with uid "
+                f"{self._owner.metadata.uid} no longer exists: the cache is old"
+            )
+        self._is_current = current is not None
+
+    async def before_repair(self, live: KubeObject) -> None:
+        """Raise `AlreadyOwnedError` if the controller of the live object was created after the owner."""
+        controller = controller_of(live)
+        if self._owner is None or controller is None or controller.uid == self._owner.metadata.uid:
+            return
+        current = await self._get(self._owner)
+        if current is None or current.metadata.uid != self._owner.metadata.uid:
+            raise AlreadyOwnedError(
+                f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid "
+                f"{controller.uid}). The one with uid {self._owner.metadata.uid} no longer exists: the cache is old"
+            )
+
+    async def _get(self, owner: KubeObject) -> KubeObject | None:
+        kind: Kind[Any] = kind_of_object(cast("Any", owner))
+        current: KubeObject | None = await self._client.get_or_none(kind, key_of(owner), uncached=True)
+        return current
 
 
 # ------------------------------------------------------------------ helpers

@@ -63,7 +63,7 @@ def test_an_object_that_was_read_is_transformed_once() -> None:
         raise ValueError("no transform")
 
     recorded = Recorded(transform=transform)
-    recorded.writes.record_read(body("a", 5), ReadStart(0, None, None))
+    recorded.writes.record_read(body("a", 5), ReadStart(recorded.store.lists, 0, None, None))
     assert len(calls) == len(recorded.problems) == 1
     assert recorded.names() == {"a"}
 
@@ -101,8 +101,50 @@ def test_a_read_of_what_the_watch_has_passed_and_not_shown_is_a_rollback(watched
     recorded = Recorded()
     recorded.list(9, *([body("a", 7)] if watched else []))
     entry = recorded.store.get(ObjectKey("ns", "a"))
-    recorded.writes.record_read(body("a", 7), ReadStart(9, entry, entry))
+    recorded.writes.record_read(body("a", 7), ReadStart(recorded.store.lists, 9, entry, entry))
     assert recorded.rollbacks == rollbacks
+
+
+def test_a_write_after_a_rollback_ends_with_its_event() -> None:
+    """It was acknowledged during the list that shows the rollback. Later states of the object are read all the same."""
+    recorded = Recorded()
+    recorded.list(9, body("a", 8))
+    recorded.store.own.list_started()
+    recorded.writes.record(body("a", 4), at_least=9)
+    listed = recorded.store.replacement()
+    listed.add(recorded.store.make_entry(body("a", 2)))
+    list(recorded.store.replace(listed, resource_version="3"))
+    recorded.store.put(recorded.store.make_entry(body("a", 5)), watched=True)
+    entry = recorded.store.get(ObjectKey("ns", "a"))
+    assert entry is not None
+    assert entry.resource_version == "5"
+    assert len(recorded.store.own) == 0
+
+
+def test_a_read_that_began_before_a_list_does_not_hide_a_later_write() -> None:
+    """The list showed a rollback: what the store held before it says nothing about the response."""
+    recorded = Recorded()
+    recorded.list(9, body("a", 8))
+    entry = recorded.store.get(ObjectKey("ns", "a"))
+    start = ReadStart(recorded.store.lists, 9, entry, entry)
+    recorded.list(3, body("a", 2))
+    recorded.writes.record(body("a", 4))
+    recorded.writes.record_read(body("a", 2), start)
+    entry = recorded.store.get(ObjectKey("ns", "a"))
+    assert entry is not None
+    assert entry.resource_version == "4"
+    assert recorded.rollbacks == []
+
+
+async def test_an_own_update_in_a_list_is_no_own_change() -> None:
+    """The list combines it with the creation by another client, which the handlers have not seen."""
+    recorded = Recorded()
+    recorded.list(5)
+    recorded.writes.record(body("a", 7), sole_change=True)
+    listed = recorded.store.replacement()
+    listed.add(recorded.store.make_entry(body("a", 7)))
+    ((delta,), _) = recorded.store.replace(listed, resource_version="8")
+    assert not delta.own
 
 
 async def test_an_own_write_is_measured_when_the_watch_shows_it() -> None:

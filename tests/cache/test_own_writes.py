@@ -161,6 +161,18 @@ async def test_own_changes_are_distinguished_from_other_changes() -> None:
     assert [d.own for d in deltas] == [True, False, False]
 
 
+@pytest.mark.parametrize("watch_list", [False, True])
+@pytest.mark.parametrize("seconds", [0.015, 1.0])
+async def test_a_rollback_leads_to_a_list_at_any_time(watch_list: bool, seconds: float) -> None:
+    """Also before the watch is open, and in a watch that began as a streaming list."""
+    server = FakeServer()
+    async with Informer(server, InformerOptions(watch_list=watch_list)) as informer:
+        await asyncio.sleep(seconds)
+        informer.on_rollback("1")
+        await asyncio.sleep(10)
+        assert informer.counts["synced"] == 2
+
+
 async def test_a_write_outside_the_selectors_is_not_read() -> None:
     """An object that the informer does not select does not appear; one that leaves its selection disappears."""
     server = FakeServer()

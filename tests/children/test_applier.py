@@ -24,7 +24,15 @@ from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, Get, List, Operation
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
+from opsdk.errors import (
+    AlreadyOwnedError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    TerminatingError,
+    UsageError,
+)
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 from tests.children.childkit import CountedClient, counted_client, desired, environment, samples
@@ -333,6 +341,43 @@ async def test_a_deleted_owner_does_not_take_children_from_a_newer_one_of_its_na
         current = await counted.uncached.get(ConfigMap, live.metadata.name, namespace=live.metadata.namespace)
         assert current.metadata.uid == live.metadata.uid
         assert current.metadata.owner_references == live.metadata.owner_references
+
+
+async def test_a_deleted_owner_does_not_create_over_a_child_that_the_cache_lacks() -> None:
+    """The apply would replace the reference to the newer owner. The owner is checked once in a pass."""
+    async with counted_client() as counted:
+        deleted = await owner_of(counted)
+        await counted.uncached.delete(deleted)
+        newer = await owner_of(counted)
+        live = await Applier(counted.client, field_owner="me").apply(config(x="1"), owner=newer)
+
+        async def stale(operation: Operation, proceed: Any) -> Any:
+            if isinstance(operation, Get) and not operation.options.uncached:
+                raise NotFoundError("the cache has not seen it")
+            return await proceed(operation)
+
+        applier = Applier(intercept(counted.client, stale), field_owner="me")
+        with pytest.raises(AlreadyOwnedError, match="no longer exists: the cache is old"):
+            await applier.apply(config(x="1"), owner=deleted)
+        current = await counted.uncached.get(ConfigMap, live.metadata.name, namespace=live.metadata.namespace)
+        assert current.metadata.owner_references == live.metadata.owner_references
+        counted.uncached_reads.clear()
+        await applier.apply_all([config("b"), config("c")], owner=newer, prune=[])
+        assert counted.uncached_reads == ["Get"]
+
+
+async def test_without_the_permission_to_get_an_owner_children_are_created() -> None:
+    """A role may have list and watch only."""
+    async with counted_client() as counted:
+        owner = await owner_of(counted)
+
+        async def forbidden(operation: Operation, proceed: Any) -> Any:
+            if isinstance(operation, Get) and operation.options.uncached:
+                raise ForbiddenError("no get")
+            return await proceed(operation)
+
+        applier = Applier(intercept(counted.client, forbidden), field_owner="me")
+        assert await applier.apply(config(x="1"), owner=owner)
 
 
 # ------------------------------------------------------------------ deletion
