@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
@@ -204,7 +205,11 @@ class WorkloadRun:
     def run(self) -> GuidedOutcome:
         """Take all steps in a loop of their own, and return the result."""
         seed = self._seed
-        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        with (
+            rare_collections(OFTEN_REPEATED),
+            seeded_entropy(seed),
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner,
+        ):
             try:
                 return runner.run(self._run())
             except DeadlockError as error:
