@@ -271,7 +271,6 @@ def main() -> int:
     parser.add_argument("--render", action="store_true", help="write the page from the results that there are")
     parser.add_argument("--columns", nargs="*", default=list(_COLUMNS), choices=_COLUMNS, help="to measure")
     options = parser.parse_args()
-    results = read_results()
     for case in () if options.render else CASES:
         if options.only not in case.name or options.study not in ("", case.study):
             continue
@@ -279,11 +278,12 @@ def main() -> int:
             # Sieve's bugs need a fault, or one certain object: they have no examples to generate others from.
             if column == "generated" and case.study is Study.SIEVE:
                 continue
-            before = results.get(case.name, CaseResult(name=case.name))
-            results[case.name] = _COLUMNS[column](case, before)
-        print(json.dumps(msgspec.to_builtins(results[case.name])), flush=True)  # noqa: T201 - progress
-        write_results(results)
-    PAGE.write_text(render(results, read_scale()))
+            before = read_results().get(case.name, CaseResult(name=case.name))
+            result = _COLUMNS[column](case, before)
+            # Another process may have written other cases meanwhile.
+            write_results({**read_results(), case.name: result})
+            print(json.dumps(msgspec.to_builtins(result)), flush=True)  # noqa: T201 - progress
+    PAGE.write_text(render(read_results(), read_scale()))
     return 0
 
 
