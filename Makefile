@@ -43,7 +43,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs docs-version changelog release format clean
+.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim corpus corpus-scale docs docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -126,6 +126,18 @@ bench-quick: $(STAMP) ## function calls and allocations of the hot paths against
 sim: $(STAMP) ## 2,000 seeded schedules of seven operators, with faults, in virtual time
 	$(COMPILE)
 	PYTHONPATH=samples/website:samples/application:tests/support $(BIN)/python -m tests.simulation $(ARGS)
+
+# The paths of the samples and of tests/support, as pytest has them.
+CORPUS = PYTHONPATH=samples/website:samples/greeter:samples/database:samples/application:samples/secret-copier:tests/support \
+  $(BIN)/python -m
+corpus: $(STAMP) ## measure published bugs and their repaired twins, write docs/corpus.md; ARGS="--only zookeeper"
+	$(COMPILE)
+	$(CORPUS) tests.corpus.table $(ARGS)
+
+corpus-scale: $(STAMP) ## 2,380 guided plans and 9,119 generated operations of the corpus; ARGS="plans"
+	$(COMPILE)
+	$(CORPUS) tests.corpus.scale $(ARGS)
+	$(CORPUS) tests.corpus.table --render
 
 fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
 	$(BIN)/python -m tests.fuzz $(ARGS)

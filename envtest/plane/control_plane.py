@@ -26,7 +26,7 @@ from envtest.groups.authorization.rest import AccessReviews, RulesReviews, revie
 from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.groups.common.defaulting import Defaults
-from envtest.groups.common.model import TypedModel, Typing
+from envtest.groups.common.model import TypedModel, generated_typing
 from envtest.groups.common.rest import ReadableStore, UpdateStore
 from envtest.groups.common.scale import ScaleStore
 from envtest.groups.converted_kinds import versions_of
@@ -175,7 +175,7 @@ class ControlPlane:
         self._service_range = service_range
         self.storage: LocalStorage = storage or MemoryStorage()
         self.access = Authenticators(access or AccessOptions(), self.storage)
-        self.typing = Typing(types())
+        self.typing = generated_typing()
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, LocalStore] = {}
         self.responders = Responders()

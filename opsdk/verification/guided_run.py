@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
@@ -207,6 +208,7 @@ class WorkloadRun:
         """Take all steps in a loop of their own, and return the result."""
         seed = self._seed
         with (
+            rare_collections(OFTEN_REPEATED),
             seeded_entropy(seed),
             asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=self._order)) as runner,
         ):

@@ -40,7 +40,7 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         objects: the fields of each that the operator owns, without what differs between any two runs.
-        created: how often each was created while an owner of it was there.
+        created: how often the operator created each while an owner of it was there.
         deleted: how often the operator removed each.
         unready: what each workload, pod and job among them waits for.
         failing: the error of each object whose last reconcile failed.
@@ -106,7 +106,7 @@ class StateRecorder:
             # A child of an owner that has just gone is collected: who did not see it yet does no harm.
             owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
             if entry.before is None:
-                self._created[name] += not owners or not self._uids.isdisjoint(owners)
+                self._created[name] += own and (not owners or not self._uids.isdisjoint(owners))
                 if own and not self._finalized.isdisjoint((client, owner) for owner in owners):
                     self._late[name] = None
 

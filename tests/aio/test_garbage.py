@@ -12,6 +12,8 @@ def test_rare_collections_end_with_their_block() -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     with rare_collections():
         assert gc.get_threshold() == (5_000, 5, 2_000)
+    with rare_collections(oldest=20):
+        assert gc.get_threshold() == (5_000, 5, 20)
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == frozen
 

@@ -1,113 +1,36 @@
-"""The table of the corpus: ``python -m tests.corpus.table [--only NAME] [--render]``.
+"""The table of the corpus: ``python -m tests.corpus.table [--only NAME] [--columns guided] [--render]``.
 
-Each broken operator is verified with guided runs until the first finding, and simulated with random seeds for as long.
-Each twin is verified with all guided runs: what they report is a false alarm. Seconds are seconds of CPU.
+Guided runs of each broken operator end with the first finding; random seeds get as much time. Each twin runs with all
+disturbances: a finding is a false alarm. Seconds are seconds of CPU.
 Results are kept in ``tests/corpus/results.json``, and written as ``docs/corpus.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from opsdk.verification.disturbances import Disturbance
-from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
-from tests.corpus.acto import CASES as ACTO
+from opsdk.verification.verify import run_verification
 from tests.corpus.case import CorpusCase, Study
 from tests.corpus.generated_search import compare_with_the_twin
-from tests.corpus.sieve import CASES as SIEVE
+from tests.corpus.guided_search import (
+    EXHAUSTIVE_BOUNDS,
+    EXHAUSTIVE_SECONDS,
+    exhaustive_finding,
+    first_finding,
+    random_finding,
+)
+from tests.corpus.results import CASES, CaseResult, ScaleResult, read_results, read_scale, write_results
 
-RESULTS: Final = Path(__file__).parent / "results.json"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "corpus.md"
-CASES: Final[Sequence[CorpusCase]] = [*SIEVE, *ACTO]
 _LEAST_SECONDS: Final = 2.0
-
-
-class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was measured of one case.
-
-    Attributes:
-        name: of the case.
-        is_found: by guided runs.
-        disturbance: that found it; None if the run without a disturbance did.
-        oracle: the broken invariant.
-        runs: disturbed runs until then.
-        seconds: of CPU until then.
-        random: number of random seeds that found it; 0 if none did.
-        random_seeds: that were tried.
-        twin_runs: disturbed runs of the twin.
-        twin_seconds: of CPU for them.
-        false_alarms: what was reported of the twin.
-        generated: the oracle by which generated custom resources found the bug; a dash if they did not, empty if they
-            were not tried.
-        generated_seconds: of CPU for the search, and for that in the twin.
-        generated_alarms: what they showed of the twin.
-    """
-
-    name: str
-    is_found: bool = False
-    disturbance: Disturbance | None = None
-    oracle: str = ""
-    runs: int = 0
-    seconds: float = 0.0
-    random: int = 0
-    random_seeds: int = 0
-    twin_runs: int = 0
-    twin_seconds: float = 0.0
-    false_alarms: Sequence[str] = ()
-    generated: str = ""
-    generated_seconds: tuple[float, float] = (0.0, 0.0)
-    generated_alarms: Sequence[str] = ()
-
-    @property
-    def generated_text(self) -> str:
-        """What generated custom resources found, for a table."""
-        if self.generated in ("", "-"):
-            return "not found" if self.generated else "-"
-        return f"{self.generated}, {self.generated_seconds[0]:.1f} s"
-
-
-class _FoundError(Exception):
-    """Ends a verification at its first finding."""
-
-
-# ------------------------------------------------------------------ measuring
-def first_finding(case: CorpusCase) -> tuple[BrokenRun | None, int, float]:
-    """Verify the broken operator until the first finding. Returns it, the disturbed runs, and the seconds."""
-    latest = VerificationSummary()
-
-    def stop(summary: VerificationSummary) -> None:
-        nonlocal latest
-        latest = summary
-        if summary.broken:
-            raise _FoundError
-
-    began = time.process_time()
-    with contextlib.suppress(_FoundError):
-        run_verification(case.simulation(), [case.workload], name=case.name, progress=stop)
-    return next(iter(latest.broken), None), sum(latest.runs.values()), time.process_time() - began
-
-
-def random_finding(case: CorpusCase, seconds: float) -> tuple[int, int]:
-    """Simulate random seeds for some seconds. Returns the number of the first that finds the bug, and the last.
-
-    A seed finds the bug if the twin passes it: else it finds something else.
-    """
-    broken, twin = case.simulation(), case.simulation(repaired=True)
-    ends, seed = time.process_time() + seconds, 0
-    while time.process_time() < ends:
-        seed += 1
-        if broken.run(seed).violations and not twin.run(seed).violations:
-            return seed, seed
-    return 0, seed
 
 
 def measure(case: CorpusCase, before: CaseResult) -> CaseResult:
@@ -132,6 +55,11 @@ def measure(case: CorpusCase, before: CaseResult) -> CaseResult:
     )
 
 
+def measure_exhaustive(case: CorpusCase, result: CaseResult) -> CaseResult:
+    """Return a result with what exhaustive search shows."""
+    return msgspec.structs.replace(result, exhaustive=exhaustive_finding(case))
+
+
 def measure_generated(case: CorpusCase, result: CaseResult) -> CaseResult:
     """Return a result with what generated custom resources show."""
     search, twin = compare_with_the_twin(case)
@@ -143,36 +71,36 @@ def measure_generated(case: CorpusCase, result: CaseResult) -> CaseResult:
     )
 
 
-def read_results(path: Path = RESULTS) -> dict[str, CaseResult]:
-    """Return the results by case."""
-    if not path.exists():
-        return {}
-    return {each.name: each for each in msgspec.json.decode(path.read_bytes(), type=list[CaseResult])}
-
-
-def write_results(results: Mapping[str, CaseResult], path: Path = RESULTS) -> None:
-    """Write the results in the order of the cases."""
-    names = [case.name for case in CASES if case.name in results]
-    values = [msgspec.to_builtins(results[name]) for name in names]
-    path.write_text(json.dumps(values, indent=1) + "\n")
-
-
 # ------------------------------------------------------------------ the page
 _INTRO: Final = """# Corpus of published bugs
 
 Published studies found these bugs in operators that many clusters run. Each root cause is an operator of a few lines in
-`tests/corpus`, beside a twin without the bug. They measure [guided runs](howto/verify.md): how many bugs are found, how
-fast, and what is reported of the twins, which are false alarms.
+`tests/corpus`, beside a twin without the bug. The corpus measures [`opsdk verify`](howto/verify.md): how many bugs it
+finds, how fast, and what it reports of the twins. A report of a twin is a false alarm.
 
-`python -m tests.corpus.table` measures one case after the other in one process, and writes this page. A broken operator
-is verified until the first finding. Random seeds (`opsdk.testing.simulate`) get the same time, at least {least:g}
-seconds. A seed counts if the twin passes it. Each twin is verified with all guided runs. Seconds are seconds of CPU.
+`make corpus` measures one case after the other, and writes this page. `make corpus ARGS="--only zookeeper"` measures
+some. Guided runs of a broken operator end with the first finding. Random seeds (`opsdk.testing.simulate`) get the same
+time, at least {least:g} seconds. A seed counts if the twin passes it. Each twin runs with all disturbances. Seconds are
+seconds of CPU, those of exhaustive search real seconds.
 
 - *guided*: the disturbance that found the bug; "none" if the run without one did.
-- *oracle*: what was broken. "check" is the check that the author of the operator writes, "rest" is the state at rest,
-  "counts" are creations and deletions.
-- *random*: the number of the first seed that found the bug, or a dash and the number of seeds that were tried.
-- *generated* and *exhaustive*: found by generated custom resources, and by exhaustive search. A dash is: not measured.
+- *oracle*: what the finding compares. "check" is the check that the author of the operator writes, "rest" is the state
+  at rest, "counts" are creations and deletions.
+- *random*: the number of the first seed that found the bug, or a dash and the number of seeds.
+- *generated*: what generated custom resources found. A dash means that the case was not measured.
+- *exhaustive*: what `opsdk verify --exhaustive` finds within small bounds ({bounds}). Each search has {limit:g} seconds
+  on two processors. "not found" means that no schedule within the bounds is left.
+"""
+_SCALE_TEXT: Final = """
+## As much as the studies ran
+
+`make corpus-scale` runs at least as many test plans as Sieve and as many operations as Acto, in one piece. The plans
+are all guided runs of the twins of Sieve's operators, and those of the broken operators until the first finding. The
+operations are generated for the samples, and for the twins of Acto's operators with one seed after the other.
+
+The operators of the corpus are small models, on a local API server in virtual time. The studies ran whole operators on
+real clusters: the times do not compare.
+
 """
 _SIEVE_TEXT: Final = """
 Sieve needed a restart of the operator for its 19 bugs of stale state: the new process reads an API server that is
@@ -181,28 +109,60 @@ behind. An operator on opsdk cannot read the past that way. Its first list of ea
 The same root causes do harm where two replicas run: a standby with an old view becomes the leader. The disturbance
 `take_over` does that.
 
-The causes marked as assumed are those of reports without details.
+Some reports give no details. Their causes are marked as assumed.
 
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.
 """
 _ACTO_TEXT: Final = """
-These bugs need no fault: a custom resource is enough. They are searched with generated custom resources, from the
-definition alone; guided runs and random seeds were not measured. Acto's tests keep the input that shows each bug. The
-causes are models of what goes wrong with this input, and the code of the operator may differ. Fifteen of the 56 bugs
-are missing, because their input is not known, or because no container is started here. `tests/corpus/acto` names them.
+These bugs need no fault: a custom resource is enough. Generated custom resources find them from the definition alone.
+Guided runs, random seeds and exhaustive search use the input that shows the bug, which Acto's own tests contain. They
+compare runs of the same input, so they find a bug only if it also depends on the order of events.
+
+The causes are models of what goes wrong with this input. The code of the real operator may differ. Fifteen of the 56
+bugs are missing: their input is not known, or they need a running container. `tests/corpus/acto` names them.
 
 Acto's own table: 9,119 operations in about 1,920 machine hours, 56 bugs.
 """
 _ORACLES: Final = {"converged": "check", "state at rest": "rest", "creations and deletions": "counts"}
 
 
-def render(results: Mapping[str, CaseResult]) -> str:
-    """Return the page."""
-    return _INTRO.format(least=_LEAST_SECONDS) + "".join(
+def render(results: Mapping[str, CaseResult], scale: Mapping[str, ScaleResult]) -> str:
+    """Return the page.
+
+    Args:
+        results: by case.
+        scale: of the runs in one piece, by what they ran.
+    """
+    intro = _INTRO.format(least=_LEAST_SECONDS, bounds=EXHAUSTIVE_BOUNDS, limit=EXHAUSTIVE_SECONDS)
+    studies = (
         part
         for study in Study
         for part in _study_parts(study, [case for case in CASES if case.study is study], results)
     )
+    return "".join([intro, *_scale_parts(scale), *studies])
+
+
+def _scale_parts(scale: Mapping[str, ScaleResult]) -> Iterator[str]:
+    """Yield the section about the runs in one piece."""
+    if not scale:
+        return
+    yield _SCALE_TEXT
+    rows = [["", "number", "operators", "processes", "minutes", "CPU minutes", "bugs found", "false alarms"]]
+    titles = {"plans": "guided plans", "operations": "generated operations"}
+    for name, each in scale.items():
+        rows.append([
+            titles[name],
+            f"{each.count:,}",
+            str(each.operators),
+            str(each.processes),
+            f"{each.wall_seconds / 60:.1f}",
+            f"{each.cpu_seconds / 60:.1f}",
+            str(each.bugs) if name == "plans" else "-",
+            str(len(each.alarms)),
+        ])  # fmt: skip
+    yield _markdown(rows)
+    if alarms := [f"- {alarm}\n" for each in scale.values() for alarm in each.alarms]:
+        yield "\nFalse alarms:\n\n" + "".join(alarms)
 
 
 def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[str]:
@@ -221,6 +181,8 @@ def _false_alarms(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]
     for case in cases:
         result = results.get(case.name, CaseResult(name=case.name))
         yield from ((case.name, text) for text in (*result.false_alarms, *result.generated_alarms))
+        if result.exhaustive is not None and result.exhaustive.is_alarm:
+            yield case.name, "exhaustive search finds a schedule that breaks the twin too"
 
 
 def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> str:
@@ -235,6 +197,7 @@ def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResul
             "guided",
             "random",
             "generated",
+            "exhaustive",
             "out of reach",
             "guided runs",
             "seconds",
@@ -253,10 +216,11 @@ def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResul
             str(sum(each.is_found for each in measured)),
             str(sum(each.random > 0 for each in measured)),
             str(sum(each.generated not in ("", "-") for each in measured)),
+            str(sum(each.exhaustive is not None and each.exhaustive.is_counted for each in measured)),
             str(sum(bool(case.out_of_reach) for case in part)),
             f"{sum(each.runs + each.twin_runs for each in measured):,}",
             f"{sum(each.seconds + each.twin_seconds + sum(each.generated_seconds) for each in measured):,.1f}",
-            str(sum(len(each.false_alarms) + len(each.generated_alarms) for each in measured)),
+            str(sum(each.alarms for each in measured)),
         ])  # fmt: skip
     return _markdown(rows)
 
@@ -281,8 +245,8 @@ def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) 
             f"{result.seconds:.1f}",
             f"seed {result.random}" if result.random else f"- ({result.random_seeds})",
             result.generated_text,
-            "-",
-            f"{result.twin_runs} runs, {len([*result.false_alarms, *result.generated_alarms])} alarms",
+            str(result.exhaustive or "-"),
+            f"{result.twin_runs} runs, {result.alarms} alarms",
         ])  # fmt: skip
     return _markdown(rows)
 
@@ -292,26 +256,34 @@ def _markdown(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([head, "|" + " --- |" * head.count(" | ") + " --- |", *body]) + "\n"
 
 
+_COLUMNS: Final[Mapping[str, Callable[[CorpusCase, CaseResult], CaseResult]]] = {
+    "guided": measure,
+    "generated": measure_generated,
+    "exhaustive": measure_exhaustive,
+}
+
+
 def main() -> int:
     """Measure the cases, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.corpus.table", description="Measure the corpus.")
     parser.add_argument("--only", default="", help="measure cases whose names contain this, and keep other results")
     parser.add_argument("--study", default="", choices=["", *Study], help="measure cases of this study only")
     parser.add_argument("--render", action="store_true", help="write the page from the results that there are")
-    parser.add_argument("--generated", action="store_true", help="measure the column of generated custom resources")
-    parser.add_argument("--missing", action="store_true", help="measure only cases without a result")
+    parser.add_argument("--columns", nargs="*", default=list(_COLUMNS), choices=_COLUMNS, help="to measure")
     options = parser.parse_args()
-    results = read_results()
     for case in () if options.render else CASES:
         if options.only not in case.name or options.study not in ("", case.study):
             continue
-        if options.missing and case.name in results:
-            continue
-        before = results.get(case.name, CaseResult(name=case.name))
-        result = results[case.name] = measure_generated(case, before) if options.generated else measure(case, before)
-        print(json.dumps(msgspec.to_builtins(result)), flush=True)  # noqa: T201 - progress
-        write_results(results)
-    PAGE.write_text(render(results))
+        for column in options.columns:
+            # Sieve's bugs need a fault, or one certain object: they have no examples to generate others from.
+            if column == "generated" and case.study is Study.SIEVE:
+                continue
+            before = read_results().get(case.name, CaseResult(name=case.name))
+            result = _COLUMNS[column](case, before)
+            # Another process may have written other cases meanwhile.
+            write_results({**read_results(), case.name: result})
+            print(json.dumps(msgspec.to_builtins(result)), flush=True)  # noqa: T201 - progress
+    PAGE.write_text(render(read_results(), read_scale()))
     return 0
 
 

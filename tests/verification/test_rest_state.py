@@ -74,6 +74,16 @@ def test_only_who_let_an_owner_go_has_seen_its_deletion(other: str, count: int) 
     assert len(recorder.violations) == count
 
 
+def test_what_users_create_is_not_counted() -> None:
+    """The operator writes to it only after a fault: then it seems to be created more often than without."""
+    recorder = StateRecorder()
+    created, reported = tree("a", "1"), {**tree("a", "1"), "status": {"text": "one"}}
+    user = Writer(user="user", manager="user")
+    recorder.add(Entry(1, user, "demo/sites/default/a", None, created), own=False)
+    recorder.add(Entry(2, OPERATOR, "demo/sites/default/a", created, reported), own=True)
+    assert recorder.at_rest().created == {}
+
+
 @pytest.mark.parametrize(
     ("status", "differs"),
     [("False", False), ("True", True), ("Unknown", True)],

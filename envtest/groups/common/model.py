@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Self
 
 from envtest.codec.decode_context import DecodeContext
 from envtest.codec.decoder import Decoders
 from envtest.data.messages import READER, message_of
-from envtest.data.schemas import Types
+from envtest.data.schemas import Types, types
 from envtest.groups.common.defaulting import Defaults
 from envtest.groups.common.printing import DefaultPrinter
 from opsdk.apiserver.resources import DecodedBody, Printer
@@ -43,6 +43,12 @@ class Typing:
         self.types = types
         self.decoders = Decoders(types)
         self.shapes = SchemaSet(types)
+
+
+@cache
+def generated_typing() -> Typing:
+    """Return the typing of the generated schemas: compiled once in a process, for all its servers."""
+    return Typing(types())
 
 
 class TypedModel:

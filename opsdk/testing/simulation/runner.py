@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
@@ -70,7 +71,11 @@ class Simulation(SimulatedOperator):
         """
         plan = self.plan(seed) if steps is None else tuple(steps)
         run = _Run(self, seed, plan)
-        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=seed)) as runner:
+        with (
+            rare_collections(OFTEN_REPEATED),
+            seeded_entropy(seed),
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=seed)) as runner,
+        ):
             try:
                 return runner.run(run.run())
             except DeadlockError as error:

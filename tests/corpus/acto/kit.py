@@ -163,8 +163,12 @@ def users(kind: type[Any], specs: Sequence[Model]) -> list[Action]:
 
     def writing(number: int, spec: Model) -> Action:
         async def write(world: World) -> None:
-            obj = kind(metadata=ObjectMeta(name=NAME, namespace=NAMESPACE), spec=spec)
-            await world.client.apply(obj, field_owner="user", force=True)
+            existing = await world.client.get_or_none(kind, NAME, namespace=NAMESPACE)
+            if existing is None:
+                await world.client.create(kind(metadata=ObjectMeta(name=NAME, namespace=NAMESPACE), spec=spec))
+            else:
+                existing.spec = spec
+                await world.client.update(existing)
 
         write.__name__ = f"write_{number}"
         return write
