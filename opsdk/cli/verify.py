@@ -15,7 +15,7 @@ from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.inputs import load_doubles
-from opsdk.cli.plan.options import DoublesName, OperatorArgument
+from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
@@ -37,10 +37,12 @@ from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.guided_run import outside_text
 from opsdk.verification.oracles import Oracle
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
 
 _BROKEN: Final = 2
+_UNVERIFIED: Final = 1
 _OPERATIONS: Final = 60
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
@@ -64,6 +66,7 @@ def verify(
     ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
+    allow_host: AllowedHosts = None,
     seed: Annotated[int, typer.Option(help="chooses the order of the fields")] = 0,
     foreign_changes: ForeignChanges = False,
     exhaustive: Exhaustive = False,
@@ -94,19 +97,15 @@ def verify(
     """
     if workload or crds or command:
         inputs = CommandInputs(
-            words=[*filter(None, [operator]), *(command or ())],
-            workloads=workload or (),
-            definitions=crds or (),
-            examples=example or (),
-            checks=check or (),
-            operations=operations or _COMMAND_OPERATIONS,
-            seed=seed,
-        )
+            words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
+            examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
+        )  # fmt: skip
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     verification = _generated(
-        operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed, exhaustive=exhaustive
-    )
+        operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed, exhaustive=exhaustive,
+        allowed_hosts=allow_host or (),
+    )  # fmt: skip
     if exhaustive:
         raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
@@ -124,14 +123,19 @@ def _attack(
         processes=parallel or os.cpu_count() or 1, progress=_show_progress,
     )  # fmt: skip
     show_progress("")
-    lines = [*_undisturbed_lines(undisturbed), *_lines(verification, summary)]
-    print_result(output, {**_undisturbed_as_json(undisturbed), **_as_json(verification, summary)}, lines)
-    return _BROKEN if summary.broken or undisturbed.findings else 0
+    connections = list({**undisturbed.connections, **summary.connections})
+    lines = [*_undisturbed_lines(undisturbed), *map(outside_text, connections), *_lines(verification, summary)]
+    report = {**_undisturbed_as_json(undisturbed), "connections": connections, **_as_json(verification, summary)}
+    print_result(output, report, lines)
+    if summary.broken or undisturbed.findings:
+        return _BROKEN
+    return _UNVERIFIED if connections else 0
 
 
 def _generated(
-    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int, exhaustive: bool
-) -> GeneratedVerification:
+    operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int, exhaustive: bool,
+    allowed_hosts: Sequence[str],
+) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator of opsdk: short ones without pods, if all their schedules are run."""
     reference = operator_reference(operator)
     envtest = import_envtest("a verification runs the operator")
@@ -150,6 +154,7 @@ def _generated(
         operations=operations,
         per_workload=1 if exhaustive else 3,
         seed=seed,
+        allowed_hosts=allowed_hosts,
     )
 
 

@@ -98,7 +98,7 @@ class GeneratedVerification:
 
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0,
+    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -110,6 +110,7 @@ def generated_verification(
         operations: the most operations for each kind.
         per_workload: the most operations between the creation and the deletion of an object.
         seed: chooses the order of the fields.
+        allowed_hosts: that the operator may reach.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
@@ -145,6 +146,7 @@ def generated_verification(
         environment=lambda: environment(() if operator.has_webhooks else definitions),
         actions=[each.action for run in runs for each in run.steps],
         check=_anything,
+        allowed_hosts=allowed_hosts,
     )
     return GeneratedVerification(
         declared=declared, runs=runs, generated=generated, definitions=verified, examples=examples,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from opsdk.controller.journal import ReconcileRecord
+from opsdk.engine.connections import refusal_of, refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
@@ -26,7 +27,16 @@ from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
+__all__ = [
+    "Disturber",
+    "GuidedOutcome",
+    "WorkloadRun",
+    "WorkloadStep",
+    "keys_in",
+    "outside_text",
+    "run_guided",
+    "run_workload",
+]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -36,6 +46,7 @@ _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
+_SUBJECT: Final = "the verification"
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -70,6 +81,8 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         happened: whether the disturbance was reached.
         records: the operator's reconciles.
         seconds: of virtual time.
+        connections: targets outside of the simulated cluster that were refused. Each is the only sort of violation of
+            such a run, and it has no states: what the operator makes of a refusal says nothing.
     """
 
     violations: Sequence[str] = ()
@@ -80,6 +93,7 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     happened: bool = False
     records: Sequence[ReconcileRecord] = ()
     seconds: float = 0.0
+    connections: Sequence[str] = ()
 
     def journal(self, violations: Sequence[str]) -> str:
         """Return the last reconciles of the objects that violations name."""
@@ -199,12 +213,17 @@ class WorkloadRun:
         self._last_write = 0.0
         self._states: dict[int, RestState] = {}
         self._seconds = 0.0
+        self._connections: Collection[str] = ()
         disturber.attach(self)
 
     def run(self) -> GuidedOutcome:
         """Take all steps in a loop of their own, and return the result."""
         seed = self._seed
-        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        with (
+            seeded_entropy(seed),
+            refuse_connections(self._declared.allowed_hosts, subject=_SUBJECT) as self._connections,
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner,
+        ):
             try:
                 return runner.run(self._run())
             except DeadlockError as error:
@@ -219,7 +238,10 @@ class WorkloadRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self.cluster.violations([*violations, *self.state.violations])
+        connections = tuple(self._connections)
+        problems = tuple(f"outside: {outside_text(target)}" for target in connections)
+        if not connections:
+            problems = self.cluster.violations([*violations, *self.state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -227,11 +249,12 @@ class WorkloadRun:
                 for number, each in enumerate(self._writes, 1)
             ],
             messages=self._messages,
-            states=self._states,
+            states={} if connections else self._states,
             user_writes=self.cluster.user_writes,
             happened=self._disturber.happened,
             records=self.cluster.records,
             seconds=self._seconds,
+            connections=connections,
         )
 
     async def _play(self) -> list[str]:
@@ -442,6 +465,11 @@ class _ForeignChange(Disturber):
         else:
             await edit_child(run.cluster.env.config, stored, own)
         return True
+
+
+def outside_text(target: str) -> str:
+    """Return the sentence about a target outside of the simulated cluster, and what to add."""
+    return refusal_of(target, _SUBJECT)
 
 
 def keys_in(body: bytes) -> tuple[str, ...]:

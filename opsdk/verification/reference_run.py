@@ -24,16 +24,17 @@ class ReferenceRun:
     Attributes:
         outcome: of the run.
         violations: of the run; there is nothing to compare with then.
+        connections: targets outside of the simulated cluster that were refused.
     """
 
     def __init__(self, run: Callable[[int], GuidedOutcome], steps: Sequence[WorkloadStep]) -> None:
         self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
         self.outcome = run(REFERENCE_SEED)
-        self.violations = self.outcome.violations
+        self.violations, self.connections = self.outcome.violations, self.outcome.connections
         self._masks: Mapping[int, Mask] = {}
         if not self.violations:
             other, states = run(REFERENCE_SEED + 1), self.outcome.states
-            self.violations = other.violations
+            self.violations, self.connections = other.violations, other.connections
             self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
 
     def judge(self, outcome: GuidedOutcome, *, counted: bool, partial: bool = False) -> Sequence[str]:

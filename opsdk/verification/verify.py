@@ -18,7 +18,7 @@ from typing import Final
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.verification.disturbances import COUNTED, DEFAULT_KINDS, Disturbance, DisturbanceKind, guided_disturbances
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
@@ -77,6 +77,8 @@ class VerificationSummary:
         workloads: number of workloads.
         runs: number of disturbances that were run, by kind.
         omitted: number of disturbances for which there was no time.
+        connections: targets outside of the simulated cluster that were refused, each once. What reaches for them was
+            not verified.
         seconds: of real time.
         broken: what the operator does not survive, each sort once for each resource.
     """
@@ -84,6 +86,7 @@ class VerificationSummary:
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
     omitted: int = 0
+    connections: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
     broken: list[BrokenRun] = field(default_factory=list)
 
@@ -100,6 +103,7 @@ class VerificationSummary:
             total.workloads += part.workloads
             total.runs += part.runs
             total.omitted += part.omitted
+            total.connections.update(part.connections)
             total.seconds = max(total.seconds, part.seconds)
             for run in part.broken:
                 total.add(run)
@@ -133,15 +137,17 @@ def verify(
         kinds: of the disturbances.
 
     Raises:
-        AssertionError: the operator does not survive a disturbance, or breaks an invariant without one.
+        AssertionError: the operator does not survive a disturbance, breaks an invariant without one, or tries to reach
+            what is outside of the simulated cluster.
         UsageError: there are no actions.
     """
     summary = run_verification(
         declared, [draw_workload(declared, seed) for seed in workloads], name=name, time_limit=time_limit, kinds=kinds
     )  # fmt: skip
-    if summary.broken:
-        text = "\n\n".join(f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN])
-        raise AssertionError(f"{text}\n{summary}")
+    if summary.broken or summary.connections:
+        texts = [f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN]]
+        texts += map(outside_text, summary.connections)
+        raise AssertionError("\n\n".join(texts) + f"\n{summary}")
     print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
     return summary
 
@@ -173,7 +179,9 @@ def run_verification(
     for steps in workloads:
         workload = _GuidedWorkload(declared, steps)
         summary.workloads += 1
-        if violations := workload.reference.violations:
+        if connections := workload.reference.connections:
+            summary.connections.update(dict.fromkeys(connections))
+        elif violations := workload.reference.violations:
             summary.add(workload.broken_run(name, None, workload.reference.outcome, violations))
         else:
             waiting[workload] = workload.disturbances(kinds)
@@ -184,7 +192,8 @@ def run_verification(
             continue
         outcome, violations = workload.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1
-        if violations:
+        summary.connections.update(dict.fromkeys(outcome.connections))
+        if violations and not outcome.connections:
             summary.add(workload.broken_run(name, disturbance, outcome, violations))
         progress(summary)
     summary.seconds = time.monotonic() - began

@@ -111,3 +111,46 @@ def test_a_process_that_starts_again_remembers_nothing(project: Path) -> None:
     sys.modules["sites_to_verify"].starts.append(1)
     assert fresh_operator("sites_to_verify.py") is not first
     assert sys.modules["sites_to_verify"].starts == []
+
+
+# ---------------------------------------------------------------- the outside
+OUTSIDE = """\
+    with socket.create_connection(("dns.example.com", 443)):
+        pass
+    await ctx.apply(child)
+"""
+REFUSED = (
+    "the verification does not reach dns.example.com:443: declare doubles in [tool.opsdk], "
+    "or pass --allow-host dns.example.com"
+)
+
+
+def test_a_connection_to_the_outside_is_named_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs with a refused connection are not judged; the status is 1, and one sentence says what to add."""
+    project.write_text(f"import socket\n{HEAD}{OUTSIDE}")
+    assert main(WORDS) == 1
+    output = capsys.readouterr().out
+    assert output.count("dns.example.com:443") == output.count(REFUSED) == 1
+    assert "0 bugs" in output.splitlines()[-1]
+
+
+def test_exhaustive_search_ends_at_a_connection_to_the_outside(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same sentence, as an error."""
+    project.write_text(f"import socket\n{HEAD}{OUTSIDE}")
+    assert main([*WORDS, "--exhaustive"]) == 1
+    assert capsys.readouterr().err.count(REFUSED) == 1
+
+
+ALLOWED = """\
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", 1))
+"""
+
+
+def test_an_allowed_host_is_reached(project: Path) -> None:
+    """Here nothing listens on it: the operator copes with that, and so do its runs."""
+    project.write_text(f"import contextlib\nimport socket\n{HEAD}{ALLOWED}{GOOD}")
+    assert main(WORDS) == 1
+    assert main([*WORDS, "--allow-host", "127.0.0.1"]) == 0

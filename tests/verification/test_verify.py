@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -297,6 +298,26 @@ def test_the_time_limit_is_kept() -> None:
     summary = verify(declare(good), range(1), time_limit=0.0)
     assert not summary.runs
     assert summary.omitted > 0
+
+
+# ---------------------------------------------------------------- the outside
+async def report_conflicts(site: Site, ctx: Context) -> None:
+    """Sends errors of the server to a service outside of the cluster, and tries again."""
+    try:
+        await good(site, ctx)
+    except ConflictError:
+        await asyncio.open_connection("errors.example.com", 443)
+        raise
+
+
+def test_a_connection_of_a_disturbed_run_is_named() -> None:
+    """It is no bug, but such runs are not verified."""
+    summary = run_verification(declare(report_conflicts), [STEPS], kinds=[DisturbanceKind.CONFLICT])
+    assert list(summary.connections) == ["errors.example.com:443"]
+    assert summary.broken == []
+    with pytest.raises(AssertionError, match=r"does not reach errors\.example\.com:443: declare doubles") as caught:
+        verify(declare(report_conflicts), range(1), kinds=[DisturbanceKind.CONFLICT])
+    assert str(caught.value).count("errors.example.com:443") == 1
 
 
 # ---------------------------------------------------------------- foreign clients

@@ -26,7 +26,7 @@ from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedu
 from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
 from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, run_workload
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, outside_text, run_workload
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
@@ -97,12 +97,15 @@ def explore(
 
     Raises:
         UsageError: the platform has no fork.
-        OpsdkError: the operator uses threads, or there are more states than there is room for.
+        OpsdkError: the operator uses threads, tries to reach what is outside of the simulated cluster, or there are
+            more states than there is room for.
     """
     if not hasattr(os, "fork"):
         raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
     began = time.monotonic()
     reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed), steps)
+    if reference.connections:
+        raise OpsdkError("; ".join(map(outside_text, reference.connections)))
     if reference.violations:
         violations = reference.violations
         broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
@@ -243,6 +246,8 @@ class _Search:
 
     def _end(self, outcome: GuidedOutcome, *, partial: bool = False) -> NoReturn:
         """Judge the run, continue its snapshots, and end the process."""
+        if outcome.connections:
+            self._fail("; ".join(map(outside_text, outcome.connections)))
         counterexample = None
         if violations := self._reference.judge(outcome, counted=_is_counted(self._schedule), partial=partial):
             journal = outcome.journal(violations)
