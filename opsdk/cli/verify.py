@@ -33,6 +33,7 @@ from opsdk.engine.environments import import_envtest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import factory_of
 from opsdk.testing.simulation.declaration import RunningEnvironment
+from opsdk.verification.checks import parse_check
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification, generated_verification
@@ -104,7 +105,7 @@ def verify(
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     verification = _generated(
         operator, doubles, example or (), operations=operations or _OPERATIONS, seed=seed, exhaustive=exhaustive,
-        allowed_hosts=allow_host or (),
+        allowed_hosts=allow_host or (), checks=check or (),
     )  # fmt: skip
     if exhaustive:
         raise typer.Exit(explore_workloads(verification, time_limit=time_limit, processes=parallel or 0, output=output))
@@ -134,7 +135,7 @@ def _attack(
 
 def _generated(
     operator: str, doubles: str, examples: Sequence[Path], *, operations: int, seed: int, exhaustive: bool,
-    allowed_hosts: Sequence[str],
+    allowed_hosts: Sequence[str], checks: Sequence[str],
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator of opsdk: short ones without pods, if all their schedules are run."""
     reference = operator_reference(operator)
@@ -155,6 +156,7 @@ def _generated(
         per_workload=1 if exhaustive else 3,
         seed=seed,
         allowed_hosts=allowed_hosts,
+        checks=[parse_check(text) for text in checks],
     )
 
 

@@ -18,6 +18,7 @@ from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.testing.simulation.declaration import RunningEnvironment, SimulatedOperator, World
+from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.referenced_objects import referenced_tree
 from opsdk.verification.workload.definition import NAMESPACE
@@ -99,6 +100,7 @@ class GeneratedVerification:
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
     operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
+    checks: Sequence[ObjectCheck] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -111,6 +113,7 @@ def generated_verification(
         per_workload: the most operations between the creation and the deletion of an object.
         seed: chooses the order of the fields.
         allowed_hosts: that the operator may reach.
+        checks: that hold at each rest, except after a harmful operation.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
@@ -146,6 +149,7 @@ def generated_verification(
         environment=lambda: environment(() if operator.has_webhooks else definitions),
         actions=[each.action for run in runs for each in run.steps],
         check=_anything,
+        at_rest=rest_checks(checks),
         allowed_hosts=allowed_hosts,
     )
     return GeneratedVerification(

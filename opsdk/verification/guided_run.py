@@ -212,6 +212,7 @@ class WorkloadRun:
         self._counts: dict[str, int] = {}
         self._last_write = 0.0
         self._states: dict[int, RestState] = {}
+        self._broken_checks: list[str] = []
         self._seconds = 0.0
         self._connections: Collection[str] = ()
         disturber.attach(self)
@@ -241,7 +242,7 @@ class WorkloadRun:
         connections = tuple(self._connections)
         problems = tuple(f"outside: {outside_text(target)}" for target in connections)
         if not connections:
-            problems = self.cluster.violations([*violations, *self.state.violations])
+            problems = self.cluster.violations([*violations, *self._broken_checks, *self.state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -266,7 +267,7 @@ class WorkloadRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._disturber.is_stale and not self.hurry.is_set():
-                self._states[number] = self.state.at_rest(self.cluster.records)
+                await self._note_rest(number)
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
@@ -277,9 +278,18 @@ class WorkloadRun:
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self.state.at_rest(self.cluster.records)
+            await self._note_rest(len(self._steps))
             violations = await self.cluster.restart()
         return violations
+
+    async def _note_rest(self, number: int) -> None:
+        """Note the state at the rest after some steps, and the checks that do not hold there.
+
+        After a harmful step they need not hold: a pod whose image does not exist is not ready.
+        """
+        self._states[number] = self.state.at_rest(self.cluster.records)
+        if not number or not self._steps[number - 1].is_harmful:
+            self._broken_checks += await self.cluster.failed_checks(self._declared.at_rest, self._seed)
 
     async def rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""

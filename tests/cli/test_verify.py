@@ -113,6 +113,28 @@ def test_a_process_that_starts_again_remembers_nothing(project: Path) -> None:
     assert sys.modules["sites_to_verify"].starts == []
 
 
+# ---------------------------------------------------------------- checks
+def test_a_check_is_a_rule_for_generated_workloads(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It holds at each rest, without a disturbance too; the violation is reported once."""
+    project.write_text(HEAD + GOOD)
+    check = "configmaps: self.data.text == ''"
+    assert main([*WORDS, "--check", "configmaps: has(self.data)"]) == 0
+    capsys.readouterr()
+    assert main([*WORDS, "--check", check]) == 2
+    output = capsys.readouterr().out
+    assert output.count("without a disturbance:") == output.count("  check: configmaps default/") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--exhaustive"]])
+def test_a_check_of_an_unknown_kind_is_an_error(
+    project: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any run ends."""
+    project.write_text(HEAD + GOOD)
+    assert main([*WORDS, *options, "--check", "unicorns: true"]) == 1
+    assert "name a kind of the operator" in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------- the outside
 OUTSIDE = """\
     with socket.create_connection(("dns.example.com", 443)):

@@ -16,7 +16,8 @@ from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for
 from opsdk.errors import ConflictError, OpsdkError, UsageError
 from opsdk.recipes import set_controller_reference
-from opsdk.testing.simulate import Simulation, World
+from opsdk.testing.simulate import Simulation, Step, World
+from opsdk.verification.checks import parse_check, rest_checks
 from opsdk.verification.disturbances import DEFAULT_KINDS, FOREIGN, Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.verify import draw_workload, run_verification, verify, verify_disturbance
@@ -298,6 +299,35 @@ def test_the_time_limit_is_kept() -> None:
     summary = verify(declare(good), range(1), time_limit=0.0)
     assert not summary.runs
     assert summary.omitted > 0
+
+
+# ---------------------------------------------------------------- what holds at rest
+ONE = parse_check("configmaps: self.data.text == 'one'")
+
+
+def test_a_check_holds_at_each_rest() -> None:
+    """Also between two steps: the last one repairs it here."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site"), WorkloadStep("create_site")]
+    (broken,) = run_verification(declared, [steps]).broken
+    assert broken.disturbance is None
+    assert broken.violations == ("check: configmaps default/site: self.data.text == 'one': is false",)
+    assert run_guided(declared, [steps[0]]).violations == ()
+    assert declared.run(0, []).violations == ()
+
+
+def test_a_check_need_not_hold_after_a_harmful_step() -> None:
+    """No operator starts a pod whose image does not exist."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site", is_harmful=True), WorkloadStep("create_site")]
+    assert run_guided(declared, steps).violations == ()
+
+
+def test_a_simulation_ends_with_its_checks() -> None:
+    """After the last fault."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    edit = Step(time=1.0, name="edit_site")
+    assert declared.run(0, [edit]).violations[0].startswith("check: configmaps default/site: ")
 
 
 # ---------------------------------------------------------------- the outside

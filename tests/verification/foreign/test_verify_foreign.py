@@ -9,8 +9,8 @@ from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 
 import envtest
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
-from opsdk.verification.foreign.checks import ObjectCheck, parse_check
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
