@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_report import BROKEN, test_lines
+from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.exploration.explore import Exploration, explore
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification
-
-_BROKEN: Final = 2
 
 Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedule with one crash and one stale view")]
 """The option ``--exhaustive``."""
 
 
 def explore_workloads(
-    verification: GeneratedVerification, *, time_limit: float, processes: int, output: OutputFormat
-) -> int:
+    inputs: OperatorInputs, verification: GeneratedVerification, time_limit: float, *, processes: int,
+    output: OutputFormat,
+) -> int:  # fmt: skip
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
     The search ends with the first workload that the operator does not survive.
     """
     deadline = time.monotonic() + time_limit
     explorations: dict[str, Exploration] = {}
+    tests: dict[str, list[str]] = {}
     for run in verification.runs:
         name = _name_of(run)
         exploration = explorations[name] = explore(
@@ -37,15 +41,21 @@ def explore_workloads(
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")
+        transition = run.transition()
+        tests[name] = [
+            transition_test(inputs, "exhaustive", transition, schedule=each.schedule)
+            for each in exploration.counterexamples
+        ]
         if output is OutputFormat.TEXT:
-            print_result(output, None, [f"{name}: {exploration}", *map(str, exploration.counterexamples)])
+            print_result(output, None, _lines(name, exploration, tests[name]))
         if exploration.counterexamples or time.monotonic() > deadline:
             break
     omitted = len(verification.runs) - len(explorations)
     lines = [f"{omitted} workloads left for lack of time"] if omitted else []
-    result = {"workloads": {name: _as_json(each) for name, each in explorations.items()}, "omitted": omitted}
+    workloads = {name: _as_json(each, tests[name]) for name, each in explorations.items()}
+    result = {"workloads": workloads, "omitted": omitted}
     print_result(output, result, lines)
-    return _BROKEN if any(each.counterexamples for each in explorations.values()) else 0
+    return BROKEN if any(each.counterexamples for each in explorations.values()) else 0
 
 
 def _name_of(run: GeneratedRun) -> str:
@@ -53,7 +63,14 @@ def _name_of(run: GeneratedRun) -> str:
     return "; ".join(each.step.name for each in run.steps[1:-1]) or run.steps[0].step.name
 
 
-def _as_json(exploration: Exploration) -> JsonObject:
+def _lines(name: str, exploration: Exploration, tests: Sequence[str]) -> Iterator[str]:
+    yield f"{name}: {exploration}"
+    for counterexample, test in zip(exploration.counterexamples, tests, strict=True):
+        yield str(counterexample)
+        yield from test_lines(test)
+
+
+def _as_json(exploration: Exploration, tests: Sequence[str]) -> JsonObject:
     return {
         "complete": exploration.complete,
         "states": exploration.states,
@@ -64,7 +81,8 @@ def _as_json(exploration: Exploration) -> JsonObject:
                 "schedule": [str(choice) for choice in each.schedule],
                 "violations": list(each.violations),
                 "journal": each.journal,
+                "test": test,
             }
-            for each in exploration.counterexamples
+            for each, test in zip(exploration.counterexamples, tests, strict=True)
         ],
     }

@@ -32,6 +32,7 @@ from opsdk.verification.oracles import (
     state_differences_of,
 )
 from opsdk.verification.rest_state import RestState
+from opsdk.verification.transition import Transition, Written, written_as
 from opsdk.verification.workload.definition import NAMESPACE, DefinitionVersion
 from opsdk.verification.workload.operations import Operation, OperationKind
 from opsdk.verification.workload.schema_fields import SchemaBudget, field_path
@@ -238,11 +239,22 @@ class _Check:
                     finding = OracleFinding(
                         oracle=Oracle.FIELD_REACH, kind=kind, operation=f"{kind}: {operation}",
                         differences=(text,), places=frozenset({str(field_path(path))}),
+                        transition=self._transition_of(kind, operation),
                     )  # fmt: skip
                     self._summary.add(finding)
 
+    def _transition_of(self, kind: str, operation: Operation) -> Transition:
+        """Return an object as it is before an operation, and the operation."""
+        assert operation.before is not None
+        created = Written(obj=operation.before, operation=OperationKind.CREATE.value)
+        return Transition((created, written_as(operation)), tuple(self._template(kind).references))
+
+    def _template(self, kind: str) -> Operate:
+        """Return an action on an object of a kind."""
+        return next(run.steps[0].action for run in self._verification.runs if run.kind == kind)
+
     def _has_effect(self, kind: str, path: tuple[str | int, ...], operation: Operation) -> bool:
-        template = next(run.steps[0].action for run in self._verification.runs if run.kind == kind)
+        template = self._template(kind)
         examples = [each for each in self._verification.examples if each.get("kind") == kind]
         for before, after in trials(self._definitions[kind], operation, path, examples):
             actions = [template.creating(before), template.updating(after), template.deleting()]
@@ -289,7 +301,7 @@ class _Check:
         """Return the storage key of the custom resource."""
         definition, _ = self._verification.definitions[kind]
         spec = definition["spec"]
-        obj = next(run.steps[0].action.obj for run in self._verification.runs if run.kind == kind)
+        obj = self._template(kind).obj
         place = f"{NAMESPACE}/" if spec["scope"] == "Namespaced" else ""
         return f"{spec['group']}/{spec['names']['plural']}/{place}{obj['metadata']['name']}"
 
@@ -300,7 +312,7 @@ class _Check:
         self._summary.add(
             OracleFinding(
                 oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
-                places=frozenset(places),
+                transition=run.transition(number + 1), places=frozenset(places),
             )
         )  # fmt: skip
 

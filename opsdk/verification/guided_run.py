@@ -55,7 +55,7 @@ _FAULTS: Final = {
 }
 
 
-class WorkloadStep(msgspec.Struct, frozen=True):
+class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """One action of a workload.
 
     Attributes:

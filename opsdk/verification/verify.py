@@ -50,6 +50,9 @@ class BrokenRun:
         """Return a pytest test that repeats the run."""
         steps = "".join(f"        {step!r},\n" for step in self.steps)
         return (
+            "from opsdk.verification.disturbances import Disturbance, DisturbanceKind\n"
+            "from opsdk.verification.guided_run import WorkloadStep\n"
+            "from opsdk.verification.verify import verify_disturbance\n\n\n"
             f"def test_disturbed() -> None:\n"
             f"    steps = [\n{steps}    ]\n"
             f"    violations = verify_disturbance({self.name}, steps, {self.disturbance!r})\n"

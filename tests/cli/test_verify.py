@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from opsdk.cli.__main__ import main
-from opsdk.cli.verify import fresh_operator
+from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
+from opsdk.cli.verify_transition import transition_test
+from opsdk.verification.exploration.bounds import Bounds
+from opsdk.verification.exploration.explore import explore
 
 HEAD = """\
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
@@ -176,3 +180,72 @@ def test_an_allowed_host_is_reached(project: Path) -> None:
     project.write_text(f"import contextlib\nimport socket\n{HEAD}{ALLOWED}{GOOD}")
     assert main(WORDS) == 1
     assert main([*WORDS, "--allow-host", "127.0.0.1"]) == 0
+
+
+# ---------------------------------------------------------------- tests to paste
+REMEMBERS = """\
+    existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)
+    child.data = {**({} if existing is None else existing.data), f"a{len(site.spec.text)}": ""}
+    await ctx.apply(child)
+"""
+IGNORES = """\
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name)))
+"""
+LOSES = """\
+    existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)
+    try:
+        await ctx.apply(child)
+    except Exception:
+        if existing is None:
+            raise
+"""
+
+
+def run_pasted(test: str) -> str:
+    """Run a pasted test. Returns the text of its failure; empty if it passes."""
+    names: dict[str, Callable[[], None]] = {}
+    exec(test, names)
+    (function,) = (value for name, value in names.items() if name.startswith("test_"))
+    try:
+        function()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "place", "text"),
+    [
+        (REMEMBERS, "findings", "path independence: "),
+        (IGNORES, "findings", "spec.text changes, and no object"),
+        (BROKEN, "broken", "configmaps default/"),
+        (LOSES, "broken", "configmaps default/"),
+    ],
+    ids=["path", "field", "crash", "refusal"],
+)
+def test_a_pasted_test_fails_while_the_bug_is_there(
+    project: Path, body: str, place: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs nothing but the file of the operator, and passes when the bug is gone."""
+    project.write_text(HEAD + body)
+    assert main([*WORDS, "--output", "json"]) == 2
+    test = json.loads(capsys.readouterr().out)[place][0]["test"]
+    assert text in run_pasted(test)
+    project.write_text(HEAD + GOOD)
+    assert not run_pasted(test)
+
+
+@pytest.mark.slow
+def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
+    """Of an exhaustive search."""
+    project.write_text(HEAD + BROKEN)
+    inputs = OperatorInputs(operator=project.name, exhaustive=True)
+    verification = inputs.generated(examples=[], operations=3, seed=0)
+    run = verification.runs[-1]
+    bounds = Bounds(crashes=1, stale_views=0, deviations=0)
+    broken = explore(verification.declared, run.workload, bounds).counterexamples[0]
+    test = transition_test(inputs, "exhaustive", run.transition(), schedule=broken.schedule)
+    assert "configmaps default/" in run_pasted(test)
+    project.write_text(HEAD + GOOD)
+    assert not run_pasted(test)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import simulations
@@ -186,6 +187,16 @@ def test_a_finding_is_repeated_by_its_test() -> None:
     assert first
     assert first == verify_disturbance(declared, steps, lost)
     assert verify_disturbance(declared, steps, None) == ()
+
+
+def test_a_printed_test_runs_as_it_is_printed() -> None:
+    """With its imports, beside the simulation that it names."""
+    declared = declare(report_before_the_child)
+    summary = run_verification(declared, [STEPS], kinds=[DisturbanceKind.CRASH_AFTER])
+    names: dict[str, Any] = {"SIMULATION": declared}
+    exec(summary.broken[0].test_text(), names)
+    with pytest.raises(AssertionError, match="configmaps default/site"):
+        names["test_disturbed"]()
 
 
 # ---------------------------------------------------------------- what is no finding
