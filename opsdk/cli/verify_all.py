@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_report import BROKEN, test_lines
+from opsdk.cli.verify_report import BROKEN, UNVERIFIED, test_lines
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.exploration.explore import Exploration, explore
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification
+from opsdk.verification.workload_gaps import WorkloadGaps
+
+_RANDOM: Final = (
+    "the operator draws random numbers, which are others in each order: "
+    "let the custom resource alone decide what it writes"
+)
 
 Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedule with one crash and one stale view")]
 """The option ``--exhaustive``."""
@@ -31,6 +37,7 @@ def explore_workloads(
     deadline = time.monotonic() + time_limit
     explorations: dict[str, Exploration] = {}
     tests: dict[str, list[str]] = {}
+    gaps = WorkloadGaps(verification.generated)
     for run in verification.runs:
         name = _name_of(run)
         exploration = explorations[name] = explore(
@@ -41,6 +48,7 @@ def explore_workloads(
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")
+        gaps.note(run, exploration.reference)
         transition = run.transition()
         tests[name] = [
             transition_test(inputs, "exhaustive", transition, schedule=each.schedule)
@@ -51,11 +59,17 @@ def explore_workloads(
         if exploration.counterexamples or time.monotonic() > deadline:
             break
     omitted = len(verification.runs) - len(explorations)
-    lines = [f"{omitted} workloads left for lack of time"] if omitted else []
+    advice = list(gaps.advice())
+    if any(each.counterexamples and each.reference.draws_random for each in explorations.values()):
+        advice.append(_RANDOM)
+    reason = "for lack of time" if time.monotonic() > deadline else "after the first bug"
+    lines = [*advice, f"{omitted} workloads left {reason}"] if omitted else advice
     workloads = {name: _as_json(each, tests[name]) for name, each in explorations.items()}
-    result = {"workloads": workloads, "omitted": omitted}
+    result = {"workloads": workloads, "omitted": omitted, "advice": advice}
     print_result(output, result, lines)
-    return BROKEN if any(each.counterexamples for each in explorations.values()) else 0
+    if any(each.counterexamples for each in explorations.values()):
+        return BROKEN
+    return 0 if gaps.written or verification.has_systems else UNVERIFIED
 
 
 def _name_of(run: GeneratedRun) -> str:

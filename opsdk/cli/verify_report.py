@@ -15,11 +15,12 @@ from opsdk.verification.guided_run import outside_text
 from opsdk.verification.oracles import Oracle, OracleFinding
 from opsdk.verification.verify import BrokenRun, VerificationSummary
 
-__all__ = ["BROKEN", "GeneratedReport", "test_lines"]
+__all__ = ["BROKEN", "UNVERIFIED", "GeneratedReport", "test_lines"]
 
 BROKEN: Final = 2
 """The status of a command that has found a bug."""
-_UNVERIFIED: Final = 1
+UNVERIFIED: Final = 1
+"""The status of a command that could not verify the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +45,24 @@ class GeneratedReport:
         return list({**self.undisturbed.connections, **self.disturbed.connections})
 
     @property
+    def advice(self) -> list[str]:
+        """What makes the verification weak, and what to do."""
+        return [*self.undisturbed.advice, *self.disturbed.advice()]
+
+    @property
     def status(self) -> int:
         """The exit status of the command."""
         if self.disturbed.broken or self.undisturbed.findings:
             return BROKEN
-        return _UNVERIFIED if self.connections else 0
+        is_idle = not self.undisturbed.written and not self.verification.has_systems
+        return UNVERIFIED if self.connections or is_idle else 0
 
     def lines(self) -> Iterator[str]:
         """Yield the report for people."""
         for finding in self.undisturbed.findings:
             yield str(finding)
             yield from test_lines(self._test_of_finding(finding))
-        yield from self.undisturbed.advice
+        yield from self.advice
         yield str(self.undisturbed)
         yield from map(outside_text, self.connections)
         for run in self.disturbed.broken:
@@ -73,7 +80,7 @@ class GeneratedReport:
         return {
             "findings": [self._finding_as_json(each) for each in self.undisturbed.findings],
             "oracles": {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle},
-            "advice": list(self.undisturbed.advice),
+            "advice": self.advice,
             "connections": self.connections,
             "broken": [self._run_as_json(run) for run in disturbed.broken],
             "workloads": disturbed.workloads,

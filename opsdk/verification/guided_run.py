@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -46,6 +47,8 @@ _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
+_RESTLESS: Final = ("calm: ", "hot loop: ", "restart: ")
+"""How violations begin that say that writes go on."""
 _SUBJECT: Final = "the verification"
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
@@ -81,6 +84,8 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         happened: whether the disturbance was reached.
         records: the operator's reconciles.
         seconds: of virtual time.
+        restless: method and path of writes that went on when the operator should have come to rest.
+        draws_random: whether anything drew from Python's global random numbers.
         connections: targets outside of the simulated cluster that were refused. Each is the only sort of violation of
             such a run, and it has no states: what the operator makes of a refusal says nothing.
     """
@@ -93,6 +98,8 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     happened: bool = False
     records: Sequence[ReconcileRecord] = ()
     seconds: float = 0.0
+    restless: Sequence[str] = ()
+    draws_random: bool = False
     connections: Sequence[str] = ()
 
     def journal(self, violations: Sequence[str]) -> str:
@@ -213,6 +220,8 @@ class WorkloadRun:
         self._last_write = 0.0
         self._states: dict[int, RestState] = {}
         self._broken_checks: list[str] = []
+        self._restless: dict[str, None] = {}
+        self._random_state: object = None
         self._seconds = 0.0
         self._connections: Collection[str] = ()
         disturber.attach(self)
@@ -225,10 +234,13 @@ class WorkloadRun:
             refuse_connections(self._declared.allowed_hosts, subject=_SUBJECT) as self._connections,
             asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner,
         ):
+            self._random_state = random.getstate()
             try:
                 return runner.run(self._run())
             except DeadlockError as error:
                 return self.outcome([f"deadlock: {error}"])
+            except SystemExit as end:
+                return self.outcome([f"crash: the operator ended its process with status {end.code}"])
 
     async def _run(self) -> GuidedOutcome:
         async with self.cluster as cluster:
@@ -255,8 +267,16 @@ class WorkloadRun:
             happened=self._disturber.happened,
             records=self.cluster.records,
             seconds=self._seconds,
+            restless=self._restless_writes(problems),
+            draws_random=random.getstate() != self._random_state,
             connections=connections,
         )
+
+    def _restless_writes(self, violations: Sequence[str]) -> Sequence[str]:
+        """Return the writes that went on, with the last one before a violation that says so."""
+        if self._writes and any(each.startswith(_RESTLESS) for each in violations):
+            self._restless.setdefault(_text_of(self._writes[-1]))
+        return list(self._restless)
 
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
@@ -300,6 +320,10 @@ class WorkloadRun:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.hurry.wait()
+        if loop.time() - self._last_write < _QUIET and not self.hurry.is_set():
+            self._restless.update(
+                dict.fromkeys(_text_of(each) for each in self._writes if each.time >= self._last_write - _QUIET)
+            )
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
@@ -475,6 +499,10 @@ class _ForeignChange(Disturber):
         else:
             await edit_child(run.cluster.env.config, stored, own)
         return True
+
+
+def _text_of(exchange: Exchange) -> str:
+    return f"{exchange.method} {exchange.path}"
 
 
 def outside_text(target: str) -> str:

@@ -182,6 +182,53 @@ def test_an_allowed_host_is_reached(project: Path) -> None:
     assert main([*WORDS, "--allow-host", "127.0.0.1"]) == 0
 
 
+# ---------------------------------------------------------------- operators that cannot be verified as they are
+BEATS = """\
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"at": str(monotonic())}))
+    return Result(requeue_after=timedelta(seconds=20))
+"""
+NEEDS = """\
+    await ctx.client.get(ConfigMap, "settings", namespace=site.metadata.namespace)
+    await ctx.apply(child)
+"""
+THREADS = """\
+    await asyncio.to_thread(sum, range(3))
+    await ctx.apply(child)
+"""
+PATTERN = 'text: str = ""', "text: Annotated[str, Meta({})]"
+RESTLESS = "the operator does not come to rest"
+MISSING = "the operator looks for ConfigMap default/settings, which nothing creates: add it with --example"
+NOTHING = "spec.text has no value that the schema admits"
+
+
+@pytest.mark.parametrize(
+    ("body", "meta", "options", "status", "sentence"),
+    [
+        (BEATS, "", [], 0, RESTLESS),
+        (BEATS, "", ["--exhaustive"], 1, RESTLESS),
+        (NEEDS, "", [], 2, MISSING),
+        (NEEDS, "", ["--exhaustive"], 1, MISSING),
+        (THREADS, "", [], 0, "Site: 1 operations"),
+        (THREADS, "", ["--exhaustive"], 1, "the operator uses threads, which the copies of a process do not have"),
+        (GOOD, "pattern='^[ab]{3}$', max_length=2", [], 1, NOTHING),
+        (GOOD, "pattern='^[ab]{3}$', max_length=2", ["--exhaustive"], 1, NOTHING),
+        (GOOD, "pattern='^(?=a)b$'", [], 1, "the schema of Site is not valid, correct it: v1.properties[spec]"),
+    ],
+)
+def test_what_an_operator_needs_is_named(
+    project: Path, *, body: str, meta: str, options: list[str], status: int, sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In one sentence; the status is 1 if nothing was verified."""
+    head = HEAD.replace(PATTERN[0], PATTERN[1].format(meta), 1) if meta else HEAD.replace("owns=[ConfigMap]", "")
+    imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
+    imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
+    project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
+    assert main(["verify", project.name, "--operations", "1", "--time-limit", "1", *options]) == status
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count(sentence) == 1
+
+
 # ---------------------------------------------------------------- tests to paste
 REMEMBERS = """\
     existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ import simulations
 
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Result
+from opsdk.aio.clock import monotonic
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for
 from opsdk.errors import ConflictError, OpsdkError, UsageError
@@ -174,8 +177,74 @@ def test_a_bug_at_one_place_is_found(bug: Body, children: type, kind: Disturbanc
 
 def test_a_remembered_child_is_found() -> None:
     """A write that is refused once is never tried again."""
+
+    def make() -> Operator:
+        operator = Operator("site")
+        operator.reconciler(Site, owns=[ConfigMap])(RememberingOperator().reconcile)
+        return operator
+
     with pytest.raises(AssertionError, match="state at rest: configmaps default/site"):
-        verify(declare(RememberingOperator().reconcile), range(1), kinds=[DisturbanceKind.REFUSE])
+        verify(replace(declare(good), operator=make), range(1), kinds=[DisturbanceKind.REFUSE])
+
+
+class ChanceOperator:
+    """Writes a number that is another one in each run.
+
+    Args:
+        equal: number of the first runs that write the same one.
+    """
+
+    def __init__(self, *, equal: int) -> None:
+        self._equal, self._runs = equal, 0
+
+    async def reconcile(self, site: Site, ctx: Context) -> None:
+        """Keep the number that the child has."""
+        existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=NAMESPACE)
+        if existing is None:
+            self._runs += 1
+            number = str(max(self._runs, self._equal))
+            await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"number": number}))
+
+
+def test_what_differs_in_two_runs_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not compared, and the sentence says when that is right."""
+    verify(declare(ChanceOperator(equal=0).reconcile), range(1), kinds=[DisturbanceKind.STALE])
+    output = capsys.readouterr().out
+    assert "not compared, since two runs without a disturbance differ: configmaps default/site data.number: " in output
+
+
+def test_a_run_that_differs_by_chance_is_no_bug() -> None:
+    """An equal run without a disturbance differs too."""
+    declared = declare(ChanceOperator(equal=2).reconcile)
+    summary = run_verification(declared, [STEPS[:1]], kinds=[DisturbanceKind.REFUSE])
+    assert summary.broken == []
+    assert summary.unrepeated == 1
+    assert any("1 broken runs were not confirmed, since equal runs differ" in text for text in summary.advice())
+
+
+async def write_for_ever(site: Site, ctx: Context) -> Result:
+    """Never comes to rest, and does not write so often that it is a hot loop."""
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"at": str(monotonic())}))
+    return Result(requeue_after=timedelta(seconds=20))
+
+
+async def end_the_process(site: Site, ctx: Context) -> None:
+    """Ends its process."""
+    sys.exit(3)
+
+
+def test_writes_that_go_on_are_noted() -> None:
+    """They are no bug: they may be a heartbeat. States at rest say little then."""
+    outcome = run_guided(declare(write_for_ever, children=Secret), [STEPS[0], STEPS[2]])
+    assert outcome.restless == ["PATCH /api/v1/namespaces/default/configmaps/site"]
+    assert run_guided(declare(good), STEPS).restless == []
+
+
+def test_an_operator_that_ends_its_process_crashed() -> None:
+    """The verification goes on."""
+    assert run_guided(declare(end_the_process), STEPS).violations == (
+        "crash: the operator ended its process with status 3",
+    )
 
 
 def test_a_finding_is_repeated_by_its_test() -> None:

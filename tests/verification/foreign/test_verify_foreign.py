@@ -154,6 +154,19 @@ async def test_kinds_that_are_not_served_are_named() -> None:
     assert "not served: /apis/demo.opsdk.dev/v1/sites; pass its definition with --crds" in str(caught.value)
 
 
+async def test_an_object_that_nothing_creates_is_named() -> None:
+    """With what to do; a workload that applies it is verified."""
+    with pytest.raises(ForeignOperatorError) as caught:
+        await verified(Behaviour.NEEDY)
+    sentence = "the operator looks for /api/v1/namespaces/default/secrets/login, which nothing creates: apply it in the"
+    assert sentence in str(caught.value)
+    login: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": NAMESPACE}}
+    complete = UserWorkload(name="complete", steps=(UserStep(apply=(login, site("one"))),))
+    summary = await verified(Behaviour.NEEDY, DisturbanceKind.REFUSE, workload=complete)
+    assert summary.count > 0
+    assert not summary.missing
+
+
 async def test_a_step_that_the_server_refuses_is_an_error() -> None:
     """With its number and the server's message."""
     wrong = UserWorkload(name="wrong", steps=(UserStep(delete="unicorns/a"),))
