@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_report import BROKEN, UNVERIFIED, test_lines
+from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.exploration.explore import Exploration, explore
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification
+from opsdk.verification.workload_gaps import WorkloadGaps
 
-_BROKEN: Final = 2
+_RANDOM: Final = (
+    "the operator draws random numbers, which are others in each order: "
+    "let the custom resource alone decide what it writes"
+)
 
 Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedule with one crash and one stale view")]
 """The option ``--exhaustive``."""
 
 
 def explore_workloads(
-    verification: GeneratedVerification, *, order: int | None, time_limit: float, processes: int, output: OutputFormat
-) -> int:
+    inputs: OperatorInputs, verification: GeneratedVerification, time_limit: float, *, order: int | None,
+    processes: int, output: OutputFormat,
+) -> int:  # fmt: skip
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
     The search ends with the first workload that the operator does not survive. For `order` see `explore`.
     """
     deadline = time.monotonic() + time_limit
     explorations: dict[str, Exploration] = {}
+    tests: dict[str, list[str]] = {}
+    gaps = WorkloadGaps(verification.generated)
     for run in verification.runs:
         name = _name_of(run)
         exploration = explorations[name] = explore(
@@ -38,15 +49,28 @@ def explore_workloads(
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")
+        gaps.note(run, exploration.reference)
+        transition = run.transition()
+        tests[name] = [
+            transition_test(inputs, "exhaustive", transition, schedule=each.schedule)
+            for each in exploration.counterexamples
+        ]
         if output is OutputFormat.TEXT:
-            print_result(output, None, [f"{name}: {exploration}", *map(str, exploration.counterexamples)])
+            print_result(output, None, _lines(name, exploration, tests[name]))
         if exploration.counterexamples or time.monotonic() > deadline:
             break
     omitted = len(verification.runs) - len(explorations)
-    lines = [f"{omitted} workloads left for lack of time"] if omitted else []
-    result = {"workloads": {name: _as_json(each) for name, each in explorations.items()}, "omitted": omitted}
+    advice = list(gaps.advice())
+    if any(each.counterexamples and each.reference.draws_random for each in explorations.values()):
+        advice.append(_RANDOM)
+    reason = "for lack of time" if time.monotonic() > deadline else "after the first bug"
+    lines = [*advice, f"{omitted} workloads left {reason}"] if omitted else advice
+    workloads = {name: _as_json(each, tests[name]) for name, each in explorations.items()}
+    result = {"workloads": workloads, "omitted": omitted, "advice": advice}
     print_result(output, result, lines)
-    return _BROKEN if any(each.counterexamples for each in explorations.values()) else 0
+    if any(each.counterexamples for each in explorations.values()):
+        return BROKEN
+    return 0 if gaps.written or verification.has_systems else UNVERIFIED
 
 
 def _name_of(run: GeneratedRun) -> str:
@@ -54,7 +78,14 @@ def _name_of(run: GeneratedRun) -> str:
     return "; ".join(each.step.name for each in run.steps[1:-1]) or run.steps[0].step.name
 
 
-def _as_json(exploration: Exploration) -> JsonObject:
+def _lines(name: str, exploration: Exploration, tests: Sequence[str]) -> Iterator[str]:
+    yield f"{name}: {exploration}"
+    for counterexample, test in zip(exploration.counterexamples, tests, strict=True):
+        yield str(counterexample)
+        yield from test_lines(test)
+
+
+def _as_json(exploration: Exploration, tests: Sequence[str]) -> JsonObject:
     return {
         "complete": exploration.complete,
         "states": exploration.states,
@@ -65,7 +96,8 @@ def _as_json(exploration: Exploration) -> JsonObject:
                 "schedule": [str(choice) for choice in each.schedule],
                 "violations": list(each.violations),
                 "journal": each.journal,
+                "test": test,
             }
-            for each in exploration.counterexamples
+            for each, test in zip(exploration.counterexamples, tests, strict=True)
         ],
     }

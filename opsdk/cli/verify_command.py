@@ -19,7 +19,7 @@ from opsdk.cli.validate.documents import read_files
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.foreign.checks import parse_check
+from opsdk.verification.checks import parse_check
 from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing

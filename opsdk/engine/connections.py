@@ -12,40 +12,51 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["ForbiddenConnectionError", "exempt_tasks", "refuse_connections"]
+__all__ = ["ForbiddenConnectionError", "exempt_tasks", "refusal_of", "refuse_connections"]
 
 _EVENTS: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"})
 
 
 class ForbiddenConnectionError(ConnectionRefusedError):
-    """A connection that a plan does not allow."""
+    """A connection that a plan or a verification does not allow."""
 
 
 class _Guard:
     """The hosts that are allowed while a run lasts, and the attempts that were refused."""
 
-    def __init__(self, allowed: Collection[str], names: Collection[str]) -> None:
-        self.allowed, self.names = frozenset(allowed), frozenset(names)
+    def __init__(self, allowed: Collection[str], names: Collection[str], subject: str) -> None:
+        self.allowed, self.names, self.subject = frozenset(allowed), frozenset(names), subject
         self.refused: dict[str, None] = {}
 
     def check(self, event: str, arguments: tuple[object, ...]) -> None:
         if _exempt.get():
             return
         target = _target(event, arguments)
-        host = target.rpartition(":")[0] or target
+        host = _host(target)
         if host in self.allowed or target in self.allowed:
             return
         if event == "socket.getaddrinfo" and host in self.names:
             return
         self.refused[target] = None
-        raise ForbiddenConnectionError(
-            f"the plan does not reach {target}: declare doubles in [tool.opsdk], or pass --allow-host {host}"
-        )
+        raise ForbiddenConnectionError(refusal_of(target, self.subject))
 
 
 _exempt: ContextVar[bool] = ContextVar("exempt", default=False)
 _guards: list[_Guard] = []
 _state = {"installed": False}
+
+
+def refusal_of(target: str, subject: str) -> str:
+    """Return the sentence that names a target which was not reached, and says what to add.
+
+    >>> refusal_of("db.example.com:5432", "the plan")
+    'the plan does not reach db.example.com:5432: declare doubles in [tool.opsdk], or pass --allow-host db.example.com'
+    """
+    return f"{subject} does not reach {target}: declare doubles in [tool.opsdk], or pass --allow-host {_host(target)}"
+
+
+def _host(target: str) -> str:
+    return target.rpartition(":")[0] or target
 
 
 def _target(event: str, arguments: tuple[object, ...]) -> str:
@@ -82,7 +93,9 @@ def exempt_tasks() -> Iterator[None]:
 
 
 @contextmanager
-def refuse_connections(allowed: Collection[str] = (), *, names: Collection[str] = ()) -> Iterator[Collection[str]]:
+def refuse_connections(
+    allowed: Collection[str] = (), *, names: Collection[str] = (), subject: str = "the plan"
+) -> Iterator[Collection[str]]:
     """In the block, connections, look-ups of names and new processes raise `ForbiddenConnectionError`.
 
     Yields the refused targets, each once; it grows while the block runs.
@@ -90,6 +103,7 @@ def refuse_connections(allowed: Collection[str] = (), *, names: Collection[str] 
     Args:
         allowed: hosts, or ``HOST:PORT``, that may be reached.
         names: that may be looked up, but not reached.
+        subject: what does not reach the target, in the message.
 
     >>> import socket
     >>> with refuse_connections() as refused:
@@ -104,7 +118,7 @@ def refuse_connections(allowed: Collection[str] = (), *, names: Collection[str] 
     if not _state["installed"]:
         sys.addaudithook(_hook)
         _state["installed"] = True
-    guard = _Guard(allowed, names)
+    guard = _Guard(allowed, names, subject)
     _guards.append(guard)
     try:
         yield guard.refused.keys()

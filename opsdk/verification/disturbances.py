@@ -51,6 +51,9 @@ class DisturbanceKind(StrEnum):
     PAST = "restart_into_past"
     """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
 
 WRITES: Final = frozenset({
     DisturbanceKind.CRASH_AFTER,
@@ -103,7 +106,7 @@ class WatchMessage(msgspec.Struct, frozen=True, kw_only=True):
     standby: bool = False
 
 
-class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """One disturbance.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -18,14 +18,23 @@ from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.testing.simulation.declaration import RunningEnvironment, SimulatedOperator, World
+from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.referenced_objects import referenced_tree
+from opsdk.verification.transition import Transition, Written, operations_of, written_as
 from opsdk.verification.workload.definition import NAMESPACE
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["GeneratedRun", "GeneratedStep", "GeneratedVerification", "generated_verification"]
+__all__ = [
+    "DefinedEnvironment",
+    "GeneratedRun",
+    "GeneratedStep",
+    "GeneratedVerification",
+    "generated_verification",
+    "transition_verification",
+]
 
 _PER_WORKLOAD: Final = 3
 """Operations of one workload. Each place of a workload is disturbed, so short ones show which operation it needs."""
@@ -69,6 +78,16 @@ class GeneratedRun:
         """The steps for `run_guided`."""
         return [each.step for each in self.steps]
 
+    def transition(self, count: int = -1) -> Transition:
+        """Return the first steps as a test has them; without a count, all but the deletion."""
+        steps = self.steps[:count]
+        first = steps[0].action
+        written = (
+            written_as(each.operation) if each.operation is not None else Written(obj=first.obj, operation="Create")
+            for each in steps
+        )  # fmt: skip
+        return Transition(tuple(written), tuple(first.references))
+
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedVerification:
@@ -95,10 +114,15 @@ class GeneratedVerification:
         """The steps of each run."""
         return [run.workload for run in self.runs]
 
+    def run_of(self, steps: Sequence[WorkloadStep]) -> GeneratedRun:
+        """Return the run that has some steps."""
+        return next(run for run in self.runs if run.workload == list(steps))
+
 
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0,
+    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
+    checks: Sequence[ObjectCheck] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -110,46 +134,93 @@ def generated_verification(
         operations: the most operations for each kind.
         per_workload: the most operations between the creation and the deletion of an object.
         seed: chooses the order of the fields.
+        allowed_hosts: that the operator may reach.
+        checks: that hold at each rest, except after a harmful operation.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
         UsageError: the operator declares no kinds of its own.
     """
-    doubled = doubles(EMPTY_CLUSTER)
-    operator = doubled.operator()
-    kinds = {kind.gvk.kind: kind.gvk for kind in operator.custom_kinds()}
-    definitions = operator.definitions(CLIENT_CONFIG)
-    if not kinds:
-        raise UsageError("the operator declares no kind of its own: write a Simulation with actions, and verify that")
-    others = [example for example in examples if example.get("kind") not in kinds]
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks)
+    others = [example for example in examples if example.get("kind") not in declaration.kinds]
     runs: list[GeneratedRun] = []
     generated: dict[str, GeneratedWorkload] = {}
-    verified: dict[str, tuple[JsonObject, str]] = {}
-    for definition in definitions:
-        kind = definition["spec"]["names"]["kind"]
-        if kind not in kinds:
-            continue
+    for kind, (definition, version) in declaration.kinds.items():
         own = [example for example in examples if example.get("kind") == kind]
         options = WorkloadOptions(operations=operations, seed=seed)
-        verified[kind] = definition, kinds[kind].version
-        workload = generated[kind] = generate_workload(
-            definition, version=kinds[kind].version, examples=own, options=options
-        )
+        workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
         references = [*others, *_reference_trees(workload)]
         for number, operations_of_run in enumerate(_runs(workload, per_workload)):
             steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
             runs.append(GeneratedRun(kind=kind, steps=steps))
-    declared = SimulatedOperator(
-        doubles=doubles,
-        # An operator with webhooks installs its definitions itself, with their conversion.
-        environment=lambda: environment(() if operator.has_webhooks else definitions),
-        actions=[each.action for run in runs for each in run.steps],
-        check=_anything,
-    )
-    return GeneratedVerification(
-        declared=declared, runs=runs, generated=generated, definitions=verified, examples=examples,
-        has_systems=doubled.systems is not None,
-    )  # fmt: skip
+    return declaration.verification(runs, generated, examples)
+
+
+def transition_verification(
+    doubles: DoublesFactory, *, environment: DefinedEnvironment, transition: Transition,
+    allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (),
+) -> GeneratedVerification:  # fmt: skip
+    """Return a verification with one workload, whose custom resources a test has. See `generated_verification`.
+
+    Raises:
+        UsageError: the operator declares no kinds of its own, or not that of the custom resources.
+    """
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks)
+    kind = str(transition.steps[0].obj.get("kind"))
+    if kind not in declaration.kinds:
+        raise UsageError(
+            f"the operator does not declare {kind}: write custom resources of {', '.join(declaration.kinds)}"
+        )
+    operations = tuple(operations_of(transition.steps))
+    steps = list(_steps(operations, transition.references, kind))
+    runs = [GeneratedRun(kind=kind, steps=steps)]
+    return declaration.verification(runs, {kind: GeneratedWorkload(operations=operations)})
+
+
+class _Declaration:
+    """An operator and its kinds.
+
+    Attributes:
+        kinds: its own kinds: their definitions, with the version that it uses.
+    """
+
+    def __init__(
+        self, doubles: DoublesFactory, environment: DefinedEnvironment, allowed_hosts: Sequence[str],
+        checks: Sequence[ObjectCheck],
+    ) -> None:  # fmt: skip
+        doubled = doubles(EMPTY_CLUSTER)
+        operator = doubled.operator()
+        versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
+        if not versions:
+            raise UsageError(
+                "the operator declares no kind of its own: write a Simulation with actions, and verify that"
+            )
+        definitions = operator.definitions(CLIENT_CONFIG)
+        names = [(definition["spec"]["names"]["kind"], definition) for definition in definitions]
+        self.kinds = {kind: (definition, versions[kind]) for kind, definition in names if kind in versions}
+        self._has_systems = doubled.systems is not None
+        self._declared = SimulatedOperator(
+            doubles=doubles,
+            # An operator with webhooks installs its definitions itself, with their conversion.
+            environment=lambda: environment(() if operator.has_webhooks else definitions),
+            check=_anything,
+            at_rest=rest_checks(checks),
+            allowed_hosts=allowed_hosts,
+        )
+
+    def verification(
+        self, runs: Sequence[GeneratedRun], generated: Mapping[str, GeneratedWorkload],
+        examples: Sequence[JsonObject] = (),
+    ) -> GeneratedVerification:  # fmt: skip
+        """Return the verification of some workloads."""
+        return GeneratedVerification(
+            declared=replace(self._declared, actions=[each.action for run in runs for each in run.steps]),
+            runs=runs,
+            generated=generated,
+            definitions={kind: self.kinds[kind] for kind in generated},
+            examples=examples,
+            has_systems=self._has_systems,
+        )
 
 
 async def _anything(_: World) -> None:
@@ -208,6 +279,7 @@ class Operate:
 
     Attributes:
         obj: the custom resource.
+        references: objects that it names.
         refusal: the error of the server when it was called last; empty if the server accepted it.
     """
 
@@ -217,15 +289,16 @@ class Operate:
         self.__name__ = name
         self.obj = obj
         self.refusal = ""
-        self._kind, self._references = kind, references
+        self.references = references
+        self._kind = kind
 
     def creating(self, obj: JsonObject) -> Operate:
         """Return an action that creates another object, with the same references."""
-        return Operate("create", OperationKind.CREATE, obj, self._references)
+        return Operate("create", OperationKind.CREATE, obj, self.references)
 
     def updating(self, obj: JsonObject) -> Operate:
         """Return an action that writes another state of the object."""
-        return Operate("update", OperationKind.UPDATE, obj, self._references)
+        return Operate("update", OperationKind.UPDATE, obj, self.references)
 
     def deleting(self) -> Operate:
         """Return an action that deletes the object."""
@@ -241,7 +314,7 @@ class Operate:
             return
         if self._kind is OperationKind.RECREATE:
             await _until_gone(client, kind, obj)
-        await _create_references(client, self._references)
+        await _create_references(client, self.references)
         try:
             await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
         except ApiError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,10 +32,12 @@ from opsdk.verification.oracles import (
     state_differences_of,
 )
 from opsdk.verification.rest_state import RestState
+from opsdk.verification.transition import Transition, Written, written_as
 from opsdk.verification.workload.definition import NAMESPACE, DefinitionVersion
 from opsdk.verification.workload.operations import Operation, OperationKind
 from opsdk.verification.workload.schema_fields import SchemaBudget, field_path
 from opsdk.verification.workload.values import ValueClass
+from opsdk.verification.workload_gaps import WorkloadGaps
 
 __all__ = ["GeneratedSummary", "check_generated"]
 
@@ -52,16 +54,21 @@ class GeneratedSummary:
         findings: each bug once.
         checks: how often each oracle applied.
         advice: what the workload lacks, one sentence each.
+        written: kinds for whose custom resources the operator wrote something.
         runs: number of runs.
         omitted: number of workloads for which there was no time.
+        connections: targets outside of the simulated cluster that were refused, each once. The states of runs that
+            reach for them are not judged.
         seconds: of real time.
     """
 
     findings: list[OracleFinding] = field(default_factory=list)
     checks: Counter[Oracle] = field(default_factory=Counter)
     advice: list[str] = field(default_factory=list)
+    written: Collection[str] = ()
     runs: int = 0
     omitted: int = 0
+    connections: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
 
     def add(self, finding: OracleFinding) -> None:
@@ -98,9 +105,12 @@ def check_generated(
         progress(summary)
         if stop_at_first and summary.findings:
             break
-    if not (stop_at_first and summary.findings):
-        check.confirm_suspects(began + time_limit)
-    summary.advice.extend(check.advice())
+    # An operator without its external systems does not do what its fields say.
+    if not summary.connections:
+        if not (stop_at_first and summary.findings):
+            check.confirm_suspects(began + time_limit)
+        summary.advice.extend(check.advice())
+    summary.written = check.gaps.written
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -116,12 +126,7 @@ class _Check:
             kind: DefinitionVersion(definition, version, SchemaBudget())
             for kind, (definition, version) in verification.definitions.items()
         }
-        self._refusals: dict[str, str] = {}
-        self._accepted: set[str] = set()
-        self._written: set[str] = set()
-        self._missing: dict[str, Counter[str]] = {kind: Counter() for kind in verification.generated}
-        self._objects: set[str] = set()
-        """Resource, namespace and name of the objects that the operator wrote."""
+        self.gaps = WorkloadGaps(verification.generated)
         self._is_astray = False
         """A state of the present run differs from that of an object which is created so: later ones differ too."""
 
@@ -131,21 +136,15 @@ class _Check:
         self._is_astray = False
         outcome = self._guided(actions, run.workload)
         refused = [action.refusal for action in actions]
-        if any(write.changed for write in outcome.writes):
-            self._written.add(run.kind)
+        self.gaps.note(run, outcome)
         for number, step in enumerate(run.steps[:-1]):
             before, after = outcome.states.get(number), outcome.states.get(number + 1)
             if refused[number]:
-                self._refusals.setdefault(run.kind, refused[number])
                 if step.operation is not None and step.operation.value_class is ValueClass.MISOPERATION:
                     self._summary.checks[Oracle.MISOPERATION] += 1
                 continue
-            self._accepted.add(run.kind)
             if before is None or after is None:
                 continue
-            self._objects.update(key.partition("/")[2] for key in after.objects)
-            if step.operation is None or step.operation.value_class is not ValueClass.MISOPERATION:
-                self._missing[run.kind].update(after.missing)
             # What the server refused is not what the next operation changes.
             self._judge_step(run, number, None if number and refused[number - 1] else before, after)
 
@@ -228,16 +227,27 @@ class _Check:
             for path, operation in reach.suspects():
                 if time.monotonic() > deadline:
                     return
-                if kind in self._written and not self._has_effect(kind, path, operation):
+                if kind in self.gaps.written and not self._has_effect(kind, path, operation):
                     text = f"{field_path(path)} changes, and no object, status or Event does"
                     finding = OracleFinding(
                         oracle=Oracle.FIELD_REACH, kind=kind, operation=f"{kind}: {operation}",
                         differences=(text,), places=frozenset({str(field_path(path))}),
+                        transition=self._transition_of(kind, operation),
                     )  # fmt: skip
                     self._summary.add(finding)
 
+    def _transition_of(self, kind: str, operation: Operation) -> Transition:
+        """Return an object as it is before an operation, and the operation."""
+        assert operation.before is not None
+        created = Written(obj=operation.before, operation=OperationKind.CREATE.value)
+        return Transition((created, written_as(operation)), tuple(self._template(kind).references))
+
+    def _template(self, kind: str) -> Operate:
+        """Return an action on an object of a kind."""
+        return next(run.steps[0].action for run in self._verification.runs if run.kind == kind)
+
     def _has_effect(self, kind: str, path: tuple[str | int, ...], operation: Operation) -> bool:
-        template = next(run.steps[0].action for run in self._verification.runs if run.kind == kind)
+        template = self._template(kind)
         examples = [each for each in self._verification.examples if each.get("kind") == kind]
         for before, after in trials(self._definitions[kind], operation, path, examples):
             actions = [template.creating(before), template.updating(after), template.deleting()]
@@ -247,25 +257,11 @@ class _Check:
                 return True
         return False
 
-    # -------------------------------------------------------------- advice
     def advice(self) -> Iterator[str]:
         """Yield what the workload lacks."""
-        example = "add a valid one with --example"
-        for kind in self._verification.generated:
-            if kind in self._refusals and kind not in self._accepted:
-                yield f"the server refuses each generated {kind} ({self._refusals[kind]}): {example}"
-            elif kind not in self._written:
-                yield f"the operator wrote nothing for any generated {kind}: {example}"
-            for name, _ in self._missing[kind].most_common(_MAX_SHOWN):
-                if self._missing[kind][name] > 1 and not self._is_own(name):
-                    yield f"the operator looks for {name}, which nothing creates: add it with --example"
+        yield from self.gaps.advice()
         if self._verification.has_systems:
             yield "fields that change only an external system are not told from those that change nothing"
-
-    def _is_own(self, name: str) -> bool:
-        """Whether the operator itself writes an object that it looked for in vain."""
-        kind, _, key = name.partition(" ")
-        return any(each.startswith(kind.lower()) and each.endswith(f"/{key}") for each in self._objects)
 
     # -------------------------------------------------------------- helpers
     def _guided(
@@ -274,17 +270,17 @@ class _Check:
         """Run actions. A shifted run has other random numbers and resource versions."""
         self._summary.runs += 1
         steps = steps or [WorkloadStep(action.__name__) for action in actions]
-        if not shifted:
-            return run_guided(replace(self._verification.declared, actions=actions), steps, seed=_SEED)
-        first = _Shifting(actions[0])
+        first = _Shifting(actions[0]) if shifted else actions[0]
         declared = replace(self._verification.declared, actions=[first, *actions[1:]])
-        return run_guided(declared, [WorkloadStep(first.__name__), *steps[1:]], seed=_SEED + 1)
+        outcome = run_guided(declared, steps, seed=_SEED + shifted)
+        self._summary.connections.update(dict.fromkeys(outcome.connections))
+        return outcome
 
     def _key(self, kind: str) -> str:
         """Return the storage key of the custom resource."""
         definition, _ = self._verification.definitions[kind]
         spec = definition["spec"]
-        obj = next(run.steps[0].action.obj for run in self._verification.runs if run.kind == kind)
+        obj = self._template(kind).obj
         place = f"{NAMESPACE}/" if spec["scope"] == "Namespaced" else ""
         return f"{spec['group']}/{spec['names']['plural']}/{place}{obj['metadata']['name']}"
 
@@ -295,7 +291,7 @@ class _Check:
         self._summary.add(
             OracleFinding(
                 oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
-                places=frozenset(places),
+                transition=run.transition(number + 1), places=frozenset(places),
             )
         )  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 
 from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.controller.journal import ReconcileRecord
+from opsdk.engine.connections import refusal_of, refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
@@ -26,7 +28,16 @@ from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
 from opsdk.verification.rest_state import RestState, StateRecorder
 
-__all__ = ["Disturber", "GuidedOutcome", "WorkloadRun", "WorkloadStep", "keys_in", "run_guided", "run_workload"]
+__all__ = [
+    "Disturber",
+    "GuidedOutcome",
+    "WorkloadRun",
+    "WorkloadStep",
+    "keys_in",
+    "outside_text",
+    "run_guided",
+    "run_workload",
+]
 
 _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
@@ -36,6 +47,9 @@ _LONGEST: Final = 300.0
 """Virtual seconds after which the next action does not wait any longer."""
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
+_RESTLESS: Final = ("calm: ", "hot loop: ", "restart: ")
+"""How violations begin that say that writes go on."""
+_SUBJECT: Final = "the verification"
 _FAULTS: Final = {
     DisturbanceKind.CRASH_AFTER: Fault.CRASH,
     DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
@@ -44,7 +58,7 @@ _FAULTS: Final = {
 }
 
 
-class WorkloadStep(msgspec.Struct, frozen=True):
+class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """One action of a workload.
 
     Attributes:
@@ -70,6 +84,10 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
         happened: whether the disturbance was reached.
         records: the operator's reconciles.
         seconds: of virtual time.
+        restless: method and path of writes that went on when the operator should have come to rest.
+        draws_random: whether anything drew from Python's global random numbers.
+        connections: targets outside of the simulated cluster that were refused. Each is the only sort of violation of
+            such a run, and it has no states: what the operator makes of a refusal says nothing.
     """
 
     violations: Sequence[str] = ()
@@ -80,6 +98,9 @@ class GuidedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     happened: bool = False
     records: Sequence[ReconcileRecord] = ()
     seconds: float = 0.0
+    restless: Sequence[str] = ()
+    draws_random: bool = False
+    connections: Sequence[str] = ()
 
     def journal(self, violations: Sequence[str]) -> str:
         """Return the last reconciles of the objects that violations name."""
@@ -201,7 +222,11 @@ class WorkloadRun:
         self._counts: dict[str, int] = {}
         self._last_write = 0.0
         self._states: dict[int, RestState] = {}
+        self._broken_checks: list[str] = []
+        self._restless: dict[str, None] = {}
+        self._random_state: object = None
         self._seconds = 0.0
+        self._connections: Collection[str] = ()
         disturber.attach(self)
 
     def run(self) -> GuidedOutcome:
@@ -210,12 +235,16 @@ class WorkloadRun:
         with (
             rare_collections(OFTEN_REPEATED),
             seeded_entropy(seed),
+            refuse_connections(self._declared.allowed_hosts, subject=_SUBJECT) as self._connections,
             asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=self._order)) as runner,
         ):
+            self._random_state = random.getstate()
             try:
                 return runner.run(self._run())
             except DeadlockError as error:
                 return self.outcome([f"deadlock: {error}"])
+            except SystemExit as end:
+                return self.outcome([f"crash: the operator ended its process with status {end.code}"])
 
     async def _run(self) -> GuidedOutcome:
         async with self.cluster as cluster:
@@ -226,7 +255,10 @@ class WorkloadRun:
 
     def outcome(self, violations: Sequence[str]) -> GuidedOutcome:
         """Return the result of the run."""
-        problems = self.cluster.violations([*violations, *self.state.violations])
+        connections = tuple(self._connections)
+        problems = tuple(f"outside: {outside_text(target)}" for target in connections)
+        if not connections:
+            problems = self.cluster.violations([*violations, *self._broken_checks, *self.state.violations])
         return GuidedOutcome(
             violations=problems,
             writes=[
@@ -234,12 +266,21 @@ class WorkloadRun:
                 for number, each in enumerate(self._writes, 1)
             ],
             messages=self._messages,
-            states=self._states,
+            states={} if connections else self._states,
             user_writes=self.cluster.user_writes,
             happened=self._disturber.happened,
             records=self.cluster.records,
             seconds=self._seconds,
+            restless=self._restless_writes(problems),
+            draws_random=random.getstate() != self._random_state,
+            connections=connections,
         )
+
+    def _restless_writes(self, violations: Sequence[str]) -> Sequence[str]:
+        """Return the writes that went on, with the last one before a violation that says so."""
+        if self._writes and any(each.startswith(_RESTLESS) for each in violations):
+            self._restless.setdefault(_text_of(self._writes[-1]))
+        return list(self._restless)
 
     async def _play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
@@ -250,7 +291,7 @@ class WorkloadRun:
             action = self._declared.action(step.name)
             assert action is not None, step
             if not self._disturber.is_stale and not self.hurry.is_set():
-                self._states[number] = self.state.at_rest(self.cluster.records)
+                await self._note_rest(number)
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
@@ -261,9 +302,18 @@ class WorkloadRun:
         self.cluster.heal()
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
-            self._states[len(self._steps)] = self.state.at_rest(self.cluster.records)
+            await self._note_rest(len(self._steps))
             violations = await self.cluster.restart()
         return violations
+
+    async def _note_rest(self, number: int) -> None:
+        """Note the state at the rest after some steps, and the checks that do not hold there.
+
+        After a harmful step they need not hold: a pod whose image does not exist is not ready.
+        """
+        self._states[number] = self.state.at_rest(self.cluster.records)
+        if not number or not self._steps[number - 1].is_harmful:
+            self._broken_checks += await self.cluster.failed_checks(self._declared.at_rest, self._seed)
 
     async def rest(self) -> None:
         """Wait until the operator wrote nothing for a while, or until the next action comes early."""
@@ -274,6 +324,10 @@ class WorkloadRun:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.hurry.wait()
+        if loop.time() - self._last_write < _QUIET and not self.hurry.is_set():
+            self._restless.update(
+                dict.fromkeys(_text_of(each) for each in self._writes if each.time >= self._last_write - _QUIET)
+            )
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
@@ -449,6 +503,15 @@ class _ForeignChange(Disturber):
         else:
             await edit_child(run.cluster.env.config, stored, own)
         return True
+
+
+def _text_of(exchange: Exchange) -> str:
+    return f"{exchange.method} {exchange.path}"
+
+
+def outside_text(target: str) -> str:
+    """Return the sentence about a target outside of the simulated cluster, and what to add."""
+    return refusal_of(target, _SUBJECT)
 
 
 def keys_in(body: bytes) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import msgspec
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.rest_state import RestState, state_differences, subject_of
+from opsdk.verification.transition import Transition
 
 __all__ = [
     "Oracle",
@@ -57,6 +58,7 @@ class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
         operation: the last operation, in words.
         differences: what is wrong, one sentence each.
         workload: the names of the steps.
+        transition: the custom resources that lead to it, for a test.
         places: what identifies the bug: fields without indices, or a text without names.
     """
 
@@ -65,6 +67,7 @@ class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
     operation: str
     differences: tuple[str, ...]
     workload: tuple[str, ...] = ()
+    transition: Transition | None = None
     places: frozenset[str] = frozenset()
 
     def __str__(self) -> str:

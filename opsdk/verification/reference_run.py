@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep
-from opsdk.verification.rest_state import Mask, mask_of, state_violations
+from opsdk.verification.rest_state import Mask, mask_of, state_violations, subject_of
 
-__all__ = ["REFERENCE_SEED", "ReferenceRun"]
+__all__ = ["REFERENCE_SEED", "ReferenceRun", "uncompared_names", "uncompared_text"]
 
+_MAX_SHOWN: Final = 5
 REFERENCE_SEED: Final = 0
 """Of the reference run and of the disturbed runs: they are equal until the disturbance."""
+
+
+def uncompared_names(masks: Iterable[Mask]) -> list[str]:
+    """Return the objects and fields of masks."""
+    fields = {pair for mask in masks for pair in mask.fields}
+    return [f"{subject_of(key)} {path}".rstrip() for key, path in sorted(fields)]
+
+
+def uncompared_text(names: Iterable[str]) -> str:
+    """Return the sentence about what is not compared, and what to do."""
+    first = ", ".join(list(names)[:_MAX_SHOWN])
+    return (
+        f"not compared, since two runs without a disturbance differ: {first}: "
+        "unless it is random on purpose, let the custom resource decide it"
+    )
 
 
 class ReferenceRun:
@@ -24,17 +40,29 @@ class ReferenceRun:
     Attributes:
         outcome: of the run.
         violations: of the run; there is nothing to compare with then.
+        connections: targets outside of the simulated cluster that were refused.
     """
 
     def __init__(self, run: Callable[[int], GuidedOutcome], steps: Sequence[WorkloadStep]) -> None:
         self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
         self.outcome = run(REFERENCE_SEED)
-        self.violations = self.outcome.violations
-        self._masks: Mapping[int, Mask] = {}
+        self.violations, self.connections = self.outcome.violations, self.outcome.connections
+        self._masks: dict[int, Mask] = {}
         if not self.violations:
             other, states = run(REFERENCE_SEED + 1), self.outcome.states
-            self.violations = other.violations
+            self.violations, self.connections = other.violations, other.connections
             self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
+
+    @property
+    def uncompared(self) -> list[str]:
+        """What is not compared: objects and fields that differ between two undisturbed runs."""
+        return uncompared_names(self._masks.values())
+
+    def allow(self, control: GuidedOutcome) -> None:
+        """Do not compare what differs in a run that should equal the reference run."""
+        for number, state in control.states.items():
+            mask, other = self._masks[number], mask_of(self.outcome.states[number], state)
+            self._masks[number] = Mask(fields=mask.fields | other.fields, counts=mask.counts | other.counts)
 
     def judge(self, outcome: GuidedOutcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
         """Return the violations of a disturbed run.

@@ -18,9 +18,9 @@ from typing import Final
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.verification.disturbances import COUNTED, DEFAULT_KINDS, Disturbance, DisturbanceKind, guided_disturbances
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
-from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
+from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun, uncompared_text
 
 __all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
 
@@ -50,6 +50,9 @@ class BrokenRun:
         """Return a pytest test that repeats the run."""
         steps = "".join(f"        {step!r},\n" for step in self.steps)
         return (
+            "from opsdk.verification.disturbances import Disturbance, DisturbanceKind\n"
+            "from opsdk.verification.guided_run import WorkloadStep\n"
+            "from opsdk.verification.verify import verify_disturbance\n\n\n"
             f"def test_disturbed() -> None:\n"
             f"    steps = [\n{steps}    ]\n"
             f"    violations = verify_disturbance({self.name}, steps, {self.disturbance!r})\n"
@@ -77,6 +80,10 @@ class VerificationSummary:
         workloads: number of workloads.
         runs: number of disturbances that were run, by kind.
         omitted: number of disturbances for which there was no time.
+        unrepeated: number of broken runs that were not confirmed: equal runs of the operator differ.
+        uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
+        connections: targets outside of the simulated cluster that were refused, each once. What reaches for them was
+            not verified.
         seconds: of real time.
         broken: what the operator does not survive, each sort once for each resource.
     """
@@ -84,13 +91,30 @@ class VerificationSummary:
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
     omitted: int = 0
+    unrepeated: int = 0
+    uncompared: dict[str, None] = field(default_factory=dict)
+    connections: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
     broken: list[BrokenRun] = field(default_factory=list)
 
     def add(self, run: BrokenRun) -> None:
         """Add a broken run, unless another one breaks the same invariants: one bug shows at many places."""
-        if all(run.sorts != each.sorts for each in self.broken):
+        if self.is_new(run):
             self.broken.append(run)
+
+    def is_new(self, run: BrokenRun) -> bool:
+        """Whether no other run breaks the same invariants."""
+        return all(run.sorts != each.sorts for each in self.broken)
+
+    def advice(self) -> Iterator[str]:
+        """Yield what makes the verification weak, and what to do, one sentence each."""
+        if self.uncompared:
+            yield uncompared_text(self.uncompared)
+        if self.unrepeated:
+            yield (
+                f"{self.unrepeated} broken runs were not confirmed, since equal runs differ: "
+                "let the operator decide neither by the real time nor by random numbers of its own"
+            )
 
     @classmethod
     def sum_of(cls, parts: Iterable[VerificationSummary]) -> VerificationSummary:
@@ -100,6 +124,9 @@ class VerificationSummary:
             total.workloads += part.workloads
             total.runs += part.runs
             total.omitted += part.omitted
+            total.unrepeated += part.unrepeated
+            total.uncompared.update(part.uncompared)
+            total.connections.update(part.connections)
             total.seconds = max(total.seconds, part.seconds)
             for run in part.broken:
                 total.add(run)
@@ -133,16 +160,19 @@ def verify(
         kinds: of the disturbances.
 
     Raises:
-        AssertionError: the operator does not survive a disturbance, or breaks an invariant without one.
+        AssertionError: the operator does not survive a disturbance, breaks an invariant without one, or tries to reach
+            what is outside of the simulated cluster.
         UsageError: there are no actions.
     """
     summary = run_verification(
         declared, [draw_workload(declared, seed) for seed in workloads], name=name, time_limit=time_limit, kinds=kinds
     )  # fmt: skip
-    if summary.broken:
-        text = "\n\n".join(f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN])
-        raise AssertionError(f"{text}\n{summary}")
-    print(f"verify {name}: {summary}")  # noqa: T201 - for the reader of a test run
+    if summary.broken or summary.connections:
+        texts = [f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN]]
+        texts += map(outside_text, summary.connections)
+        raise AssertionError("\n\n".join(texts) + f"\n{summary}")
+    for text in (f"verify {name}: {summary}", *summary.advice()):
+        print(text)  # noqa: T201 - for the reader of a test run
     return summary
 
 
@@ -173,10 +203,13 @@ def run_verification(
     for steps in workloads:
         workload = _GuidedWorkload(declared, steps)
         summary.workloads += 1
-        if violations := workload.reference.violations:
+        if connections := workload.reference.connections:
+            summary.connections.update(dict.fromkeys(connections))
+        elif violations := workload.reference.violations:
             summary.add(workload.broken_run(name, None, workload.reference.outcome, violations))
         else:
             waiting[workload] = workload.disturbances(kinds)
+        summary.uncompared.update(dict.fromkeys(workload.reference.uncompared))
         progress(summary)
     for workload, disturbance in _in_turns(waiting):
         if time.monotonic() - began > time_limit:
@@ -184,8 +217,13 @@ def run_verification(
             continue
         outcome, violations = workload.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1
-        if violations:
-            summary.add(workload.broken_run(name, disturbance, outcome, violations))
+        summary.connections.update(dict.fromkeys(outcome.connections))
+        if violations and not outcome.connections:
+            broken = workload.broken_run(name, disturbance, outcome, violations)
+            if summary.is_new(broken) and not workload.is_confirmed(broken, outcome):
+                summary.unrepeated += 1
+            else:
+                summary.add(broken)
         progress(summary)
     summary.seconds = time.monotonic() - began
     return summary
@@ -237,6 +275,18 @@ class _GuidedWorkload:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
         outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
         return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
+
+    def is_confirmed(self, run: BrokenRun, outcome: GuidedOutcome) -> bool:
+        """Run the disturbance again, and the workload without it: does the operator decide by chance?"""
+        assert run.disturbance is not None
+        counted = run.disturbance.kind in COUNTED
+        control = run_guided(self._declared, self._steps, seed=REFERENCE_SEED)
+        if self.reference.judge(control, counted=True):
+            self.reference.allow(control)
+        if not self.reference.judge(outcome, counted=counted):
+            return False
+        again, violations = self.disturbed(run.disturbance)
+        return bool(self.broken_run(run.name, run.disturbance, again, violations).sorts & run.sorts)
 
     def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from opsdk.cli.__main__ import main
-from opsdk.cli.verify import fresh_operator
+from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
+from opsdk.cli.verify_transition import transition_test
+from opsdk.verification.exploration.bounds import Bounds
+from opsdk.verification.exploration.explore import explore
 
 HEAD = """\
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
@@ -111,3 +115,184 @@ def test_a_process_that_starts_again_remembers_nothing(project: Path) -> None:
     sys.modules["sites_to_verify"].starts.append(1)
     assert fresh_operator("sites_to_verify.py") is not first
     assert sys.modules["sites_to_verify"].starts == []
+
+
+# ---------------------------------------------------------------- checks
+def test_a_check_is_a_rule_for_generated_workloads(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It holds at each rest, without a disturbance too; the violation is reported once."""
+    project.write_text(HEAD + GOOD)
+    check = "configmaps: self.data.text == ''"
+    assert main([*WORDS, "--check", "configmaps: has(self.data)"]) == 0
+    capsys.readouterr()
+    assert main([*WORDS, "--check", check]) == 2
+    output = capsys.readouterr().out
+    assert output.count("without a disturbance:") == output.count("  check: configmaps default/") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--exhaustive"]])
+def test_a_check_of_an_unknown_kind_is_an_error(
+    project: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any run ends."""
+    project.write_text(HEAD + GOOD)
+    assert main([*WORDS, *options, "--check", "unicorns: true"]) == 1
+    assert "name a kind of the operator" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the outside
+OUTSIDE = """\
+    with socket.create_connection(("dns.example.com", 443)):
+        pass
+    await ctx.apply(child)
+"""
+REFUSED = (
+    "the verification does not reach dns.example.com:443: declare doubles in [tool.opsdk], "
+    "or pass --allow-host dns.example.com"
+)
+
+
+def test_a_connection_to_the_outside_is_named_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs with a refused connection are not judged; the status is 1, and one sentence says what to add."""
+    project.write_text(f"import socket\n{HEAD}{OUTSIDE}")
+    assert main(WORDS) == 1
+    output = capsys.readouterr().out
+    assert output.count("dns.example.com:443") == output.count(REFUSED) == 1
+    assert "0 bugs" in output.splitlines()[-1]
+
+
+def test_exhaustive_search_ends_at_a_connection_to_the_outside(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same sentence, as an error."""
+    project.write_text(f"import socket\n{HEAD}{OUTSIDE}")
+    assert main([*WORDS, "--exhaustive"]) == 1
+    assert capsys.readouterr().err.count(REFUSED) == 1
+
+
+ALLOWED = """\
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", 1))
+"""
+
+
+def test_an_allowed_host_is_reached(project: Path) -> None:
+    """Here nothing listens on it: the operator copes with that, and so do its runs."""
+    project.write_text(f"import contextlib\nimport socket\n{HEAD}{ALLOWED}{GOOD}")
+    assert main(WORDS) == 1
+    assert main([*WORDS, "--allow-host", "127.0.0.1"]) == 0
+
+
+# ---------------------------------------------------------------- operators that cannot be verified as they are
+BEATS = """\
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"at": str(monotonic())}))
+    return Result(requeue_after=timedelta(seconds=20))
+"""
+NEEDS = """\
+    await ctx.client.get(ConfigMap, "settings", namespace=site.metadata.namespace)
+    await ctx.apply(child)
+"""
+THREADS = """\
+    await asyncio.to_thread(sum, range(3))
+    await ctx.apply(child)
+"""
+PATTERN = 'text: str = ""', "text: Annotated[str, Meta({})]"
+RESTLESS = "the operator does not come to rest"
+MISSING = "the operator looks for ConfigMap default/settings, which nothing creates: add it with --example"
+NOTHING = "spec.text has no value that the schema admits"
+
+
+@pytest.mark.parametrize(
+    ("body", "meta", "options", "status", "sentence"),
+    [
+        (BEATS, "", [], 0, RESTLESS),
+        (BEATS, "", ["--exhaustive"], 1, RESTLESS),
+        (NEEDS, "", [], 2, MISSING),
+        (NEEDS, "", ["--exhaustive"], 1, MISSING),
+        (THREADS, "", [], 0, "Site: 1 operations"),
+        (THREADS, "", ["--exhaustive"], 1, "the operator uses threads, which the copies of a process do not have"),
+        (GOOD, "pattern='^[ab]{3}$', max_length=2", [], 1, NOTHING),
+        (GOOD, "pattern='^[ab]{3}$', max_length=2", ["--exhaustive"], 1, NOTHING),
+        (GOOD, "pattern='^(?=a)b$'", [], 1, "the schema of Site is not valid, correct it: v1.properties[spec]"),
+    ],
+)
+def test_what_an_operator_needs_is_named(
+    project: Path, *, body: str, meta: str, options: list[str], status: int, sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In one sentence; the status is 1 if nothing was verified."""
+    head = HEAD.replace(PATTERN[0], PATTERN[1].format(meta), 1) if meta else HEAD.replace("owns=[ConfigMap]", "")
+    imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
+    imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
+    project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
+    assert main(["verify", project.name, "--operations", "1", "--time-limit", "1", *options]) == status
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count(sentence) == 1
+
+
+# ---------------------------------------------------------------- tests to paste
+REMEMBERS = """\
+    existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)
+    child.data = {**({} if existing is None else existing.data), f"a{len(site.spec.text)}": ""}
+    await ctx.apply(child)
+"""
+IGNORES = """\
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name)))
+"""
+LOSES = """\
+    existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)
+    try:
+        await ctx.apply(child)
+    except Exception:
+        if existing is None:
+            raise
+"""
+
+
+def run_pasted(test: str) -> str:
+    """Run a pasted test. Returns the text of its failure; empty if it passes."""
+    names: dict[str, Callable[[], None]] = {}
+    exec(test, names)
+    (function,) = (value for name, value in names.items() if name.startswith("test_"))
+    try:
+        function()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "place", "text"),
+    [
+        (REMEMBERS, "findings", "path independence: "),
+        (IGNORES, "findings", "spec.text changes, and no object"),
+        (BROKEN, "broken", "configmaps default/"),
+        (LOSES, "broken", "configmaps default/"),
+    ],
+    ids=["path", "field", "crash", "refusal"],
+)
+def test_a_pasted_test_fails_while_the_bug_is_there(
+    project: Path, body: str, place: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs nothing but the file of the operator, and passes when the bug is gone."""
+    project.write_text(HEAD + body)
+    assert main([*WORDS, "--output", "json"]) == 2
+    test = json.loads(capsys.readouterr().out)[place][0]["test"]
+    assert text in run_pasted(test)
+    project.write_text(HEAD + GOOD)
+    assert not run_pasted(test)
+
+
+@pytest.mark.slow
+def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
+    """Of an exhaustive search."""
+    project.write_text(HEAD + BROKEN)
+    inputs = OperatorInputs(operator=project.name, exhaustive=True)
+    verification = inputs.generated(examples=[], operations=3, seed=0)
+    run = verification.runs[-1]
+    bounds = Bounds(crashes=1, stale_views=0, deviations=0)
+    broken = explore(verification.declared, run.workload, bounds).counterexamples[0]
+    test = transition_test(inputs, "exhaustive", run.transition(), schedule=broken.schedule)
+    assert "configmaps default/" in run_pasted(test)
+    project.write_text(HEAD + GOOD)
+    assert not run_pasted(test)

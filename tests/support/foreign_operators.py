@@ -32,6 +32,7 @@ from opsdk.verification.foreign.child import ForeignOperator, OpenOperator, Oper
 
 SITE = unstructured("demo.opsdk.dev/v1", "Site")
 CONFIG_MAP = unstructured("v1", "ConfigMap")
+SECRET = unstructured("v1", "Secret")
 FINALIZER = "demo.opsdk.dev/foreign"
 NAMESPACE = "default"
 DEFINITION: JsonObject = {
@@ -84,6 +85,8 @@ class Behaviour(StrEnum):
     """It lists its kind, which is not served."""
     DEAF = "deaf"
     """It sends no request."""
+    NEEDY = "needy"
+    """It needs a Secret."""
 
 
 async def operate(config: Config, behaviour: Behaviour) -> int:
@@ -122,6 +125,8 @@ async def _reconcile(client: Client, site: Unstructured, behaviour: Behaviour) -
     metadata = site.metadata
     if behaviour is Behaviour.IDLE:
         return
+    if behaviour is Behaviour.NEEDY:
+        await client.get(SECRET, "login", namespace=NAMESPACE)
     if behaviour is Behaviour.RESTLESS:
         for number in range(1000):
             await client.apply(_config_map(metadata.name, str(number)), field_owner="foreign", force=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -231,6 +232,41 @@ def test_an_operator_with_threads_is_refused() -> None:
     """A copy of a process has none of its threads."""
     with pytest.raises(OpsdkError, match="the operator uses threads"):
         explore(declare(use_a_thread), STEPS)
+
+
+class ChanceOperator:
+    """Writes a number that is another one from the third run on."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def reconcile(self, obj: ConfigMap, ctx: Context) -> None:
+        """Keep the number that the copy has."""
+        if await ctx.client.get_or_none(Secret, "copy", namespace=NAMESPACE) is None:
+            self.runs += 1
+            number = str(max(self.runs, 2))
+            meta = ObjectMeta(name="copy", namespace=NAMESPACE)
+            await ctx.apply(Secret(metadata=meta, string_data={"number": number}))
+
+
+def test_an_operator_that_decides_by_chance_is_refused() -> None:
+    """Equal runs differ, so that no order is the reason."""
+    with pytest.raises(OpsdkError, match=r"two equal runs differ \(state at rest: secrets default/copy"):
+        explore(declare(ChanceOperator().reconcile), STEPS, Bounds(crashes=0, stale_views=0, deviations=0))
+
+
+async def ask_outside_what_is_newest(obj: ConfigMap, ctx: Context) -> None:
+    """Calls a service outside of the cluster if the object has changed meanwhile."""
+    newest = await ctx.client.get(ConfigMap, "parent", namespace=NAMESPACE, uncached=True)
+    if newest.data != obj.data:
+        socket.create_connection(("newest.example.com", 443))
+    await good(obj, ctx)
+
+
+def test_a_connection_of_one_order_ends_the_search() -> None:
+    """The sentence says what to add."""
+    with pytest.raises(OpsdkError, match=r"does not reach newest\.example\.com:443: declare doubles"):
+        explore(declare(ask_outside_what_is_newest), STEPS, Bounds(crashes=0, stale_views=0, deviations=1))
 
 
 def test_an_error_of_an_action_is_shown() -> None:

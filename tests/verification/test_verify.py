@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 import simulations
@@ -12,11 +16,13 @@ from guided_samples import sample_violations
 
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Result
+from opsdk.aio.clock import monotonic
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for
 from opsdk.errors import ConflictError, OpsdkError, UsageError
 from opsdk.recipes import set_controller_reference
-from opsdk.testing.simulate import Simulation, World
+from opsdk.testing.simulate import Simulation, Step, World
+from opsdk.verification.checks import parse_check, rest_checks
 from opsdk.verification.disturbances import DEFAULT_KINDS, FOREIGN, Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.verify import draw_workload, run_verification, verify, verify_disturbance
@@ -172,8 +178,74 @@ def test_a_bug_at_one_place_is_found(bug: Body, children: type, kind: Disturbanc
 
 def test_a_remembered_child_is_found() -> None:
     """A write that is refused once is never tried again."""
+
+    def make() -> Operator:
+        operator = Operator("site")
+        operator.reconciler(Site, owns=[ConfigMap])(RememberingOperator().reconcile)
+        return operator
+
     with pytest.raises(AssertionError, match="state at rest: configmaps default/site"):
-        verify(declare(RememberingOperator().reconcile), range(1), kinds=[DisturbanceKind.REFUSE])
+        verify(replace(declare(good), operator=make), range(1), kinds=[DisturbanceKind.REFUSE])
+
+
+class ChanceOperator:
+    """Writes a number that is another one in each run.
+
+    Args:
+        equal: number of the first runs that write the same one.
+    """
+
+    def __init__(self, *, equal: int) -> None:
+        self._equal, self._runs = equal, 0
+
+    async def reconcile(self, site: Site, ctx: Context) -> None:
+        """Keep the number that the child has."""
+        existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=NAMESPACE)
+        if existing is None:
+            self._runs += 1
+            number = str(max(self._runs, self._equal))
+            await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"number": number}))
+
+
+def test_what_differs_in_two_runs_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not compared, and the sentence says when that is right."""
+    verify(declare(ChanceOperator(equal=0).reconcile), range(1), kinds=[DisturbanceKind.STALE])
+    output = capsys.readouterr().out
+    assert "not compared, since two runs without a disturbance differ: configmaps default/site data.number: " in output
+
+
+def test_a_run_that_differs_by_chance_is_no_bug() -> None:
+    """An equal run without a disturbance differs too."""
+    declared = declare(ChanceOperator(equal=2).reconcile)
+    summary = run_verification(declared, [STEPS[:1]], kinds=[DisturbanceKind.REFUSE])
+    assert summary.broken == []
+    assert summary.unrepeated == 1
+    assert any("1 broken runs were not confirmed, since equal runs differ" in text for text in summary.advice())
+
+
+async def write_for_ever(site: Site, ctx: Context) -> Result:
+    """Never comes to rest, and does not write so often that it is a hot loop."""
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"at": str(monotonic())}))
+    return Result(requeue_after=timedelta(seconds=20))
+
+
+async def end_the_process(site: Site, ctx: Context) -> None:
+    """Ends its process."""
+    sys.exit(3)
+
+
+def test_writes_that_go_on_are_noted() -> None:
+    """They are no bug: they may be a heartbeat. States at rest say little then."""
+    outcome = run_guided(declare(write_for_ever, children=Secret), [STEPS[0], STEPS[2]])
+    assert outcome.restless == ["PATCH /api/v1/namespaces/default/configmaps/site"]
+    assert run_guided(declare(good), STEPS).restless == []
+
+
+def test_an_operator_that_ends_its_process_crashed() -> None:
+    """The verification goes on."""
+    assert run_guided(declare(end_the_process), STEPS).violations == (
+        "crash: the operator ended its process with status 3",
+    )
 
 
 def test_a_finding_is_repeated_by_its_test() -> None:
@@ -185,6 +257,16 @@ def test_a_finding_is_repeated_by_its_test() -> None:
     assert first
     assert first == verify_disturbance(declared, steps, lost)
     assert verify_disturbance(declared, steps, None) == ()
+
+
+def test_a_printed_test_runs_as_it_is_printed() -> None:
+    """With its imports, beside the simulation that it names."""
+    declared = declare(report_before_the_child)
+    summary = run_verification(declared, [STEPS], kinds=[DisturbanceKind.CRASH_AFTER])
+    names: dict[str, Any] = {"SIMULATION": declared}
+    exec(summary.broken[0].test_text(), names)
+    with pytest.raises(AssertionError, match="configmaps default/site"):
+        names["test_disturbed"]()
 
 
 # ---------------------------------------------------------------- what is no finding
@@ -300,6 +382,55 @@ def test_the_time_limit_is_kept() -> None:
     summary = verify(declare(good), range(1), time_limit=0.0)
     assert not summary.runs
     assert summary.omitted > 0
+
+
+# ---------------------------------------------------------------- what holds at rest
+ONE = parse_check("configmaps: self.data.text == 'one'")
+
+
+def test_a_check_holds_at_each_rest() -> None:
+    """Also between two steps: the last one repairs it here."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site"), WorkloadStep("create_site")]
+    (broken,) = run_verification(declared, [steps]).broken
+    assert broken.disturbance is None
+    assert broken.violations == ("check: configmaps default/site: self.data.text == 'one': is false",)
+    assert run_guided(declared, [steps[0]]).violations == ()
+    assert declared.run(0, []).violations == ()
+
+
+def test_a_check_need_not_hold_after_a_harmful_step() -> None:
+    """No operator starts a pod whose image does not exist."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    steps = [WorkloadStep("create_site"), WorkloadStep("edit_site", is_harmful=True), WorkloadStep("create_site")]
+    assert run_guided(declared, steps).violations == ()
+
+
+def test_a_simulation_ends_with_its_checks() -> None:
+    """After the last fault."""
+    declared = replace(declare(good), at_rest=rest_checks([ONE]))
+    edit = Step(time=1.0, name="edit_site")
+    assert declared.run(0, [edit]).violations[0].startswith("check: configmaps default/site: ")
+
+
+# ---------------------------------------------------------------- the outside
+async def report_conflicts(site: Site, ctx: Context) -> None:
+    """Sends errors of the server to a service outside of the cluster, and tries again."""
+    try:
+        await good(site, ctx)
+    except ConflictError:
+        await asyncio.open_connection("errors.example.com", 443)
+        raise
+
+
+def test_a_connection_of_a_disturbed_run_is_named() -> None:
+    """It is no bug, but such runs are not verified."""
+    summary = run_verification(declare(report_conflicts), [STEPS], kinds=[DisturbanceKind.CONFLICT])
+    assert list(summary.connections) == ["errors.example.com:443"]
+    assert summary.broken == []
+    with pytest.raises(AssertionError, match=r"does not reach errors\.example\.com:443: declare doubles") as caught:
+        verify(declare(report_conflicts), range(1), kinds=[DisturbanceKind.CONFLICT])
+    assert str(caught.value).count("errors.example.com:443") == 1
 
 
 # ---------------------------------------------------------------- foreign clients

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
@@ -132,7 +132,8 @@ class SimulatedCluster(Closing):
     # -------------------------------------------------------------- the judgement
     async def judge(self, seed: int) -> list[str]:
         """Return the violations at the end of a run: of convergence, of the calm after it, and of the checks."""
-        return await self.come_to_rest(seed) or await self.restart()
+        problems = await self.come_to_rest(seed) or await self.failed_checks(self._declared.at_rest, seed)
+        return problems or await self.restart()
 
     async def come_to_rest(self, seed: int) -> list[str]:
         """Return the violations until the operator is at rest."""
@@ -143,12 +144,17 @@ class SimulatedCluster(Closing):
         count = len(self.observer.exchanges)
         await asyncio.sleep(self._declared.calm)
         violations = calm_violations(self.observer.exchanges[count:], self._declared.calm)
-        for check in (self._declared.check, *self._declared.invariants):
+        return violations + await self.failed_checks((self._declared.check, *self._declared.invariants), seed)
+
+    async def failed_checks(self, checks: Iterable[Action], seed: int) -> list[str]:
+        """Return the checks that do not hold now: name and reason."""
+        problems = []
+        for check in checks:
             try:
                 await check(self.world(seed))
             except AssertionError as error:
-                violations.append(f"{name_of(check)}: {_text(error)}")
-        return violations
+                problems.append(f"{name_of(check)}: {_text(error)}")
+        return problems
 
     async def restart(self) -> list[str]:
         """Restart every replica at rest. Returns the writes: each object is reconciled again, and has what it needs."""

@@ -71,6 +71,8 @@ class SimulatedOperator:
     replicas: int = 1
     settle: float = 300.0
     calm: float = 30.0
+    at_rest: Sequence[Action] = ()
+    allowed_hosts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         factory_of(self.operator, self.doubles)

@@ -37,6 +37,8 @@ class Simulation(SimulatedOperator):
         duration: the time in which actions and faults begin.
         settle: the time after the last fault until `check` must pass.
         calm: the time after that without any write.
+        at_rest: checks that hold whenever the operator is at rest: at the end, and in `verify` also after each action.
+        allowed_hosts: outside of the simulation, which `verify` lets the operator reach.
         max_faults: largest number of faults in a plan.
         max_actions: largest number of actions in a plan.
         max_seconds: longest fault.

@@ -32,8 +32,11 @@ class Option(StrEnum):
     NEXT_ACTION = "next_action"
     """The users take their next action now, and everything that follows at once comes first."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
 
-class Choice(msgspec.Struct, frozen=True):
+
+class Choice(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An option that a run takes.
 
     Attributes:

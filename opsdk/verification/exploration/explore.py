@@ -16,6 +16,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import BinaryIO, Final, NoReturn
 
 import msgspec
@@ -26,7 +27,7 @@ from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedu
 from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
 from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, run_workload
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, outside_text, run_workload
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
@@ -34,6 +35,9 @@ __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify
 DEFAULT_BOUNDS: Final = Bounds()
 """One crash, one stale view, and two deviations."""
 _POLL_SECONDS: Final = 0.1
+_CHANCE: Final = "let the operator decide neither by the real time nor by random numbers of its own"
+_WITHOUT: Final = "verify it without --exhaustive"
+_RESTLESS: Final = f"let it compare what it would write with what exists, or {_WITHOUT}"
 
 
 class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ class Exploration(msgspec.Struct, kw_only=True):
         runs: number of runs, most of which ended in a known state.
         complete: no schedule within the bounds is left.
         counterexamples: the broken runs; the search ends soon after the first one.
+        reference: the run without options.
         seconds: real time.
     """
 
@@ -73,6 +78,7 @@ class Exploration(msgspec.Struct, kw_only=True):
     complete: bool = False
     counterexamples: Sequence[Counterexample] = ()
     seconds: float = 0.0
+    reference: GuidedOutcome = GuidedOutcome()
 
     def __str__(self) -> str:
         end = "complete" if self.complete else "not complete"
@@ -100,16 +106,26 @@ def explore(
 
     Raises:
         UsageError: the platform has no fork.
-        OpsdkError: the operator uses threads, or there are more states than there is room for.
+        OpsdkError: the operator uses threads, does not come to rest, differs in equal runs, or tries to reach what is
+            outside of the simulated cluster; or there are more states than there is room for.
     """
     if not hasattr(os, "fork"):
         raise UsageError("an exhaustive search copies processes, which this platform cannot: use Linux or macOS")
     began = time.monotonic()
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed, order), steps)
+    run = partial(_run_schedule, declared, steps, (), order=order)
+    reference = ReferenceRun(run, steps)
+    if reference.connections:
+        raise OpsdkError("; ".join(map(outside_text, reference.connections)))
     if reference.violations:
         violations = reference.violations
         broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
-        return Exploration(bounds=bounds, runs=1, counterexamples=[broken], seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Exploration(
+            bounds=bounds, runs=1, counterexamples=[broken], seconds=seconds, reference=reference.outcome
+        )  # fmt: skip
+    if reference.outcome.restless:
+        writes = ", ".join(reference.outcome.restless)
+        raise OpsdkError(f"the operator does not come to rest ({writes}), so it has states without end: {_RESTLESS}")
     states = KnownStates(bounds)
     with tempfile.TemporaryFile() as reports:
         deadline = began + time_limit
@@ -119,13 +135,17 @@ def explore(
         ends = [msgspec.json.decode(line, type=_RunEnd) for line in reports.read().splitlines()]
     if failures := [end.failure for end in ends if end.failure]:
         raise OpsdkError(f"the search has ended: {failures[0]}")
+    counterexamples = [end.counterexample for end in ends if end.counterexample is not None]
+    if counterexamples and (chance := reference.judge(run(REFERENCE_SEED), counted=True)):
+        raise OpsdkError(f"two equal runs differ ({chance[0]}): {_CHANCE}")
     return Exploration(
         bounds=bounds,
         states=len(states),
         runs=len(ends),
         complete=not states.stopped,
-        counterexamples=[end.counterexample for end in ends if end.counterexample is not None],
+        counterexamples=counterexamples,
         seconds=time.monotonic() - began,
+        reference=reference.outcome,
     )
 
 
@@ -133,7 +153,7 @@ def verify_schedule(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], *, order: int | None = None
 ) -> Sequence[str]:
     """Return the violations of one schedule of a workload, as `explore` found them with the same `order`."""
-    reference = ReferenceRun(lambda seed: _run_schedule(declared, steps, (), seed, order), steps)
+    reference = ReferenceRun(partial(_run_schedule, declared, steps, (), order=order), steps)
     if reference.violations:
         return reference.violations
     outcome = _run_schedule(declared, steps, schedule, REFERENCE_SEED, order)
@@ -228,7 +248,7 @@ class _Search:
         if not options or self._is_over():
             return None
         if threading.active_count() > self._threads:
-            self._fail("the operator uses threads, which the copies of a process do not have: verify it without")
+            self._fail(f"the operator uses threads, which the copies of a process do not have: {_WITHOUT}")
         option = self._snapshots.take(options)
         if option is None:
             return None
@@ -247,6 +267,8 @@ class _Search:
 
     def _end(self, outcome: GuidedOutcome, *, partial: bool = False) -> NoReturn:
         """Judge the run, continue its snapshots, and end the process."""
+        if outcome.connections:
+            self._fail("; ".join(map(outside_text, outcome.connections)))
         counterexample = None
         if violations := self._reference.judge(outcome, counted=_is_counted(self._schedule), partial=partial):
             journal = outcome.journal(violations)

@@ -12,8 +12,9 @@ from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
+from opsdk.verification.reference_run import uncompared_text
 
-__all__ = ["ForeignBrokenRun", "ForeignSummary"]
+__all__ = ["ForeignBrokenRun", "ForeignSummary", "missing_text"]
 
 _MAX_SHOWN: Final = 5
 
@@ -63,6 +64,11 @@ class ForeignBrokenRun:
         }
 
 
+def missing_text(path: str) -> str:
+    """Return the sentence about an object that nothing creates, and what to add."""
+    return f"the operator looks for {path}, which nothing creates: apply it in the workload"
+
+
 def _sort(violation: str) -> str:
     """Return the invariant; for a state also the resource, and the upper part of the field.
 
@@ -89,6 +95,8 @@ class ForeignSummary:
             or one without it is broken too.
         omitted_workloads: number of workloads for which there was no time.
         unserved: paths of kinds that are not served.
+        missing: paths of objects that the operator looks for, and that nothing creates.
+        uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
         seconds: of real time.
         broken: what the operator does not survive, each sort once.
     """
@@ -100,6 +108,8 @@ class ForeignSummary:
     unrepeated: int = 0
     omitted_workloads: int = 0
     unserved: dict[str, None] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+    uncompared: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
     broken: list[ForeignBrokenRun] = field(default_factory=list)
 
@@ -122,6 +132,9 @@ class ForeignSummary:
         yield from map(str, self.broken)
         for path in self.unserved:
             yield f"not served: {path}; if the operator needs it, pass its definition with --crds"
+        yield from map(missing_text, self.missing)
+        if self.uncompared:
+            yield uncompared_text(self.uncompared)
         if self.unreached:
             yield f"{self.unreached} runs did not reach their disturbance: the order of requests differs between runs"
         if self.unrepeated:
@@ -148,5 +161,7 @@ class ForeignSummary:
             "unreached": self.unreached,
             "unrepeated": self.unrepeated,
             "unserved": list(self.unserved),
+            "missing": list(self.missing),
+            "uncompared": list(self.uncompared),
             "seconds": round(self.seconds, 1),
         }

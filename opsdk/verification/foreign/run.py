@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -23,13 +24,21 @@ from opsdk.rest.config import Config
 from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
 from opsdk.testing.simulation.invariants import hot_loops
 from opsdk.testing.simulation.plan import Fault
+from opsdk.verification.checks import ObjectCheck
 from opsdk.verification.disturbances import WRITES, DisturbanceKind, WatchMessage, WriteRecord
-from opsdk.verification.foreign.checks import ObjectCheck
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.launches import Launches
-from opsdk.verification.foreign.places import ForeignDisturbance, Moment, PlaceCounter, is_collection, stable_state
+from opsdk.verification.foreign.places import (
+    ForeignDisturbance,
+    Moment,
+    PlaceCounter,
+    is_collection,
+    resource_of,
+    stable_state,
+    storage_prefix,
+)
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
 from opsdk.verification.guided_run import keys_in
 from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
@@ -119,6 +128,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
         watched: paths that the operator watched at its first rest.
         any_version: paths that it listed at any version.
         unserved: paths of kinds that are not served.
+        missing: paths of objects that it read in vain again and again, and that nothing creates.
         locked: numbers of the writes with a resource version: only these may meet a conflict.
         happened: whether the disturbance was reached.
         requests: around the disturbed one.
@@ -134,6 +144,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     watched: frozenset[str]
     any_version: frozenset[str]
     unserved: Sequence[str]
+    missing: Sequence[str]
     locked: frozenset[int]
     happened: bool
     requests: Sequence[str]
@@ -262,11 +273,23 @@ class _ForeignRun:
             watched=self._watched,
             any_version=frozenset(each.path for each in self._exchanges if is_any_version_list(each)),
             unserved=list(unserved),
+            missing=list(self._missing()),
             locked=frozenset(number for number, each in enumerate(self._writes, 1) if _VERSION in each.body),
             happened=self._disturber.happened_at is not None,
             requests=self._requests_around(),
             log=[line[:_LINE] for line in self._operator.log_lines()],
         )
+
+    def _missing(self) -> Iterator[str]:
+        """Yield the objects that the operator read at least twice, and that never existed."""
+        reads = Counter(
+            exchange.path for exchange in self._exchanges if exchange.method == "GET" and exchange.status == 404
+        )
+        stored = {entry.key for entry, _ in self._entries}
+        for path, count in reads.items():
+            name = resource_of(path).name
+            if count > 1 and name and f"{storage_prefix(path)}{name}" not in stored:
+                yield path
 
     # -------------------------------------------------------------- the steps
     async def _until_failed(self, play: Coroutine[Any, Any, list[str]]) -> list[str]:
@@ -406,7 +429,7 @@ class _ForeignRun:
         begin = loop.time()
         while True:
             state = self._state.at_rest()
-            violations = [*self._differences(number, state), *await self._check()]
+            violations = [*self._differences(number, state), *await self._check(number)]
             if not violations:
                 self._states[number] = state
                 return []
@@ -427,8 +450,12 @@ class _ForeignRun:
         kind = self._disturber.kind
         return kind is not None and kind not in WRITES and kind is not DisturbanceKind.PAST
 
-    async def _check(self) -> list[str]:
-        return [violation for check in self._subject.checks for violation in await check.violations(self._client)]
+    async def _check(self, number: int) -> list[str]:
+        """Return which checks do not hold after some steps. After a harmful one they need not."""
+        if number and self._workload.steps[number - 1].is_harmful:
+            return []
+        texts = [text for check in self._subject.checks for text in await check.violations(self._client)]
+        return [f"check: {text}" for text in texts]
 
     @property
     def _revision(self) -> int:

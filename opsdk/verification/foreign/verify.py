@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
-from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary
+from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary, missing_text
 from opsdk.verification.foreign.run import ForeignOutcome, ForeignReference, ForeignSubject, reference_of, run_foreign
 from opsdk.verification.foreign.workload import UserWorkload
+from opsdk.verification.reference_run import uncompared_names
 
 __all__ = ["ForeignVerification"]
 
@@ -82,6 +83,7 @@ class ForeignVerification:
         """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
         first = await run_foreign(self._subject, workload)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
+        self.summary.missing.update(dict.fromkeys(first.missing))
         if first.violations:
             self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=first))
             return None
@@ -91,7 +93,9 @@ class ForeignVerification:
         if second.violations:
             self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
             return None
-        return reference_of(first, second)
+        reference = reference_of(first, second)
+        self.summary.uncompared.update(dict.fromkeys(uncompared_names(reference.masks.values())))
+        return reference
 
     def _disturbances(self, reference: ForeignReference) -> Iterator[ForeignDisturbance]:
         outcome = reference.outcome
@@ -163,6 +167,7 @@ def _one_of_each(
 
 def _idle_text(workload: UserWorkload, outcome: ForeignOutcome) -> str:
     unserved = "".join(f"\n  not served: {path}; pass its definition with --crds" for path in outcome.unserved)
+    unserved += "".join(f"\n  {missing_text(path)}" for path in outcome.missing)
     lines = "".join(f"\n  {line}" for line in outcome.log)
     return (
         f"the operator wrote nothing while {workload.name} ran: apply an object that it handles, or raise --quiet "

@@ -39,7 +39,7 @@ _FORM: Final = "write one of apply, patch with merge, delete and wait"
 
 
 class UserStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. Exactly one of the attributes is set.
+    """One step. Exactly one of apply, patch, delete and wait is set.
 
     Attributes:
         apply: objects to apply.
@@ -47,6 +47,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True):
         merge: the JSON merge patch.
         delete: the object to delete, named in the same way. The step ends when it is gone.
         wait: seconds to wait.
+        is_harmful: checks need not hold after it.
     """
 
     apply: tuple[JsonObject, ...] = ()
@@ -54,6 +55,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True):
     merge: JsonObject = {}
     delete: str = ""
     wait: float = 0.0
+    is_harmful: bool = False
 
     def __str__(self) -> str:
         if self.apply:
@@ -220,7 +222,7 @@ def _steps(resource: str, operations: Iterable[Operation]) -> Iterator[UserStep]
     for operation in operations:
         if operation.kind is OperationKind.RECREATE:
             yield UserStep(delete=_reference(resource, operation.after))
-        yield UserStep(apply=(operation.after,))
+        yield UserStep(apply=(operation.after,), is_harmful=operation.value_class is ValueClass.MISOPERATION)
 
 
 def _reference(resource: str, tree: JsonObject) -> str:

@@ -8,8 +8,9 @@ from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.errors import UsageError
-from opsdk.structured_merge.paths import get_path
+from opsdk.structured_merge.paths import FieldPath, get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.workload.schema_fields import ENTRY, SchemaBudget, SchemaField, cut_schema
 
@@ -52,7 +53,14 @@ class DefinitionVersion:
             )
         self._namespaced = spec.get("scope") == "Namespaced"
         cut, self.cut = cut_schema(schema, budget)
-        self._schema = StructuralSchema(cut)
+        try:
+            self._schema = StructuralSchema(cut)
+        except UsageError:
+            # A pattern, for example: the error of the server has its path.
+            errors = [str(error) for error in check_structural(schema, FieldPath(chosen), has_status=True)]
+            if not errors:
+                raise
+            raise UsageError(f"the schema of {self.types['kind']} is not valid, correct it: {errors[0]}") from None
         self.root = SchemaField((), SchemaNode(cut))
         # A state is asked for again and again, while one field of it changes.
         self._completed: deque[tuple[JsonObject, JsonObject]] = deque(maxlen=4)

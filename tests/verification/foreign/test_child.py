@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from opsdk.errors import UsageError
-from opsdk.verification.foreign.checks import parse_check
 from opsdk.verification.foreign.child import CommandOperator, environment_of, open_command, words_of
 from opsdk.verification.foreign.errors import ForeignOperatorError
 
@@ -50,14 +48,6 @@ def test_a_program_that_does_not_exist_is_an_error() -> None:
     """Before anything starts."""
     with pytest.raises(ForeignOperatorError, match="no-such-manager is not a program"):
         open_command(["no-such-manager"])
-
-
-@pytest.mark.parametrize("text", ["configmaps", ":true", "configmaps:", "configmaps: self.", "configmaps: 1 + 1"])
-def test_a_wrong_check_is_an_error(text: str) -> None:
-    """The message has the text."""
-    with pytest.raises(UsageError) as caught:
-        parse_check(text)
-    assert repr(text) in str(caught.value)
 
 
 @pytest.mark.slow

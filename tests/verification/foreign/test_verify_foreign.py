@@ -9,8 +9,8 @@ from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 
 import envtest
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
-from opsdk.verification.foreign.checks import ObjectCheck, parse_check
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
@@ -152,6 +152,19 @@ async def test_kinds_that_are_not_served_are_named() -> None:
     with pytest.raises(ForeignOperatorError) as caught:
         await ForeignVerification(bare, [other]).run()
     assert "not served: /apis/demo.opsdk.dev/v1/sites; pass its definition with --crds" in str(caught.value)
+
+
+async def test_an_object_that_nothing_creates_is_named() -> None:
+    """With what to do; a workload that applies it is verified."""
+    with pytest.raises(ForeignOperatorError) as caught:
+        await verified(Behaviour.NEEDY)
+    sentence = "the operator looks for /api/v1/namespaces/default/secrets/login, which nothing creates: apply it in the"
+    assert sentence in str(caught.value)
+    login: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": NAMESPACE}}
+    complete = UserWorkload(name="complete", steps=(UserStep(apply=(login, site("one"))),))
+    summary = await verified(Behaviour.NEEDY, DisturbanceKind.REFUSE, workload=complete)
+    assert summary.count > 0
+    assert not summary.missing
 
 
 async def test_a_step_that_the_server_refuses_is_an_error() -> None:

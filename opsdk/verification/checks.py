@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.cel.errors import CelCompileError
 from opsdk.children.expression import compile_ready
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError, UsageError
+from opsdk.testing.simulation.declaration import Action, World
 
-__all__ = ["ObjectCheck", "parse_check"]
+__all__ = ["ObjectCheck", "parse_check", "rest_checks"]
+
+
+_CONTROL_PLANE: Final = frozenset({
+    "api-priority-and-fairness-config-consumer-v1",
+    "api-priority-and-fairness-config-producer-v1",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+})  # fmt: skip
+"""The field managers of what each cluster has."""
 
 
 class ObjectCheck(msgspec.Struct, frozen=True):
-    """A rule for each object of a kind.
+    """A rule for each object of a kind, apart from those that each cluster has, such as ``kube-root-ca.crt``.
 
     Attributes:
         resource: the kind, such as ``deployments.apps``.
@@ -30,15 +45,38 @@ class ObjectCheck(msgspec.Struct, frozen=True):
         try:
             gvk = (await client.mapper.kind_for(self.resource)).gvk
         except NoMatchError as error:
-            raise UsageError(f"--check {self.resource}: {error}: add its definition with --crds") from error
-        problems = []
+            raise UsageError(
+                f"--check {self.resource}: {error}: name a kind of the operator, of Kubernetes, or of --crds"
+            ) from error
+        texts = []
         for obj in await client.list(unstructured(gvk.api_version, gvk.kind)):
+            if _is_of_cluster(obj):
+                continue
             outcome = compile_ready(self.expression).run({"self": to_tree(obj)})
             if outcome.error is not None or outcome.value is not True:
                 name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
                 reason = f"{outcome.error}" if outcome.error is not None else f"is {outcome.value!r}".lower()
-                problems.append(f"check: {self.resource} {name}: {self.expression}: {reason}")
-        return problems
+                texts.append(f"{self.resource} {name}: {self.expression}: {reason}")
+        return texts
+
+
+def _is_of_cluster(obj: Unstructured) -> bool:
+    """Whether only the control plane wrote an object, and nothing owns it: a pod has an owner."""
+    managers = {entry.manager for entry in obj.metadata.managed_fields or ()}
+    return managers <= _CONTROL_PLANE and not obj.metadata.owner_references
+
+
+def rest_checks(checks: Sequence[ObjectCheck]) -> list[Action]:
+    """Return checks as those of a declaration: see `SimulatedOperator.at_rest`."""
+    return [_as_action(each) for each in checks]
+
+
+def _as_action(rule: ObjectCheck) -> Action:
+    async def check(world: World) -> None:
+        violations = await rule.violations(world.client)
+        assert not violations, "; ".join(violations)
+
+    return check
 
 
 def parse_check(text: str) -> ObjectCheck:

@@ -1,0 +1,116 @@
+"""The operator that ``opsdk verify`` attacks in this process, as the command line names it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load_operator, operator_reference
+from opsdk.cli.plan.inputs import load_doubles
+from opsdk.cli.validate.documents import read_files
+from opsdk.engine.environments import import_envtest
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.doubles import DoublesFactory, factory_of
+from opsdk.testing.simulation.declaration import RunningEnvironment
+from opsdk.verification.checks import ObjectCheck, parse_check
+from opsdk.verification.generated import (
+    DefinedEnvironment,
+    GeneratedVerification,
+    generated_verification,
+    transition_verification,
+)
+from opsdk.verification.transition import Transition
+
+__all__ = ["OperatorInputs", "fresh_operator"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorInputs:
+    """What is verified.
+
+    Attributes:
+        operator: that names the operator; empty for that of the project.
+        doubles: ``MODULE:NAME`` of the doubles; empty for those of the project.
+        allowed_hosts: that the operator may reach.
+        checks: as ``KIND:EXPRESSION``.
+        exhaustive: all schedules are run: of short workloads, without pods.
+    """
+
+    operator: str = ""
+    doubles: str = ""
+    allowed_hosts: Sequence[str] = ()
+    checks: Sequence[str] = ()
+    exhaustive: bool = False
+
+    def generated(self, *, examples: Sequence[Path], operations: int, seed: int) -> GeneratedVerification:
+        """Return the verification of generated workloads.
+
+        Args:
+            examples: files with custom resources to begin with.
+            operations: on each kind.
+            seed: chooses the order of the fields.
+
+        Raises:
+            OpsdkError: the operator cannot be verified.
+        """
+        return generated_verification(
+            self._doubles(),
+            environment=self._environment(),
+            examples=[document.tree for document in read_files(examples)],
+            operations=operations,
+            per_workload=1 if self.exhaustive else 3,
+            seed=seed,
+            allowed_hosts=self.allowed_hosts,
+            checks=self._parsed_checks(),
+        )
+
+    def transition(self, transition: Transition) -> GeneratedVerification:
+        """Return the verification of a printed test. Raises `OpsdkError`."""
+        return transition_verification(
+            self._doubles(),
+            environment=self._environment(),
+            transition=transition,
+            allowed_hosts=self.allowed_hosts,
+            checks=self._parsed_checks(),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the attributes that differ from their defaults, without the operator."""
+        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks")}
+        return {name: list(value) if not isinstance(value, str) else value for name, value in values.items() if value}
+
+    @property
+    def reference(self) -> str:
+        """The reference of the operator, also if it is that of the project. Raises `UsageError`."""
+        return operator_reference(self.operator)
+
+    def _doubles(self) -> DoublesFactory:
+        reference, doubles = self.reference, load_doubles(self.operator, self.doubles)
+        return factory_of(None if doubles else lambda: fresh_operator(reference), doubles)
+
+    def _environment(self) -> DefinedEnvironment:
+        envtest = import_envtest("a verification runs the operator")
+
+        def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
+            running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
+                controllers="none" if self.exhaustive else "cluster", controller_events=False, crds=definitions
+            )
+            return running
+
+        return environment
+
+    def _parsed_checks(self) -> list[ObjectCheck]:
+        return [parse_check(text) for text in self.checks]
+
+
+def fresh_operator(reference: str) -> Operator:
+    """Return an operator from a package that is imported anew: a process that starts again remembers nothing."""
+    package = Path(reference.partition(":")[0]).stem.partition(".")[0]
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    return load_operator(reference)

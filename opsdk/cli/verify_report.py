@@ -1,0 +1,130 @@
+"""What ``opsdk verify`` reports of an operator of opsdk, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_transition import transition_test
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.generated import GeneratedVerification
+from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.guided_run import outside_text
+from opsdk.verification.oracles import Oracle, OracleFinding
+from opsdk.verification.verify import BrokenRun, VerificationSummary
+
+__all__ = ["BROKEN", "UNVERIFIED", "GeneratedReport", "test_lines"]
+
+BROKEN: Final = 2
+"""The status of a command that has found a bug."""
+UNVERIFIED: Final = 1
+"""The status of a command that could not verify the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedReport:
+    """What the workloads of an operator show.
+
+    Attributes:
+        inputs: the operator, as the command line names it.
+        verification: its workloads.
+        undisturbed: what runs without a disturbance show.
+        disturbed: what the others show.
+    """
+
+    inputs: OperatorInputs
+    verification: GeneratedVerification
+    undisturbed: GeneratedSummary
+    disturbed: VerificationSummary
+
+    @property
+    def connections(self) -> list[str]:
+        """Targets outside of the simulated cluster, each once."""
+        return list({**self.undisturbed.connections, **self.disturbed.connections})
+
+    @property
+    def advice(self) -> list[str]:
+        """What makes the verification weak, and what to do."""
+        return [*self.undisturbed.advice, *self.disturbed.advice()]
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command."""
+        if self.disturbed.broken or self.undisturbed.findings:
+            return BROKEN
+        is_idle = not self.undisturbed.written and not self.verification.has_systems
+        return UNVERIFIED if self.connections or is_idle else 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for people."""
+        for finding in self.undisturbed.findings:
+            yield str(finding)
+            yield from test_lines(self._test_of_finding(finding))
+        yield from self.advice
+        yield str(self.undisturbed)
+        yield from map(outside_text, self.connections)
+        for run in self.disturbed.broken:
+            yield str(run)
+            yield from test_lines(self._test_of_run(run))
+        for kind, workload in self.verification.generated.items():
+            yield f"{kind}: {len(workload.operations)} operations"
+            yield from (f"  {sentence}" for sentence in workload.cut)
+            yield from (f"  not changed: {field}" for field in workload.unchanged)
+        yield str(self.disturbed)
+
+    def as_json(self) -> JsonObject:
+        """Return the report for programs."""
+        disturbed = self.disturbed
+        return {
+            "findings": [self._finding_as_json(each) for each in self.undisturbed.findings],
+            "oracles": {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle},
+            "advice": self.advice,
+            "connections": self.connections,
+            "broken": [self._run_as_json(run) for run in disturbed.broken],
+            "workloads": disturbed.workloads,
+            "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
+            "omitted": disturbed.omitted,
+            "seconds": round(disturbed.seconds, 1),
+            "kinds": {
+                kind: {
+                    "operations": len(workload.operations),
+                    "cut": list(workload.cut),
+                    "unchanged": [str(field) for field in workload.unchanged],
+                }
+                for kind, workload in self.verification.generated.items()
+            },
+        }
+
+    def _finding_as_json(self, finding: OracleFinding) -> JsonObject:
+        return {
+            "oracle": finding.oracle.value,
+            "operation": finding.operation,
+            "differences": list(finding.differences),
+            "workload": list(finding.workload),
+            "test": self._test_of_finding(finding),
+        }
+
+    def _run_as_json(self, run: BrokenRun) -> JsonObject:
+        return {
+            "disturbance": str(run.disturbance or ""),
+            "violations": list(run.violations),
+            "workload": [step.name for step in run.steps],
+            "journal": run.journal,
+            "test": self._test_of_run(run),
+        }
+
+    def _test_of_finding(self, finding: OracleFinding) -> str:
+        assert finding.transition is not None
+        return transition_test(self.inputs, f"{finding.oracle.value}: {finding.operation}", finding.transition)
+
+    def _test_of_run(self, run: BrokenRun) -> str:
+        transition = self.verification.run_of(run.steps).transition()
+        title = str(run.disturbance or "without a disturbance")
+        return transition_test(self.inputs, title, transition, run.disturbance)
+
+
+def test_lines(test: str) -> Iterator[str]:
+    """Yield a test for people."""
+    yield f"Paste this test to repeat it:\n\n{test}"

@@ -1,0 +1,80 @@
+"""What a generated workload lacks, so that its runs say little about an operator. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from opsdk.verification.generated import GeneratedRun
+from opsdk.verification.guided_run import GuidedOutcome
+from opsdk.verification.workload.values import ValueClass
+
+__all__ = ["WorkloadGaps"]
+
+_MAX_SHOWN: Final = 5
+_EXAMPLE: Final = "add a valid one with --example"
+
+
+class WorkloadGaps:
+    """Collects from undisturbed runs what is missing.
+
+    Args:
+        kinds: of the custom resources.
+
+    Attributes:
+        written: kinds for whose custom resources the operator wrote something.
+    """
+
+    def __init__(self, kinds: Collection[str]) -> None:
+        self.written: set[str] = set()
+        self._kinds = kinds
+        self._refusals: dict[str, str] = {}
+        self._accepted: set[str] = set()
+        self._rests: Counter[str] = Counter()
+        self._missing: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
+        self._objects: set[str] = set()
+        """Resource, namespace and name of the objects that the operator wrote."""
+        self._restless: dict[str, None] = {}
+
+    def note(self, run: GeneratedRun, outcome: GuidedOutcome) -> None:
+        """Note an undisturbed run of a workload, whose actions were called last by it."""
+        if any(write.changed for write in outcome.writes):
+            self.written.add(run.kind)
+        self._restless.update(dict.fromkeys(outcome.restless))
+        for number, step in enumerate(run.steps[:-1]):
+            if step.action.refusal:
+                self._refusals.setdefault(run.kind, step.action.refusal)
+                continue
+            self._accepted.add(run.kind)
+            state = outcome.states.get(number + 1)
+            if state is None:
+                continue
+            self._objects.update(key.partition("/")[2] for key in state.objects)
+            if step.operation is None or step.operation.value_class is not ValueClass.MISOPERATION:
+                self._missing[run.kind].update(state.missing)
+                self._rests[run.kind] += 1
+
+    def advice(self) -> Iterator[str]:
+        """Yield what to add, one sentence each."""
+        if self._restless:
+            writes = ", ".join(list(self._restless)[:_MAX_SHOWN])
+            yield (
+                f"the operator does not come to rest without a disturbance ({writes}): "
+                "let it compare what it would write with what exists"
+            )
+        for kind in self._kinds:
+            if kind in self._refusals and kind not in self._accepted:
+                yield f"the server refuses each generated {kind} ({self._refusals[kind]}): {_EXAMPLE}"
+            elif kind not in self.written:
+                yield f"the operator wrote nothing for any generated {kind}: {_EXAMPLE}"
+            # Once it may have been read before something was there.
+            often = min(2, self._rests[kind])
+            for name, count in self._missing[kind].most_common(_MAX_SHOWN):
+                if count >= often and not self._is_own(name):
+                    yield f"the operator looks for {name}, which nothing creates: add it with --example"
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the operator itself writes an object that it looked for in vain."""
+        kind, _, key = name.partition(" ")
+        return any(each.startswith(kind.lower()) and each.endswith(f"/{key}") for each in self._objects)
