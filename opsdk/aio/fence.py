@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
 
-__all__ = ["check_fence"]
+__all__ = ["check_fence", "follows_another_leader"]
 
 
 @runtime_checkable
@@ -20,6 +20,16 @@ class Fence(Protocol):
 
     def check(self, action: str) -> None:
         """Return if `action` is allowed now. Raises `LeaderElectionLostError`, which names `action`."""
+        ...
+
+
+@runtime_checkable
+class TermFence(Fence, Protocol):
+    """A fence that knows the leader's term."""
+
+    @property
+    def is_term_new(self) -> bool:
+        """Whether another replica may have led a moment ago: the caches may not show yet what it wrote."""
         ...
 
 
@@ -39,3 +49,9 @@ def check_fence(action: str) -> None:
     fence = FENCE.get()
     if fence is not None:
         fence.check(action)
+
+
+def follows_another_leader() -> bool:
+    """Return whether another replica may have written what the caches of the running task do not show yet."""
+    fence = FENCE.get()
+    return isinstance(fence, TermFence) and fence.is_term_new

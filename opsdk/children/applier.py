@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from opsdk.aio.clock import monotonic
+from opsdk.aio.fence import follows_another_leader
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only
@@ -473,7 +474,8 @@ class _OwnerCheck:
     """Checks that no newer object has the owner's kind and name. It may control the child.
 
     The cache of a new leader may still have the deleted owner. Its reference would let the garbage collector delete the
-    child of the new one. The cache may lack that child too, so a create is checked, once in a pass.
+    child of the new one. The cache may lack that child too, so a new leader checks creates, once in a pass. Other
+    replicas wrote all that they did not see, or began with a complete list: the check would be a request for nothing.
     """
 
     def __init__(self, client: Client, owner: KubeObject | None) -> None:
@@ -483,7 +485,7 @@ class _OwnerCheck:
 
     async def before_create(self) -> None:
         """Raise `AlreadyOwnedError` if a newer owner exists. Without the permission to get it, there is no check."""
-        if self._owner is None or self._is_current:
+        if self._owner is None or self._is_current or not follows_another_leader():
             return
         try:
             current = await self._get(self._owner)

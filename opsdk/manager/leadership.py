@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import Fence
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError
@@ -16,6 +17,8 @@ log = SafeLogger(__name__)
 # Seconds for a cancelled election to end, and for the release of its lease.
 ELECTION_GRACE = 5.0
 _RELEASE_SECONDS = 5.0
+# Seconds for which the caches of a new leader may be old: a watch that stands still is noticed before.
+_NEW_SECONDS = 300.0
 
 
 class Election(Protocol):
@@ -49,6 +52,7 @@ class ManagerLeadership:
         fence: object = election
         self._election_fence = fence if isinstance(fence, Fence) else None
         self._leads = asyncio.Event()
+        self._began_at = 0.0
 
     @property
     def is_leading(self) -> bool:
@@ -64,6 +68,11 @@ class ManagerLeadership:
         """Whether leadership has begun and has not ended, whatever the election says."""
         return self._leads.is_set()
 
+    @property
+    def is_term_new(self) -> bool:
+        """See `opsdk.aio.fence.TermFence`."""
+        return self.election is not None and monotonic() - self._began_at < _NEW_SECONDS
+
     def check(self, action: str) -> None:
         if self._election_fence is not None:
             self._election_fence.check(action)
@@ -72,6 +81,7 @@ class ManagerLeadership:
 
     def begin(self) -> None:
         """Lead from now on."""
+        self._began_at = monotonic()
         self._leads.set()
 
     def end(self) -> None:

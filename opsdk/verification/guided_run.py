@@ -126,6 +126,11 @@ class Disturber:
         """Whether the operator's view is held back now: its state is not compared then."""
         return False
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether an object came and went that the operator never saw: its state is not compared then."""
+        return False
+
     def attach(self, run: WorkloadRun) -> None:
         """Begin with a run; called before its replicas start."""
 
@@ -222,6 +227,7 @@ class WorkloadRun:
         self._counts: dict[str, int] = {}
         self._last_write = 0.0
         self._states: dict[int, RestState] = {}
+        self._is_over = False
         self._broken_checks: list[str] = []
         self._restless: dict[str, None] = {}
         self._random_state: object = None
@@ -303,6 +309,7 @@ class WorkloadRun:
         violations = await self.cluster.come_to_rest(self._seed)
         if not violations:
             await self._note_rest(len(self._steps))
+            self._is_over = True
             violations = await self.cluster.restart()
         return violations
 
@@ -311,7 +318,8 @@ class WorkloadRun:
 
         After a harmful step they need not hold: a pod whose image does not exist is not ready.
         """
-        self._states[number] = self.state.at_rest(self.cluster.records)
+        if not self._disturber.has_missed:
+            self._states[number] = self.state.at_rest(self.cluster.records)
         if not number or not self._steps[number - 1].is_harmful:
             self._broken_checks += await self.cluster.failed_checks(self._declared.at_rest, self._seed)
 
@@ -338,6 +346,8 @@ class WorkloadRun:
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
         """Count a message of a watch; returns whether it is delivered."""
+        if self._is_over:
+            return True  # no action follows that could meet an old view
         path = exchange.path
         number = self._counts[path] = self._counts.get(path, 0) + 1
         standby = self.cluster.is_standby(exchange.client)
@@ -373,6 +383,10 @@ class _OneDisturbance(Disturber):
         """Whether a watch stands still, or hides an event."""
         return self._views.any_held
 
+    @property
+    def has_missed(self) -> bool:
+        return self._views.has_missed
+
     def attach(self, run: WorkloadRun) -> None:
         self._run = run
 
@@ -402,7 +416,7 @@ class _OneDisturbance(Disturber):
                 hidden = {each.link.client: each.link.hide(path) for each in run.cluster.replicas}
                 self._views.hide(hidden, message.keys, run.action)
                 return False
-            self._views.stop(path, run.action)
+            self._views.stop(path, run.action, message.keys)
         await self._views.wait(path)
         return True
 

@@ -35,6 +35,9 @@ class HeldViews:
         self._action = -1
         self._writes = 0
         self._limited = False
+        self._new: set[str] = set()
+        self._unseen: set[str] = set()
+        self._missed: set[str] = set()
 
     @property
     def any_held(self) -> bool:
@@ -42,13 +45,22 @@ class HeldViews:
         return bool(self._held)
 
     @property
+    def has_missed(self) -> bool:
+        """Whether users created and deleted an object that the operator never saw: what it did not do is right then."""
+        return bool(self._missed)
+
+    @property
     def names(self) -> Collection[str]:
         """The names of the views that are held back."""
         return self._held.keys()
 
-    def stop(self, name: str, action: int, *, limited: bool = True) -> None:
-        """Let a watch stand still; `action` was taken last. Without a limit, `limit` is called later."""
+    def stop(self, name: str, action: int, keys: Collection[str] = (), *, limited: bool = True) -> None:
+        """Let a watch stand still, from a message about some objects on; `action` was taken last.
+
+        Without a limit, `limit` is called later.
+        """
         self._action = action
+        self._unseen.update(self._new.intersection(keys))
         self._held[name] = asyncio.Event()
         if limited:
             self.limit()
@@ -58,6 +70,7 @@ class HeldViews:
         self._action = action
         self._held.update(events)
         self._hidden_keys.update(keys)
+        self._unseen.update(self._new.intersection(keys))
         self.limit()
 
     def limit(self) -> None:
@@ -74,8 +87,22 @@ class HeldViews:
         """Note a stored write, of the operator or of others."""
         self._writes += own and self._limited and self.any_held
         name = entry.key.partition("/")[2].partition("/")[2]
+        self._note(name, entry, own=own)
         if self._writes >= _MAX_WRITES or name in self._hidden_keys:
             self.release()
+
+    def _note(self, name: str, entry: Entry, *, own: bool) -> None:
+        """Note what the operator may not see of an object of the users."""
+        if own or entry.before is not None:
+            self._new.discard(name)
+        if own:
+            self._unseen.discard(name)
+        elif entry.before is None:
+            self._missed.discard(name)
+            self._new.add(name)
+        elif entry.after is None and name in self._unseen:
+            self._unseen.discard(name)
+            self._missed.add(name)
 
     def at_rest(self, action: int) -> bool:
         """Return whether the views move on now, at the rest after an action."""
@@ -87,5 +114,6 @@ class HeldViews:
     def release(self) -> None:
         """Let all views move on."""
         held, self._held = self._held, {}
+        self._unseen.clear()
         for event in held.values():
             event.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, origin_of
@@ -24,6 +25,25 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.structured_merge.value import JsonObject
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+class NewTerm:
+    """A fence of a leader that may have followed another one."""
+
+    is_term_new = True
+
+    def check(self, action: str) -> None:
+        """Allow every write."""
+
+
+@contextmanager
+def new_term() -> Iterator[None]:
+    """Write as a new leader does."""
+    token = FENCE.set(NewTerm())
+    try:
+        yield
+    finally:
+        FENCE.reset(token)
 
 
 class CountedClient:

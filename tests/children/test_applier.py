@@ -35,7 +35,7 @@ from opsdk.errors import (
 )
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
-from tests.children.childkit import CountedClient, counted_client, desired, environment, samples
+from tests.children.childkit import CountedClient, counted_client, desired, environment, new_term, samples
 
 DEPLOYMENT = next(tree for tree in samples() if tree["kind"] == "Deployment")
 
@@ -357,13 +357,23 @@ async def test_a_deleted_owner_does_not_create_over_a_child_that_the_cache_lacks
             return await proceed(operation)
 
         applier = Applier(intercept(counted.client, stale), field_owner="me")
-        with pytest.raises(AlreadyOwnedError, match="no longer exists: the cache is old"):
+        with new_term(), pytest.raises(AlreadyOwnedError, match="no longer exists: the cache is old"):
             await applier.apply(config(x="1"), owner=deleted)
         current = await counted.uncached.get(ConfigMap, live.metadata.name, namespace=live.metadata.namespace)
         assert current.metadata.owner_references == live.metadata.owner_references
         counted.uncached_reads.clear()
-        await applier.apply_all([config("b"), config("c")], owner=newer, prune=[])
+        with new_term():
+            await applier.apply_all([config("b"), config("c")], owner=newer, prune=[])
         assert counted.uncached_reads == ["Get"]
+
+
+async def test_only_a_new_leader_gets_the_owner_before_it_creates() -> None:
+    """Without another leader before, the cache began with a complete list."""
+    async with counted_client() as counted:
+        owner = await owner_of(counted)
+        counted.uncached_reads.clear()
+        await Applier(counted.client, field_owner="me").apply(config(x="1"), owner=owner)
+        assert counted.uncached_reads == []
 
 
 async def test_without_the_permission_to_get_an_owner_children_are_created() -> None:
@@ -377,7 +387,8 @@ async def test_without_the_permission_to_get_an_owner_children_are_created() -> 
             return await proceed(operation)
 
         applier = Applier(intercept(counted.client, forbidden), field_owner="me")
-        assert await applier.apply(config(x="1"), owner=owner)
+        with new_term():
+            assert await applier.apply(config(x="1"), owner=owner)
 
 
 # ------------------------------------------------------------------ deletion

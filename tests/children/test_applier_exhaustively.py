@@ -12,13 +12,16 @@ import pytest
 from applier_machine import ApplierBounds, ApplierMachine
 from state_search import reachable_states
 
+from tests.children.childkit import new_term
+
 _NO_LIMIT = 1000
 """Operations: more than any sequence within the bounds has."""
 
 
 def search(bounds: ApplierBounds) -> int:
     """Carry out every sequence within the bounds. Returns the number of different states."""
-    return reachable_states(lambda: ApplierMachine(bounds), _NO_LIMIT, at_rest=ApplierMachine.come_to_rest)
+    with new_term():
+        return reachable_states(lambda: ApplierMachine(bounds), _NO_LIMIT, at_rest=ApplierMachine.come_to_rest)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from opsdk.aio.fence import FENCE, Fence, check_fence
 from opsdk.errors import CacheSyncError, LeaderElectionLostError, ShutdownTimeoutError
+from opsdk.manager.leadership import ManagerLeadership
 from opsdk.manager.manager import Manager, ManagerOptions
 from opsdk.manager.phases import Phase
 
@@ -258,3 +259,15 @@ async def test_a_release_that_hangs_is_given_up() -> None:
     asyncio.get_running_loop().call_later(5, manager.stop)
     await manager.start()
     assert asyncio.get_running_loop().time() <= 5 + 5.5
+
+
+async def test_a_term_is_new_for_some_minutes_after_an_election() -> None:
+    """The caches of a new leader may not show what the one before wrote. Without an election there was none."""
+    for election, is_new in ((Ballot(), True), (None, False)):
+        leadership = ManagerLeadership(election)
+        leadership.begin()
+        assert leadership.is_term_new is is_new
+        await asyncio.sleep(299)
+        assert leadership.is_term_new is is_new
+        await asyncio.sleep(2)
+        assert not leadership.is_term_new

@@ -84,6 +84,10 @@ class ScheduledRun(Disturber):
         """Whether a watch stands still."""
         return self._views.any_held
 
+    @property
+    def has_missed(self) -> bool:
+        return self._views.has_missed
+
     # -------------------------------------------------------------- points
     async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         if exchange.is_watch:
@@ -110,7 +114,7 @@ class ScheduledRun(Disturber):
             text = f"message of {path} about {', '.join(message.keys)}"
             async with self._point(text, [Option.STALE, Option.LATE_MESSAGE]) as option:
                 if option is Option.STALE:
-                    self._views.stop(path, self._run.action)
+                    self._views.stop(path, self._run.action, message.keys)
         await self._views.wait(path)
         self._state.deliver(exchange.client, path, body)
         return True

@@ -60,6 +60,11 @@ class ForeignDisturber:
         """Whether the operator's view is held back now."""
         return self._views.any_held
 
+    @property
+    def has_missed(self) -> bool:
+        """See `HeldViews.has_missed`."""
+        return self._views.has_missed
+
     def decide(self, exchange: Exchange, path: str, occurrence: int) -> Fault | None:
         """Return the fault that hits a write, given its stable path and how often it was sent."""
         disturbance = self._disturbance
@@ -81,7 +86,7 @@ class ForeignDisturber:
             if disturbance.kind is DisturbanceKind.HIDE:
                 self._views.hide({exchange.client: self._hide(exchange.path)}, [key], self.step)
                 return False
-            self._views.stop(exchange.path, self.step)
+            self._views.stop(exchange.path, self.step, [key])
         await self._views.wait(exchange.path)
         return True
 

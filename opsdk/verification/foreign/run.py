@@ -423,7 +423,7 @@ class _ForeignRun:
 
     async def _compare(self, number: int) -> list[str]:
         """Record the state at rest. Returns what differs from the reference run, and keeps to differ."""
-        if self._disturber.is_stale:
+        if self._disturber.is_stale or self._disturber.has_missed:
             return []
         loop, timing = asyncio.get_running_loop(), self._timing
         begin = loop.time()
