@@ -36,7 +36,7 @@ class ReplacedNodes(Object[ReplacedNodesSpec, Status]):
 
 @reconciled(ReplacedNodes, owns=[Deployment])
 async def replace_nodes(datacenter: ReplacedNodes, ctx: Context, *, repaired: bool) -> None:
-    """A node to replace that does not exist is waited for, also after it was taken back."""
+    """It waits for a node to replace that does not exist, also after the user has removed it from the spec."""
     names = datacenter.spec.replace_nodes
     memory = {} if datacenter.status is None or repaired else datacenter.status.memory
     pending = {**memory, **{name: "unknown" for name in names if not name.startswith(datacenter.metadata.name)}}
@@ -60,7 +60,7 @@ class LabelledSeeds(Object[LabelledSeedsSpec, Status]):
 
 @reconciled(LabelledSeeds, owns=[core.Service])
 async def label_seeds(datacenter: LabelledSeeds, ctx: Context, *, repaired: bool) -> None:
-    """Labels that the user takes back stay at the seed Service, because the old ones are merged in."""
+    """Labels that the user removes stay on the seed Service: it merges the old labels into the new ones."""
     desired = service(datacenter, "seeds", labels=datacenter.spec.additional_labels)
     existing = await live(ctx, desired)
     if existing is not None and not repaired:
@@ -82,7 +82,7 @@ class PlacedRacks(Object[PlacedRacksSpec, Status]):
 
 @reconciled(PlacedRacks, owns=[Deployment])
 async def place_racks(datacenter: PlacedRacks, ctx: Context, *, repaired: bool) -> None:
-    """Labels that no node has stay in the pods' template: no update is made before all pods are ready."""
+    """Labels that no node has stay in the pod template: it updates nothing before all pods are ready."""
     desired = workload(datacenter, node_selector=datacenter.spec.node_affinity_labels)
     await apply_when_ready(datacenter, ctx, desired, repaired=repaired)
 
@@ -108,7 +108,7 @@ class ToleratedTaints(Object[ToleratedTaintsSpec, Status]):
 
 @reconciled(ToleratedTaints, owns=[Deployment])
 async def tolerate_taints(datacenter: ToleratedTaints, ctx: Context, *, repaired: bool) -> None:
-    """Another time of a toleration changes nothing: only the keys of the tolerations are compared."""
+    """A new time of a toleration changes nothing: it compares only the keys of the tolerations."""
     tolerations = [
         core.Toleration(key=each.key, operator="Exists", effect="NoExecute", toleration_seconds=each.toleration_seconds)
         for each in datacenter.spec.tolerations

@@ -48,7 +48,7 @@ class TaggedImage(Object[TaggedImageSpec, Status]):
 
 @reconciled(TaggedImage, owns=[Deployment, core.ConfigMap], reports_errors=False)
 async def read_the_tag(cluster: TaggedImage, ctx: Context, *, repaired: bool) -> None:
-    """The version is what follows the colon of the image: without a colon, each reconcile raises an IndexError."""
+    """It reads the version after the colon of the image. Without a colon, each reconcile raises an IndexError."""
     image = cluster.spec.image.strip() or "unknown"
     version = image.partition(":")[2] or "latest" if repaired else image.split(":")[1]
     await ctx.apply(config(cluster, "version", version=version))
@@ -83,7 +83,7 @@ def ingress(cluster: ServedConsole) -> Ingress:
 
 @reconciled(ServedConsole, owns=[Ingress])
 async def serve_the_console(cluster: ServedConsole, ctx: Context, *, repaired: bool) -> None:
-    """An update of the Ingress leaves its hosts and its Secret as they were when it was created."""
+    """An update of the Ingress does not change its hosts and its Secret."""
     desired = ingress(cluster)
     existing = await live(ctx, desired)
     if existing is not None and not repaired:
@@ -93,7 +93,7 @@ async def serve_the_console(cluster: ServedConsole, ctx: Context, *, repaired: b
 
 @reconciled(ServedConsole, owns=[Ingress])
 async def annotate_the_console(cluster: ServedConsole, ctx: Context, *, repaired: bool) -> None:
-    """Annotations that the user takes back stay at the Ingress."""
+    """Annotations that the user removes stay on the Ingress."""
     desired = ingress(cluster)
     existing = await live(ctx, desired)
     if existing is not None and not repaired and not desired.metadata.annotations:
@@ -115,7 +115,7 @@ class SpreadNodes(Object[SpreadNodesSpec, Status]):
 
 
 def spread_the_nodes(*, repaired: bool) -> Operator:
-    """An unknown way to spread is passed on to the API server, which refuses it again and again; nothing says so."""
+    """It passes an unknown way to spread on to the API server, which refuses it each time. No status says so."""
     operator = new_operator(reports_errors=repaired)
 
     @operator.reconciler(SpreadNodes, owns=[Deployment])

@@ -160,7 +160,7 @@ async def apply_when_ready(owner: Any, ctx: Context, child: Deployment, *, repai
 
 # ---------------------------------------------------------------- users
 async def hold_anything(_: World) -> None:
-    """Check nothing: what is right is told by other objects with the same content."""
+    """Check nothing: other objects with the same content show what is right."""
 
 
 def users(kind: type[Any], specs: Sequence[Model]) -> list[Action]:

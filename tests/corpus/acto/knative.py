@@ -40,7 +40,7 @@ class Serving(Object[ServingSpec, Status]):
 
 @reconciled(Serving, owns=[Deployment], reports_errors=False)
 async def scale_the_parts(serving: Serving, ctx: Context, *, repaired: bool) -> None:
-    """High availability without a number of replicas is not expected: each reconcile raises a TypeError."""
+    """It does not expect high availability without a number of replicas: each reconcile raises a TypeError."""
     replicas = 1
     if (availability := serving.spec.high_availability) is not None:
         count: Any = availability.replicas
@@ -105,7 +105,7 @@ class Eventing(Object[EventingSpec, Status]):
 
 @reconciled(Eventing, owns=[Deployment])
 async def receive_events(eventing: Eventing, ctx: Context, *, repaired: bool) -> None:
-    """A source that is enabled gets pods that never run, and nothing says so."""
+    """A source that is enabled gets pods that never run. No status says so."""
     await ctx.apply(workload(eventing))
     if eventing.spec.source.rabbitmq.enabled:
         await ctx.apply(workload(eventing, "rabbitmq", image=IMAGE if repaired else ABSENT_IMAGE))

@@ -42,7 +42,7 @@ class Arbitrated(Object[ArbitratedSpec, Status]):
 
 @reconciled(Arbitrated, owns=[Deployment])
 async def add_arbiters(database: Arbitrated, ctx: Context, *, repaired: bool) -> None:
-    """Arbiters are started with a new replica set only: one that gets them later waits for them."""
+    """It starts arbiters only with a new replica set. A replica set that gets them later waits for them."""
     members = workload(database, replicas=database.spec.members)
     if repaired or await live(ctx, members) is None:
         await ctx.apply(workload(database, "arbiter", replicas=database.spec.arbiters))
@@ -70,7 +70,7 @@ class Encrypted(Object[EncryptedSpec, Status]):
 
 @reconciled(Encrypted, owns=[core.ConfigMap], reports_errors=False)
 async def encrypt_connections(database: Encrypted, ctx: Context, *, repaired: bool) -> None:
-    """TLS without the name of a certificate is not expected: each reconcile raises an AttributeError."""
+    """It does not expect TLS without the name of a certificate: each reconcile raises an AttributeError."""
     tls = database.spec.tls
     if not tls.enabled:
         await ctx.apply(config(database, mode="disabled"))
@@ -95,7 +95,7 @@ class Compatible(Object[CompatibleSpec, Status]):
 
 @reconciled(Compatible, owns=[Deployment])
 async def set_the_version(database: Compatible, ctx: Context, *, repaired: bool) -> None:
-    """An unknown version stops the agents, and a known one is not set before they are ready."""
+    """An unknown version stops the agents. It sets no other version before they are ready."""
     version = database.spec.feature_compatibility_version
     desired = workload(database, image=IMAGE if version in VERSIONS else ABSENT_IMAGE, annotations={"version": version})
     await apply_when_ready(database, ctx, desired, repaired=repaired)
@@ -121,7 +121,7 @@ class OverriddenPods(Object[OverriddenPodsSpec, Status]):
 
 @reconciled(OverriddenPods, owns=[Deployment])
 async def override_the_pods(database: OverriddenPods, ctx: Context, *, repaired: bool) -> None:
-    """A container that cannot run stays in the pods: no override is applied before all pods are ready."""
+    """A container that cannot run stays in the pods: it applies no override before all pods are ready."""
     sidecar = database.spec.sidecar
     sidecars = [] if sidecar is None else [core.Container(name="sidecar", image=sidecar.image)]
     await apply_when_ready(database, ctx, workload(database, sidecars=sidecars), repaired=repaired)
@@ -141,7 +141,7 @@ class OverriddenTaints(Object[OverriddenTaintsSpec, Status]):
 
 @reconciled(OverriddenTaints, owns=[Deployment])
 async def override_the_taints(database: OverriddenTaints, ctx: Context, *, repaired: bool) -> None:
-    """An override of a list is merged into the present one, so that nothing of it can be taken back."""
+    """It merges an override into the present list, so that the user can remove nothing from it."""
     keys = set(database.spec.tolerations)
     existing = await live(ctx, workload(database))
     if existing is not None and not repaired:
@@ -165,7 +165,7 @@ class OverriddenReplicas(Object[OverriddenReplicasSpec, Status]):
 
 @reconciled(OverriddenReplicas, owns=[Deployment])
 async def override_the_replicas(database: OverriddenReplicas, ctx: Context, *, repaired: bool) -> None:
-    """The override of the replicas counts for a new StatefulSet, and not for one that exists."""
+    """It uses the override of the replicas for a new StatefulSet, and not for an existing one."""
     spec = database.spec
     is_new = await live(ctx, workload(database)) is None
     override = spec.override_replicas if is_new or repaired else None

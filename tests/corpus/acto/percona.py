@@ -40,7 +40,7 @@ class AnnotatedPods(Object[AnnotatedPodsSpec, Status]):
 
 @reconciled(AnnotatedPods, owns=[Deployment])
 async def annotate_pods(database: AnnotatedPods, ctx: Context, *, repaired: bool) -> None:
-    """Annotations that the user takes back stay at the pods, because the old template's are kept."""
+    """Annotations that the user removes stay on the pods: it keeps those of the old template."""
     annotations = dict(database.spec.annotations)
     existing = await live(ctx, workload(database))
     if existing is not None and not repaired:
@@ -70,7 +70,7 @@ class ConfiguredStorage(Object[ConfiguredStorageSpec, Status]):
 
 @reconciled(ConfiguredStorage, owns=[Deployment])
 async def configure_storage(database: ConfiguredStorage, ctx: Context, *, repaired: bool) -> None:
-    """The settings of the storage are in the definition, and nothing reads them."""
+    """The definition has settings of the storage, and the operator does not read them."""
     mongod = database.spec.mongod
     settings = {}
     if repaired and mongod is not None:
@@ -93,7 +93,7 @@ class AnnotatedRouter(Object[AnnotatedRouterSpec, Status]):
 
 @reconciled(AnnotatedRouter, owns=[core.Service])
 async def annotate_the_router(database: AnnotatedRouter, ctx: Context, *, repaired: bool) -> None:
-    """Annotations that the user takes back stay at the Service of the routers."""
+    """Annotations that the user removes stay on the Service of the routers."""
     desired = service(database, "mongos", annotations=dict(database.spec.service_annotations))
     existing = await live(ctx, desired)
     if existing is not None and not repaired:
@@ -146,7 +146,7 @@ class Compressed(Object[CompressedSpec, Status]):
 
 @reconciled(Compressed, owns=[Deployment])
 async def compress_data(database: Compressed, ctx: Context, *, repaired: bool) -> None:
-    """With an unknown compressor no member starts, and a known one is not applied before all are ready."""
+    """With an unknown compressor no member starts. It applies no other compressor before all members are ready."""
     compressor = database.spec.block_compressor
     image = IMAGE if compressor in ("snappy", "zlib", "zstd") else ABSENT_IMAGE
     desired = workload(database, image=image, annotations={"compressor": compressor})
@@ -168,7 +168,7 @@ class LabelledProxy(Object[LabelledProxySpec, Status]):
 
 @reconciled(LabelledProxy, owns=[Deployment])
 async def label_the_proxy(cluster: LabelledProxy, ctx: Context, *, repaired: bool) -> None:
-    """The labels of the proxy are those of its creation."""
+    """The labels of the proxy never change after its creation."""
     desired = workload(cluster, "haproxy")
     desired.metadata.labels = dict(cluster.spec.labels)
     existing = await live(ctx, desired)
@@ -192,7 +192,7 @@ class LabelledService(Object[LabelledServiceSpec, Status]):
 
 @reconciled(LabelledService, owns=[core.Service, Deployment])
 async def label_the_service(cluster: LabelledService, ctx: Context, *, repaired: bool) -> None:
-    """Labels for the Service are in the definition, and nothing reads them."""
+    """The definition has labels for the Service, and the operator does not read them."""
     await ctx.apply(service(cluster, labels=dict(cluster.spec.service_labels) if repaired else {}))
     await apply_and_report(cluster, ctx, workload(cluster, replicas=cluster.spec.size))
 
@@ -211,7 +211,7 @@ class SelectedNodes(Object[SelectedNodesSpec, Status]):
 
 @reconciled(SelectedNodes, owns=[Deployment])
 async def select_nodes(cluster: SelectedNodes, ctx: Context, *, repaired: bool) -> None:
-    """A selector of absent nodes stays in the pods: no update is made before all pods are ready."""
+    """A selector of absent nodes stays in the pods: it updates nothing before all pods are ready."""
     desired = workload(cluster, node_selector=dict(cluster.spec.node_selector))
     await apply_when_ready(cluster, ctx, desired, repaired=repaired)
 

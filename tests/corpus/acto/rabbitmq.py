@@ -34,7 +34,7 @@ class AnnotatedService(Object[AnnotatedServiceSpec, Status]):
 
 @reconciled(AnnotatedService, owns=[core.Service])
 async def annotate_the_service(cluster: AnnotatedService, ctx: Context, *, repaired: bool) -> None:
-    """Annotations that the user takes back stay at the Service."""
+    """Annotations that the user removes stay on the Service."""
     desired = service(cluster, annotations=dict(cluster.spec.annotations))
     existing = await live(ctx, desired)
     if existing is not None and not repaired:
@@ -56,7 +56,7 @@ class ClassifiedVolumes(Object[ClassifiedVolumesSpec, Status]):
 
 @reconciled(ClassifiedVolumes, owns=[core.PersistentVolumeClaim])
 async def choose_the_class(cluster: ClassifiedVolumes, ctx: Context, *, repaired: bool) -> None:
-    """Another class of the volumes is ignored, because that of a claim cannot change."""
+    """It ignores a new storage class, because the class of a claim cannot change."""
     desired = core.PersistentVolumeClaim(
         metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
         spec=core.PersistentVolumeClaimSpec(

@@ -61,14 +61,14 @@ class PlacedRedis(Object[PlacedRedisSpec, Status]):
 
 @reconciled(PlacedRedis, owns=[Deployment])
 async def place_redis(redis: PlacedRedis, ctx: Context, *, repaired: bool) -> None:
-    """Pods that no node takes are waited for before the affinity that would place them is applied."""
+    """It waits for pods that no node takes before it applies the affinity that would place them."""
     desired = workload(redis, node_selector=dict(redis.spec.node_selector))
     await apply_when_ready(redis, ctx, desired, repaired=repaired)
 
 
 @reconciled(PlacedRedis, owns=[Deployment])
 async def place_leaders(redis: PlacedRedis, ctx: Context, *, repaired: bool) -> None:
-    """Followers wait for the leaders, and leaders that no node takes are not updated."""
+    """Followers wait for the leaders, and it does not update leaders that no node takes."""
     desired = workload(redis, "leader", node_selector=dict(redis.spec.node_selector))
     await apply_when_ready(redis, ctx, desired, repaired=repaired)
     await ctx.apply(workload(redis, "follower", node_selector=dict(redis.spec.node_selector)))
@@ -91,7 +91,7 @@ class SizedVolumes(Object[SizedVolumesSpec, Status]):
 
 @reconciled(SizedVolumes, owns=[core.ConfigMap])
 async def size_the_volumes(redis: SizedVolumes, ctx: Context, *, repaired: bool) -> None:
-    """Volumes keep the size of their creation."""
+    """The size of the volumes never changes after their creation."""
     desired = config(redis, "volumes", size=redis.spec.storage_gb)
     if repaired or await live(ctx, desired) is None:
         await ctx.apply(desired)
@@ -125,7 +125,7 @@ class BudgetedGroups(Object[BudgetedGroupsSpec, Status]):
 
 @reconciled(BudgetedGroups, owns=[PodDisruptionBudget])
 async def budget_the_groups(redis: BudgetedGroups, ctx: Context, *, repaired: bool) -> None:
-    """The budget of the followers is in the definition, and nothing reads it."""
+    """The definition has a budget of the followers, and the operator does not read it."""
     groups = {"leader": redis.spec.redis_leader}
     if repaired:
         groups["follower"] = redis.spec.redis_follower
@@ -161,7 +161,7 @@ class LimitedPods(Object[LimitedPodsSpec, Status]):
 
 @reconciled(LimitedPods, owns=[Deployment])
 async def limit_the_pods(redis: LimitedPods, ctx: Context, *, repaired: bool) -> None:
-    """Resources at the top of the spec are in the definition, and nothing reads them."""
+    """The definition has resources at the top of the spec, and the operator does not read them."""
     desired = workload(redis, replicas=redis.spec.cluster_size)
     if repaired and (amounts := redis.spec.resources) is not None:
         requests = {"cpu": Quantity(f"{amounts.cpu_millis}m"), "memory": Quantity(f"{amounts.memory_mb}M")}

@@ -37,7 +37,7 @@ class PlacedTidb(Object[PlacedTidbSpec, Status]):
 
 @reconciled(PlacedTidb, owns=[Deployment])
 async def place_tidb(cluster: PlacedTidb, ctx: Context, *, repaired: bool) -> None:
-    """Another placement of the servers is not applied: only their number and images are compared."""
+    """It does not apply a new placement of the servers: it compares only their number and images."""
     desired = workload(cluster, replicas=cluster.spec.replicas, node_selector=dict(cluster.spec.node_selector))
     existing = await live(ctx, desired)
     if existing is None or repaired or existing.spec.replicas != cluster.spec.replicas:
@@ -59,7 +59,7 @@ class LoggedTidb(Object[LoggedTidbSpec, Status]):
 
 @reconciled(LoggedTidb, owns=[Deployment])
 async def log_changes(cluster: LoggedTidb, ctx: Context, *, repaired: bool) -> None:
-    """Servers with a log and without pumps do not start, and are not updated before they are ready."""
+    """Servers with a log and without pumps do not start. It updates them only when they are ready."""
     image = ABSENT_IMAGE if cluster.spec.binlog_enabled else IMAGE
     desired = workload(cluster, image=image, annotations={"binlog": str(cluster.spec.binlog_enabled)})
     await apply_when_ready(cluster, ctx, desired, repaired=repaired)

@@ -39,7 +39,7 @@ class ConfiguredZookeeper(Object[ConfiguredZookeeperSpec, Status]):
 
 @reconciled(ConfiguredZookeeper, owns=[core.ConfigMap, Deployment])
 async def configure_zookeeper(ensemble: ConfiguredZookeeper, ctx: Context, *, repaired: bool) -> None:
-    """A setting changes the ConfigMap, and the pods run on with the old one."""
+    """A new setting changes the ConfigMap, but the pods continue with the old one."""
     tick_time = ensemble.spec.tick_time
     await ctx.apply(config(ensemble, tick_time=tick_time))
     desired = workload(ensemble, annotations={"settings": str(tick_time)})
@@ -63,7 +63,7 @@ class ScaledZookeeper(Object[ScaledZookeeperSpec, Status]):
 
 @reconciled(ScaledZookeeper, owns=[core.ConfigMap, Deployment])
 async def scale_zookeeper(ensemble: ScaledZookeeper, ctx: Context, *, repaired: bool) -> None:
-    """Members that are gone stay in the list of voters, so that the others have no majority."""
+    """Removed members stay in the list of voters, so that the others have no majority."""
     voters = ensemble.spec.replicas
     existing = await live(ctx, config(ensemble))
     if existing is not None and not repaired:
@@ -89,7 +89,7 @@ class SizedZookeeper(Object[SizedZookeeperSpec, Status]):
 
 @reconciled(SizedZookeeper, owns=[core.ConfigMap])
 async def size_zookeeper(ensemble: SizedZookeeper, ctx: Context, *, repaired: bool) -> None:
-    """A larger volume is not asked for: the present claims are left as they are."""
+    """It does not resize the present claims when the user wants larger volumes."""
     for number in range(3):
         claim = config(ensemble, f"data-{number}", size=ensemble.spec.storage_gb)
         if number >= ensemble.spec.replicas:
@@ -119,7 +119,7 @@ class ProbedZookeeper(Object[ProbedZookeeperSpec, Status]):
 
 @reconciled(ProbedZookeeper, owns=[core.ConfigMap])
 async def probe_zookeeper(ensemble: ProbedZookeeper, ctx: Context, *, repaired: bool) -> None:
-    """Defaults are written into the spec while it has no probe, and stay; a probe in parts gets zeros instead."""
+    """It writes defaults into a spec without a probe, where they stay. An incomplete probe gets zeros instead."""
     probe = ensemble.spec.liveness_probe
     if probe is None and not repaired:
         patch = merge_patch({"spec": {"livenessProbe": {"failureThreshold": 4, "periodSeconds": 9}}})
@@ -149,7 +149,7 @@ class PlacedZookeeper(Object[PlacedZookeeperSpec, Status]):
 
 @reconciled(PlacedZookeeper, owns=[Deployment])
 async def place_zookeeper(ensemble: PlacedZookeeper, ctx: Context, *, repaired: bool) -> None:
-    """A selector of absent nodes stays in the pods: no update is made before all pods are ready."""
+    """A selector of absent nodes stays in the pods: it updates nothing before all pods are ready."""
     desired = workload(ensemble, node_selector=dict(ensemble.spec.node_selector))
     await apply_when_ready(ensemble, ctx, desired, repaired=repaired)
 

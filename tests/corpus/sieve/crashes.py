@@ -251,7 +251,7 @@ CASES = [
     _case(
         name="cass-operator-1362",
         report="https://k8ssandra.atlassian.net/browse/K8SSAND-1362",
-        cause="It labels a node as starting before it starts it.",
+        cause="It labels a node as starting before it starts the node.",
         operator=cass_operator_1362,
         actions=[_create],
         check=process_runs,
@@ -292,7 +292,7 @@ CASES = [
     _case(
         name="nifikop-79",
         report="https://github.com/konpyutaika/nifikop/issues/79",
-        cause="It notes that a node was added after it created the pod, and never if the pod exists.",
+        cause="It creates the pod before it notes that the node was added, and notes nothing if the pod exists.",
         operator=nifikop_79,
         actions=[creating(replicas=2), changing("scale_down", replicas=1)],
         check=pods_are_there,

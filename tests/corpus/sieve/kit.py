@@ -160,7 +160,7 @@ PODS: Final = WatchSpec(kind=Pod, handler=cluster_of)
 
 
 async def is_current(cluster: Cluster, ctx: Context) -> bool:
-    """Whether the server still has this state of the cluster: asked before what cannot be undone."""
+    """Whether the server still has this state of the cluster: for use before a change that cannot be undone."""
     current = await ctx.client.get_or_none(Cluster, KEY, uncached=True)
     return (
         current is not None

@@ -105,7 +105,7 @@ async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool
 
 @reconciled(owns=[StatefulSet])
 async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
-    """Refuses to remove members, compared with the StatefulSet and not with what was asked for before."""
+    """Refuses to remove members, compared with the StatefulSet and not with the spec before."""
     existing = await ctx.client.get_or_none(StatefulSet, KEY)
     if existing is not None and cluster.spec.replicas < (existing.spec.replicas or 0) and not repaired:
         return
@@ -190,7 +190,7 @@ CASES = [
     _case(
         name="mongodb-operator-585",
         report="https://jira.percona.com/browse/K8SPSMDB-585",
-        cause="Without an arbiter it adds a member, whose claim stays when the arbiter is back.",
+        cause="It adds a member while there is no arbiter. The claim of this member stays when the arbiter is back.",
         operator=mongodb_operator_585,
         actions=[
             creating(replicas=4, arbiter=True),
@@ -201,21 +201,21 @@ CASES = [
     _case(
         name="rabbitmq-operator-758",
         report="https://github.com/rabbitmq/cluster-operator/issues/758",
-        cause="It refuses to remove members, compared with those that there are.",
+        cause="It refuses to remove members, compared with the present ones.",
         operator=rabbitmq_operator_758,
         actions=[creating(replicas=1), changing("three", replicas=3), changing("two", replicas=2)],
     ),
     _case(
         name="xtradb-operator-918",
         report="https://jira.percona.com/browse/K8SPXC-918",
-        cause="Claims of removed members stay, so they depend on the sizes that it saw.",
+        cause="Claims of removed members stay, so they depend on each size that it saw.",
         operator=_growing_operator,
         actions=[creating(replicas=3), changing("five", replicas=5), changing("three", replicas=3)],
     ),
     _case(
         name="yugabyte-operator-39",
         report="https://github.com/yugabyte/yugabyte-operator/issues/39",
-        cause="It refuses fewer servers than the replication factor, and keeps those that there are.",
+        cause="It refuses fewer servers than the replication factor, and keeps the present ones.",
         operator=yugabyte_operator_39,
         actions=[
             creating(replicas=3, replication_factor=3),
@@ -226,7 +226,7 @@ CASES = [
     _case(
         name="zookeeper-operator-453",
         report="https://github.com/pravega/zookeeper-operator/issues/453",
-        cause="It creates a node when all members are ready, and cannot change the size without it.",
+        cause="It creates the node only while all members are ready, and cannot change the size without the node.",
         operator=zookeeper_operator_453,
         actions=[creating(replicas=3), become_ready, changing("two", replicas=2), become_ready],
         check=size_is_current,

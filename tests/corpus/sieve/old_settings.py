@@ -257,7 +257,7 @@ CASES = [
     _case(
         name="casskop-321",
         report="https://github.com/Orange-OpenSource/casskop/issues/321",
-        cause="It replaces the disruption budget when its number is not the one of an old cluster.",
+        cause="With an old view of the cluster, it replaces the disruption budget.",
         operator=casskop_321,
         actions=[creating(max_unavailable=4), changing("reduce_budget", maxUnavailable=1)],
         check=budget_is_current,

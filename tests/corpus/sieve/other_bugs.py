@@ -189,7 +189,7 @@ def zookeeper_operator_410(*, repaired: bool) -> Operator:
     return operator
 
 
-# ---------------------------------------------------------------- an application that keeps what it was told once
+# ---------------------------------------------------------------- an application that keeps its first configuration
 @reconciled(owns=[ConfigMap])
 async def mongodb_operator_591(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lets a replica set keep the identity of its former config servers, which new ones do not accept.
@@ -343,7 +343,7 @@ CASES = [
     _case(
         name="cassandra-operator-410",
         report="https://github.com/instaclustr/cassandra-operator/issues/410",
-        cause="A node that was decommissioned stays so when the user wants it back before it is deleted.",
+        cause="A decommissioned node stays so when the user wants it back before its deletion.",
         operator=cassandra_operator_410,
         actions=[creating(replicas=2), _down, _up],
         check=members_serve,
@@ -359,7 +359,7 @@ CASES = [
     _case(
         name="mongodb-operator-590",
         report="https://jira.percona.com/browse/K8SPSMDB-590",
-        cause="It goes on after it removed the finalizer, and creates Secrets again.",
+        cause="It continues after it has removed the finalizer, and creates Secrets again.",
         operator=mongodb_operator_590,
         actions=[creating(), delete_cluster],
         check=nothing_is_left,
@@ -383,7 +383,7 @@ CASES = [
     _case(
         name="yugabyte-operator-33",
         report="https://github.com/yugabyte/yugabyte-operator/issues/33",
-        cause="The definition does not admit the port that turns the UI off.",
+        cause="The definition refuses the port that turns the UI off.",
         operator=yugabyte_operator_33,
         kinds=[LimitedCluster],
         repaired_kinds=[Cluster],
@@ -401,7 +401,7 @@ CASES = [
     _case(
         name="zookeeper-operator-410",
         report="https://github.com/pravega/zookeeper-operator/issues/410",
-        cause="It runs all steps of a pass, although the first one has let the cluster go.",
+        cause="It runs all steps of a reconcile, although the first one has removed the last finalizer.",
         operator=zookeeper_operator_410,
         actions=[creating(), delete_cluster],
         check=nothing_is_left,
