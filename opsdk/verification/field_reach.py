@@ -68,8 +68,8 @@ def trials(
 ) -> Iterator[Trial]:
     """Yield custom resources in which a field may count, and others that differ in this field only.
 
-    Each neighbour of the field and of its parents gets another value: flags are turned, alternatives chosen, absent
-    objects filled, and others taken away.
+    Each neighbour of the field and of its parents gets another value: flags are turned, also those in an object beside
+    the field, alternatives chosen, absent objects filled, and others taken away.
     """
     field = _field_at(definition.root, path)
     if field is None:
@@ -118,10 +118,13 @@ def _contexts(
 
 
 def _neighbours(field: SchemaField) -> Iterator[SchemaField]:
-    """Yield the siblings of a field and of its parents, nearest first."""
+    """Yield the siblings of a field and of its parents, nearest first, each before the flags in it."""
     for member in reversed(field.lineage()[1:]):
-        if member.parent is not None:
-            yield from (each for each in member.parent.properties.values() if each.path != member.path)
+        siblings = member.parent.properties.values() if member.parent is not None else ()
+        for sibling in siblings:
+            if sibling.path != member.path:
+                yield sibling
+                yield from (each for each in sibling.properties.values() if each.node.types == ("boolean",))
 
 
 def _switches(field: SchemaField, obj: JsonObject, values: FieldValues) -> Iterator[JsonValue]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import envtest
-from opsdk import Operator, crd_for
+from opsdk import Context, Operator, crd_for
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.simulate import Action, Simulation
 from opsdk.verification.guided_run import WorkloadStep
@@ -20,6 +20,45 @@ class Study(StrEnum):
 
     SIEVE = "Sieve"
     ACTO = "Acto"
+
+
+Reconciler = Callable[..., Coroutine[Any, Any, Any]]
+"""Reconciles an object in a context; the keyword ``repaired`` tells the twin from the operator with the bug."""
+
+
+class CorpusOperator(Protocol):
+    """Creates an operator: with the bug, or repaired."""
+
+    def __call__(self, *, repaired: bool) -> Operator:
+        """Return a new operator."""
+        ...
+
+
+def corpus_operator(
+    of_twins: Reconciler, new_operator: Callable[[], Operator], kind: type[Any], **declared: Any
+) -> CorpusOperator:
+    """Return a factory of an operator with one reconciler; it has the docstring of the reconciler.
+
+    Args:
+        of_twins: the reconciler of both twins.
+        new_operator: creates an operator without reconcilers.
+        kind: that is reconciled.
+        declared: what else the declaration of the reconciler says, such as ``owns``.
+    """
+
+    def factory(*, repaired: bool) -> Operator:
+        operator = new_operator()
+
+        async def reconcile(obj: Any, ctx: Context) -> Any:
+            return await of_twins(obj, ctx, repaired=repaired)
+
+        # An operator reads the type of the first argument: it passes an object or a request.
+        reconcile.__annotations__["obj"] = kind
+        operator.reconciler(kind, **declared)(reconcile)
+        return operator
+
+    factory.__doc__ = of_twins.__doc__
+    return factory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def search_with_generated_resources(
 def compare_with_the_twin(case: CorpusCase) -> tuple[GeneratedSearch, GeneratedSearch]:
     """Return what is found in the operator of a case and not in its twin, and what is found in the twin.
 
-    Twins that share one definition leave many fields of it alone: what both have is no sign of the bug.
+    Twins that share one definition ignore many of its fields. A finding in both does not show the bug.
     """
     twin = search_with_generated_resources(case, repaired=True, stop_at_first=False)
     search = search_with_generated_resources(case, stop_at_first=not twin.findings)

@@ -82,13 +82,13 @@ def generated_of(name: str, seed: int) -> GeneratedVerification:
     def environment(definitions: Sequence[Any]) -> envtest.Environment:
         return envtest.Environment(controllers="cluster", controller_events=False, crds=definitions)
 
-    if name in SCENARIOS:
-        doubles, examples = factory_of(SCENARIOS[name].operator, SCENARIOS[name].doubles), ()
+    case = next((each for each in ACTO if each.name == name), None)
+    if case is None:
+        doubles = factory_of(SCENARIOS[name].operator, SCENARIOS[name].doubles)
     else:
-        case = next(each for each in ACTO if each.name == name)
-        doubles, examples = factory_of(case.repaired, None), tuple(case.examples)
+        doubles = factory_of(case.repaired, None)
     return generated_verification(
-        doubles, environment=environment, examples=examples, operations=_MOST_OPERATIONS, seed=seed
+        doubles, environment=environment, examples=case.examples if case else (), operations=_MOST_OPERATIONS, seed=seed
     )
 
 

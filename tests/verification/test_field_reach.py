@@ -73,3 +73,11 @@ def test_a_field_is_tried_with_its_flag() -> None:
         proxies = before["spec"].get("proxy", {}), after["spec"].get("proxy", {})
         assert proxies[0].get("port") != proxies[1].get("port")
         assert proxies[0].get("enabled") == proxies[1].get("enabled")
+
+
+def test_a_field_is_tried_with_the_flag_of_an_object_beside_it() -> None:
+    """The number of members may count only while they are exposed."""
+    definition = DefinitionVersion(DEFINITION, "v1", SchemaBudget())
+    path = ("spec", "text")
+    pairs = list(trials(definition, changing(path, "a", "b"), path))
+    assert any(before["spec"].get("proxy", {}).get("enabled") is True for before, _ in pairs)

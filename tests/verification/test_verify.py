@@ -316,7 +316,7 @@ def test_a_process_without_a_result_is_named(capfd: pytest.CaptureFixture[str]) 
 
 def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
     """The line at the end says how many of each kind."""
-    summary = verify(declare(good), range(2), name="GOOD")
+    summary = verify(declare(good), range(1), name="GOOD")
     alone = {
         DisturbanceKind.TAKE_OVER,
         DisturbanceKind.LOSE_LEASE,

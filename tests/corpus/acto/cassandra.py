@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from msgspec import field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from tests.corpus.acto.kit import (
     Status,
     acto_case,
+    apply_and_report,
     apply_when_ready,
     gvk,
     live,
-    new_operator,
+    reconciled,
     report,
     service,
     workload,
@@ -33,21 +34,16 @@ class ReplacedNodes(Object[ReplacedNodesSpec, Status]):
     gvk = gvk("ReplacedNodes")
 
 
-def replace_nodes(*, repaired: bool) -> Operator:
-    """A node to replace that does not exist is waited for, also after it was taken back."""
-    operator = new_operator()
-
-    @operator.reconciler(ReplacedNodes, owns=[Deployment])
-    async def reconcile(datacenter: ReplacedNodes, ctx: Context) -> None:
-        names = datacenter.spec.replace_nodes
-        memory = {} if datacenter.status is None or repaired else datacenter.status.memory
-        pending = {**memory, **{name: "unknown" for name in names if not name.startswith(datacenter.metadata.name)}}
-        async with ctx.status(datacenter) as patch:
-            patch.status.memory = pending
-        if not pending or repaired:
-            await report(datacenter, ctx, await ctx.apply(workload(datacenter, replicas=datacenter.spec.size % 4)))
-
-    return operator
+@reconciled(ReplacedNodes, owns=[Deployment])
+async def replace_nodes(datacenter: ReplacedNodes, ctx: Context, *, repaired: bool) -> None:
+    """It waits for a node to replace that does not exist, also after the user has removed it from the spec."""
+    names = datacenter.spec.replace_nodes
+    memory = {} if datacenter.status is None or repaired else datacenter.status.memory
+    pending = {**memory, **{name: "unknown" for name in names if not name.startswith(datacenter.metadata.name)}}
+    async with ctx.status(datacenter) as patch:
+        patch.status.memory = pending
+    if not pending or repaired:
+        await apply_and_report(datacenter, ctx, workload(datacenter, replicas=datacenter.spec.size % 4))
 
 
 class LabelledSeedsSpec(Model, kw_only=True):
@@ -62,19 +58,14 @@ class LabelledSeeds(Object[LabelledSeedsSpec, Status]):
     gvk = gvk("LabelledSeeds")
 
 
-def label_seeds(*, repaired: bool) -> Operator:
-    """Labels that the user takes back stay at the seed Service, because the old ones are merged in."""
-    operator = new_operator()
-
-    @operator.reconciler(LabelledSeeds, owns=[core.Service])
-    async def reconcile(datacenter: LabelledSeeds, ctx: Context) -> None:
-        desired = service(datacenter, "seeds", labels=datacenter.spec.additional_labels)
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired:
-            desired.metadata.labels = {**existing.metadata.labels, **desired.metadata.labels}
-        await ctx.apply(desired)
-
-    return operator
+@reconciled(LabelledSeeds, owns=[core.Service])
+async def label_seeds(datacenter: LabelledSeeds, ctx: Context, *, repaired: bool) -> None:
+    """Labels that the user removes stay on the seed Service: it merges the old labels into the new ones."""
+    desired = service(datacenter, "seeds", labels=datacenter.spec.additional_labels)
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired:
+        desired.metadata.labels = {**existing.metadata.labels, **desired.metadata.labels}
+    await ctx.apply(desired)
 
 
 class PlacedRacksSpec(Model, kw_only=True):
@@ -89,16 +80,11 @@ class PlacedRacks(Object[PlacedRacksSpec, Status]):
     gvk = gvk("PlacedRacks")
 
 
-def place_racks(*, repaired: bool) -> Operator:
-    """Labels that no node has stay in the pods' template: no update is made before all pods are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(PlacedRacks, owns=[Deployment])
-    async def reconcile(datacenter: PlacedRacks, ctx: Context) -> None:
-        desired = workload(datacenter, node_selector=datacenter.spec.node_affinity_labels)
-        await apply_when_ready(datacenter, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(PlacedRacks, owns=[Deployment])
+async def place_racks(datacenter: PlacedRacks, ctx: Context, *, repaired: bool) -> None:
+    """Labels that no node has stay in the pod template: it updates nothing before all pods are ready."""
+    desired = workload(datacenter, node_selector=datacenter.spec.node_affinity_labels)
+    await apply_when_ready(datacenter, ctx, desired, repaired=repaired)
 
 
 class ToleratedTaint(Model, kw_only=True):
@@ -120,26 +106,19 @@ class ToleratedTaints(Object[ToleratedTaintsSpec, Status]):
     gvk = gvk("ToleratedTaints")
 
 
-def tolerate_taints(*, repaired: bool) -> Operator:
-    """Another time of a toleration changes nothing: only the keys of the tolerations are compared."""
-    operator = new_operator()
-
-    @operator.reconciler(ToleratedTaints, owns=[Deployment])
-    async def reconcile(datacenter: ToleratedTaints, ctx: Context) -> None:
-        tolerations = [
-            core.Toleration(
-                key=each.key, operator="Exists", effect="NoExecute", toleration_seconds=each.toleration_seconds
-            )
-            for each in datacenter.spec.tolerations
-        ]
-        desired = workload(datacenter, tolerations=tolerations)
-        existing = await live(ctx, desired)
-        keys = [] if existing is None else [each.key for each in existing.spec.template.spec.tolerations]
-        if existing is None or repaired or keys != [each.key for each in tolerations]:
-            existing = await ctx.apply(desired)
-        await report(datacenter, ctx, existing)
-
-    return operator
+@reconciled(ToleratedTaints, owns=[Deployment])
+async def tolerate_taints(datacenter: ToleratedTaints, ctx: Context, *, repaired: bool) -> None:
+    """A new time of a toleration changes nothing: it compares only the keys of the tolerations."""
+    tolerations = [
+        core.Toleration(key=each.key, operator="Exists", effect="NoExecute", toleration_seconds=each.toleration_seconds)
+        for each in datacenter.spec.tolerations
+    ]
+    desired = workload(datacenter, tolerations=tolerations)
+    existing = await live(ctx, desired)
+    keys = [] if existing is None else [each.key for each in existing.spec.template.spec.tolerations]
+    if existing is None or repaired or keys != [each.key for each in tolerations]:
+        existing = await ctx.apply(desired)
+    await report(datacenter, ctx, existing)
 
 
 CASES = [

@@ -21,12 +21,13 @@ from tests.corpus.acto.kit import (
     IMAGE,
     Status,
     acto_case,
+    apply_and_report,
     config,
     gvk,
     live,
     meta,
     new_operator,
-    report,
+    reconciled,
     workload,
 )
 
@@ -45,18 +46,13 @@ class TaggedImage(Object[TaggedImageSpec, Status]):
     gvk = gvk("TaggedImage")
 
 
-def read_the_tag(*, repaired: bool) -> Operator:
-    """The version is what follows the colon of the image: without a colon, each reconcile raises an IndexError."""
-    operator = new_operator(reports_errors=False)
-
-    @operator.reconciler(TaggedImage, owns=[Deployment, core.ConfigMap])
-    async def reconcile(cluster: TaggedImage, ctx: Context) -> None:
-        image = cluster.spec.image.strip() or "unknown"
-        version = image.partition(":")[2] or "latest" if repaired else image.split(":")[1]
-        await ctx.apply(config(cluster, "version", version=version))
-        await report(cluster, ctx, await ctx.apply(workload(cluster, image=image)))
-
-    return operator
+@reconciled(TaggedImage, owns=[Deployment, core.ConfigMap], reports_errors=False)
+async def read_the_tag(cluster: TaggedImage, ctx: Context, *, repaired: bool) -> None:
+    """It reads the version after the colon of the image. Without a colon, each reconcile raises an IndexError."""
+    image = cluster.spec.image.strip() or "unknown"
+    version = image.partition(":")[2] or "latest" if repaired else image.split(":")[1]
+    await ctx.apply(config(cluster, "version", version=version))
+    await apply_and_report(cluster, ctx, workload(cluster, image=image))
 
 
 class ServedConsoleSpec(Model, kw_only=True):
@@ -85,34 +81,24 @@ def ingress(cluster: ServedConsole) -> Ingress:
     )
 
 
-def serve_the_console(*, repaired: bool) -> Operator:
-    """An update of the Ingress leaves its hosts and its Secret as they were when it was created."""
-    operator = new_operator()
-
-    @operator.reconciler(ServedConsole, owns=[Ingress])
-    async def reconcile(cluster: ServedConsole, ctx: Context) -> None:
-        desired = ingress(cluster)
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired:
-            desired.spec.tls = existing.spec.tls
-        await ctx.apply(desired)
-
-    return operator
+@reconciled(ServedConsole, owns=[Ingress])
+async def serve_the_console(cluster: ServedConsole, ctx: Context, *, repaired: bool) -> None:
+    """An update of the Ingress does not change its hosts and its Secret."""
+    desired = ingress(cluster)
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired:
+        desired.spec.tls = existing.spec.tls
+    await ctx.apply(desired)
 
 
-def annotate_the_console(*, repaired: bool) -> Operator:
-    """Annotations that the user takes back stay at the Ingress."""
-    operator = new_operator()
-
-    @operator.reconciler(ServedConsole, owns=[Ingress])
-    async def reconcile(cluster: ServedConsole, ctx: Context) -> None:
-        desired = ingress(cluster)
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired and not desired.metadata.annotations:
-            desired.metadata.annotations = existing.metadata.annotations
-        await ctx.apply(desired)
-
-    return operator
+@reconciled(ServedConsole, owns=[Ingress])
+async def annotate_the_console(cluster: ServedConsole, ctx: Context, *, repaired: bool) -> None:
+    """Annotations that the user removes stay on the Ingress."""
+    desired = ingress(cluster)
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired and not desired.metadata.annotations:
+        desired.metadata.annotations = existing.metadata.annotations
+    await ctx.apply(desired)
 
 
 class SpreadNodesSpec(Model, kw_only=True):
@@ -129,7 +115,7 @@ class SpreadNodes(Object[SpreadNodesSpec, Status]):
 
 
 def spread_the_nodes(*, repaired: bool) -> Operator:
-    """An unknown way to spread is passed on to the API server, which refuses it again and again; nothing says so."""
+    """It passes an unknown way to spread on to the API server, which refuses it each time. No status says so."""
     operator = new_operator(reports_errors=repaired)
 
     @operator.reconciler(SpreadNodes, owns=[Deployment])
@@ -139,7 +125,7 @@ def spread_the_nodes(*, repaired: bool) -> Operator:
             topology_key="kubernetes.io/hostname",
             when_unsatisfiable=cluster.spec.when_unsatisfiable,
         )
-        await report(cluster, ctx, await ctx.apply(workload(cluster, topology_spread_constraints=[constraint])))
+        await apply_and_report(cluster, ctx, workload(cluster, topology_spread_constraints=[constraint]))
 
     return operator
 

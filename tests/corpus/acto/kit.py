@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import field
 
@@ -24,7 +24,7 @@ from opsdk.apimachinery.object import TypedObject
 from opsdk.controller.options import ControllerOptions
 from opsdk.rbac.check import RbacCheck
 from opsdk.testing.simulate import Action, World
-from tests.corpus.case import CorpusCase, Study
+from tests.corpus.case import CorpusCase, CorpusOperator, Reconciler, Study, corpus_operator
 
 NAMESPACE: Final = "default"
 NAME: Final = "demo"
@@ -34,14 +34,6 @@ ABSENT_IMAGE: Final = "registry.invalid/absent:0"
 
 
 ObjectT = TypeVar("ObjectT", bound=TypedObject)
-
-
-class CorpusOperator(Protocol):
-    """Creates an operator: with the bug, or repaired."""
-
-    def __call__(self, *, repaired: bool) -> Operator:
-        """Return a new operator."""
-        ...
 
 
 class Status(Model, kw_only=True):
@@ -65,6 +57,14 @@ def new_operator(*, reports_errors: bool = True) -> Operator:
     """
     controller = ControllerOptions(error_condition="Stalled" if reports_errors else "")
     return Operator("corpus", OperatorOptions(controller=controller, rbac_check=RbacCheck.OFF))
+
+
+def reconciled(
+    kind: type[Any], *, reports_errors: bool = True, **declared: Any
+) -> Callable[[Reconciler], CorpusOperator]:
+    """Make an operator of the reconciler of both twins. Arguments as of `corpus_operator` and `new_operator`."""
+    new = partial(new_operator, reports_errors=reports_errors)
+    return lambda of_twins: corpus_operator(of_twins, new, kind, **declared)
 
 
 # ---------------------------------------------------------------- children
@@ -141,6 +141,11 @@ async def report(owner: Any, ctx: Context, deployment: Deployment) -> None:
         patch.set_condition("Ready", ready, "Available" if ready else "RollingOut", "of the pods")
 
 
+async def apply_and_report(owner: Any, ctx: Context, child: Deployment) -> None:
+    """Apply a Deployment, and write whether its pods are ready."""
+    await report(owner, ctx, await ctx.apply(child))
+
+
 async def apply_when_ready(owner: Any, ctx: Context, child: Deployment, *, repaired: bool) -> None:
     """Apply a Deployment and report it.
 
@@ -155,7 +160,7 @@ async def apply_when_ready(owner: Any, ctx: Context, child: Deployment, *, repai
 
 # ---------------------------------------------------------------- users
 async def hold_anything(_: World) -> None:
-    """Check nothing: what is right is told by other objects with the same content."""
+    """Check nothing: other objects with the same content show what is right."""
 
 
 def users(kind: type[Any], specs: Sequence[Model]) -> list[Action]:

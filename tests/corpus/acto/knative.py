@@ -6,9 +6,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
-from tests.corpus.acto.kit import ABSENT_IMAGE, IMAGE, Status, acto_case, gvk, new_operator, report, workload
+from tests.corpus.acto.kit import (
+    ABSENT_IMAGE,
+    IMAGE,
+    Status,
+    acto_case,
+    apply_and_report,
+    gvk,
+    reconciled,
+    workload,
+)
 
 
 class HighAvailability(Model, kw_only=True):
@@ -29,19 +38,14 @@ class Serving(Object[ServingSpec, Status]):
     gvk = gvk("Serving")
 
 
-def scale_the_parts(*, repaired: bool) -> Operator:
-    """High availability without a number of replicas is not expected: each reconcile raises a TypeError."""
-    operator = new_operator(reports_errors=False)
-
-    @operator.reconciler(Serving, owns=[Deployment])
-    async def reconcile(serving: Serving, ctx: Context) -> None:
-        replicas = 1
-        if (availability := serving.spec.high_availability) is not None:
-            count: Any = availability.replicas
-            replicas = max(1 if repaired and count is None else count, 0)
-        await report(serving, ctx, await ctx.apply(workload(serving, replicas=replicas)))
-
-    return operator
+@reconciled(Serving, owns=[Deployment], reports_errors=False)
+async def scale_the_parts(serving: Serving, ctx: Context, *, repaired: bool) -> None:
+    """It does not expect high availability without a number of replicas: each reconcile raises a TypeError."""
+    replicas = 1
+    if (availability := serving.spec.high_availability) is not None:
+        count: Any = availability.replicas
+        replicas = max(1 if repaired and count is None else count, 0)
+    await apply_and_report(serving, ctx, workload(serving, replicas=replicas))
 
 
 class Implementation(Model, kw_only=True):
@@ -69,21 +73,16 @@ class RoutedServing(Object[RoutedServingSpec, Status]):
     gvk = gvk("RoutedServing")
 
 
-def route_requests(*, repaired: bool) -> Operator:
+@reconciled(RoutedServing, owns=[Deployment])
+async def route_requests(serving: RoutedServing, ctx: Context, *, repaired: bool) -> None:
     """An implementation that is disabled stays installed."""
-    operator = new_operator()
-
-    @operator.reconciler(RoutedServing, owns=[Deployment])
-    async def reconcile(serving: RoutedServing, ctx: Context) -> None:
-        ingress = serving.spec.ingress
-        for name, part in (("contour", ingress.contour), ("kourier", ingress.kourier)):
-            child = workload(serving, name)
-            if part.enabled:
-                await ctx.apply(child)
-            elif repaired:
-                await ctx.client.delete(child, missing_ok=True)
-
-    return operator
+    ingress = serving.spec.ingress
+    for name, part in (("contour", ingress.contour), ("kourier", ingress.kourier)):
+        child = workload(serving, name)
+        if part.enabled:
+            await ctx.apply(child)
+        elif repaired:
+            await ctx.client.delete(child, missing_ok=True)
 
 
 class Sources(Model, kw_only=True):
@@ -104,19 +103,14 @@ class Eventing(Object[EventingSpec, Status]):
     gvk = gvk("Eventing")
 
 
-def receive_events(*, repaired: bool) -> Operator:
-    """A source that is enabled gets pods that never run, and nothing says so."""
-    operator = new_operator()
-
-    @operator.reconciler(Eventing, owns=[Deployment])
-    async def reconcile(eventing: Eventing, ctx: Context) -> None:
-        await ctx.apply(workload(eventing))
-        if eventing.spec.source.rabbitmq.enabled:
-            await ctx.apply(workload(eventing, "rabbitmq", image=IMAGE if repaired else ABSENT_IMAGE))
-        else:
-            await ctx.client.delete(workload(eventing, "rabbitmq"), missing_ok=True)
-
-    return operator
+@reconciled(Eventing, owns=[Deployment])
+async def receive_events(eventing: Eventing, ctx: Context, *, repaired: bool) -> None:
+    """A source that is enabled gets pods that never run. No status says so."""
+    await ctx.apply(workload(eventing))
+    if eventing.spec.source.rabbitmq.enabled:
+        await ctx.apply(workload(eventing, "rabbitmq", image=IMAGE if repaired else ABSENT_IMAGE))
+    else:
+        await ctx.client.delete(workload(eventing, "rabbitmq"), missing_ok=True)
 
 
 ON = Implementation(enabled=True)

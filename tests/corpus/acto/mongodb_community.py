@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from tests.corpus.acto.kit import (
@@ -14,12 +14,12 @@ from tests.corpus.acto.kit import (
     IMAGE,
     Status,
     acto_case,
+    apply_and_report,
     apply_when_ready,
     config,
     gvk,
     live,
-    new_operator,
-    report,
+    reconciled,
     workload,
 )
 
@@ -40,18 +40,13 @@ class Arbitrated(Object[ArbitratedSpec, Status]):
     gvk = gvk("Arbitrated")
 
 
-def add_arbiters(*, repaired: bool) -> Operator:
-    """Arbiters are started with a new replica set only: one that gets them later waits for them."""
-    operator = new_operator()
-
-    @operator.reconciler(Arbitrated, owns=[Deployment])
-    async def reconcile(database: Arbitrated, ctx: Context) -> None:
-        members = workload(database, replicas=database.spec.members)
-        if repaired or await live(ctx, members) is None:
-            await ctx.apply(workload(database, "arbiter", replicas=database.spec.arbiters))
-        await report(database, ctx, await ctx.apply(members))
-
-    return operator
+@reconciled(Arbitrated, owns=[Deployment])
+async def add_arbiters(database: Arbitrated, ctx: Context, *, repaired: bool) -> None:
+    """It starts arbiters only with a new replica set. A replica set that gets them later waits for them."""
+    members = workload(database, replicas=database.spec.members)
+    if repaired or await live(ctx, members) is None:
+        await ctx.apply(workload(database, "arbiter", replicas=database.spec.arbiters))
+    await apply_and_report(database, ctx, members)
 
 
 class Tls(Model, kw_only=True):
@@ -73,22 +68,17 @@ class Encrypted(Object[EncryptedSpec, Status]):
     gvk = gvk("Encrypted")
 
 
-def encrypt_connections(*, repaired: bool) -> Operator:
-    """TLS without the name of a certificate is not expected: each reconcile raises an AttributeError."""
-    operator = new_operator(reports_errors=False)
-
-    @operator.reconciler(Encrypted, owns=[core.ConfigMap])
-    async def reconcile(database: Encrypted, ctx: Context) -> None:
-        tls = database.spec.tls
-        if not tls.enabled:
-            await ctx.apply(config(database, mode="disabled"))
-        elif repaired and not tls.certificate:
-            await ctx.apply(config(database, mode="incomplete"))
-        else:
-            certificate: Any = tls.certificate
-            await ctx.apply(config(database, mode="required", file=certificate.upper()))
-
-    return operator
+@reconciled(Encrypted, owns=[core.ConfigMap], reports_errors=False)
+async def encrypt_connections(database: Encrypted, ctx: Context, *, repaired: bool) -> None:
+    """It does not expect TLS without the name of a certificate: each reconcile raises an AttributeError."""
+    tls = database.spec.tls
+    if not tls.enabled:
+        await ctx.apply(config(database, mode="disabled"))
+    elif repaired and not tls.certificate:
+        await ctx.apply(config(database, mode="incomplete"))
+    else:
+        certificate: Any = tls.certificate
+        await ctx.apply(config(database, mode="required", file=certificate.upper()))
 
 
 class CompatibleSpec(Model, kw_only=True):
@@ -103,19 +93,12 @@ class Compatible(Object[CompatibleSpec, Status]):
     gvk = gvk("Compatible")
 
 
-def set_the_version(*, repaired: bool) -> Operator:
-    """An unknown version stops the agents, and a known one is not set before they are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(Compatible, owns=[Deployment])
-    async def reconcile(database: Compatible, ctx: Context) -> None:
-        version = database.spec.feature_compatibility_version
-        desired = workload(
-            database, image=IMAGE if version in VERSIONS else ABSENT_IMAGE, annotations={"version": version}
-        )
-        await apply_when_ready(database, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(Compatible, owns=[Deployment])
+async def set_the_version(database: Compatible, ctx: Context, *, repaired: bool) -> None:
+    """An unknown version stops the agents. It sets no other version before they are ready."""
+    version = database.spec.feature_compatibility_version
+    desired = workload(database, image=IMAGE if version in VERSIONS else ABSENT_IMAGE, annotations={"version": version})
+    await apply_when_ready(database, ctx, desired, repaired=repaired)
 
 
 class Sidecar(Model, kw_only=True):
@@ -136,17 +119,12 @@ class OverriddenPods(Object[OverriddenPodsSpec, Status]):
     gvk = gvk("OverriddenPods")
 
 
-def override_the_pods(*, repaired: bool) -> Operator:
-    """A container that cannot run stays in the pods: no override is applied before all pods are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(OverriddenPods, owns=[Deployment])
-    async def reconcile(database: OverriddenPods, ctx: Context) -> None:
-        sidecar = database.spec.sidecar
-        sidecars = [] if sidecar is None else [core.Container(name="sidecar", image=sidecar.image)]
-        await apply_when_ready(database, ctx, workload(database, sidecars=sidecars), repaired=repaired)
-
-    return operator
+@reconciled(OverriddenPods, owns=[Deployment])
+async def override_the_pods(database: OverriddenPods, ctx: Context, *, repaired: bool) -> None:
+    """A container that cannot run stays in the pods: it applies no override before all pods are ready."""
+    sidecar = database.spec.sidecar
+    sidecars = [] if sidecar is None else [core.Container(name="sidecar", image=sidecar.image)]
+    await apply_when_ready(database, ctx, workload(database, sidecars=sidecars), repaired=repaired)
 
 
 class OverriddenTaintsSpec(Model, kw_only=True):
@@ -161,20 +139,15 @@ class OverriddenTaints(Object[OverriddenTaintsSpec, Status]):
     gvk = gvk("OverriddenTaints")
 
 
-def override_the_taints(*, repaired: bool) -> Operator:
-    """An override of a list is merged into the present one, so that nothing of it can be taken back."""
-    operator = new_operator()
-
-    @operator.reconciler(OverriddenTaints, owns=[Deployment])
-    async def reconcile(database: OverriddenTaints, ctx: Context) -> None:
-        keys = set(database.spec.tolerations)
-        existing = await live(ctx, workload(database))
-        if existing is not None and not repaired:
-            keys |= {str(each.key) for each in existing.spec.template.spec.tolerations}
-        tolerations = [core.Toleration(key=key, operator="Exists") for key in sorted(keys)]
-        await report(database, ctx, await ctx.apply(workload(database, tolerations=tolerations)))
-
-    return operator
+@reconciled(OverriddenTaints, owns=[Deployment])
+async def override_the_taints(database: OverriddenTaints, ctx: Context, *, repaired: bool) -> None:
+    """It merges an override into the present list, so that the user can remove nothing from it."""
+    keys = set(database.spec.tolerations)
+    existing = await live(ctx, workload(database))
+    if existing is not None and not repaired:
+        keys |= {str(each.key) for each in existing.spec.template.spec.tolerations}
+    tolerations = [core.Toleration(key=key, operator="Exists") for key in sorted(keys)]
+    await apply_and_report(database, ctx, workload(database, tolerations=tolerations))
 
 
 class OverriddenReplicasSpec(Model, kw_only=True):
@@ -190,18 +163,13 @@ class OverriddenReplicas(Object[OverriddenReplicasSpec, Status]):
     gvk = gvk("OverriddenReplicas")
 
 
-def override_the_replicas(*, repaired: bool) -> Operator:
-    """The override of the replicas counts for a new StatefulSet, and not for one that exists."""
-    operator = new_operator()
-
-    @operator.reconciler(OverriddenReplicas, owns=[Deployment])
-    async def reconcile(database: OverriddenReplicas, ctx: Context) -> None:
-        spec = database.spec
-        is_new = await live(ctx, workload(database)) is None
-        override = spec.override_replicas if is_new or repaired else None
-        await report(database, ctx, await ctx.apply(workload(database, replicas=override or spec.members)))
-
-    return operator
+@reconciled(OverriddenReplicas, owns=[Deployment])
+async def override_the_replicas(database: OverriddenReplicas, ctx: Context, *, repaired: bool) -> None:
+    """It uses the override of the replicas for a new StatefulSet, and not for an existing one."""
+    spec = database.spec
+    is_new = await live(ctx, workload(database)) is None
+    override = spec.override_replicas if is_new or repaired else None
+    await apply_and_report(database, ctx, workload(database, replicas=override or spec.members))
 
 
 CASES = [

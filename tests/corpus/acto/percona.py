@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from tests.corpus.acto.kit import (
@@ -14,11 +14,11 @@ from tests.corpus.acto.kit import (
     IMAGE,
     Status,
     acto_case,
+    apply_and_report,
     apply_when_ready,
     gvk,
     live,
-    new_operator,
-    report,
+    reconciled,
     service,
     workload,
 )
@@ -38,19 +38,14 @@ class AnnotatedPods(Object[AnnotatedPodsSpec, Status]):
     gvk = gvk("AnnotatedPods")
 
 
-def annotate_pods(*, repaired: bool) -> Operator:
-    """Annotations that the user takes back stay at the pods, because the old template's are kept."""
-    operator = new_operator()
-
-    @operator.reconciler(AnnotatedPods, owns=[Deployment])
-    async def reconcile(database: AnnotatedPods, ctx: Context) -> None:
-        annotations = dict(database.spec.annotations)
-        existing = await live(ctx, workload(database))
-        if existing is not None and not repaired:
-            annotations = {**existing.spec.template.metadata.annotations, **annotations}
-        await report(database, ctx, await ctx.apply(workload(database, annotations=annotations)))
-
-    return operator
+@reconciled(AnnotatedPods, owns=[Deployment])
+async def annotate_pods(database: AnnotatedPods, ctx: Context, *, repaired: bool) -> None:
+    """Annotations that the user removes stay on the pods: it keeps those of the old template."""
+    annotations = dict(database.spec.annotations)
+    existing = await live(ctx, workload(database))
+    if existing is not None and not repaired:
+        annotations = {**existing.spec.template.metadata.annotations, **annotations}
+    await apply_and_report(database, ctx, workload(database, annotations=annotations))
 
 
 class StorageEngine(Model, kw_only=True):
@@ -73,20 +68,15 @@ class ConfiguredStorage(Object[ConfiguredStorageSpec, Status]):
     gvk = gvk("ConfiguredStorage")
 
 
-def configure_storage(*, repaired: bool) -> Operator:
-    """The settings of the storage are in the definition, and nothing reads them."""
-    operator = new_operator()
-
-    @operator.reconciler(ConfiguredStorage, owns=[Deployment])
-    async def reconcile(database: ConfiguredStorage, ctx: Context) -> None:
-        mongod = database.spec.mongod
-        settings = {}
-        if repaired and mongod is not None:
-            settings = {"engine": mongod.engine, "cache": str(mongod.cache_percent)}
-        child = workload(database, replicas=database.spec.size, annotations=settings)
-        await report(database, ctx, await ctx.apply(child))
-
-    return operator
+@reconciled(ConfiguredStorage, owns=[Deployment])
+async def configure_storage(database: ConfiguredStorage, ctx: Context, *, repaired: bool) -> None:
+    """The definition has settings of the storage, and the operator does not read them."""
+    mongod = database.spec.mongod
+    settings = {}
+    if repaired and mongod is not None:
+        settings = {"engine": mongod.engine, "cache": str(mongod.cache_percent)}
+    child = workload(database, replicas=database.spec.size, annotations=settings)
+    await apply_and_report(database, ctx, child)
 
 
 class AnnotatedRouterSpec(Model, kw_only=True):
@@ -101,19 +91,14 @@ class AnnotatedRouter(Object[AnnotatedRouterSpec, Status]):
     gvk = gvk("AnnotatedRouter")
 
 
-def annotate_the_router(*, repaired: bool) -> Operator:
-    """Annotations that the user takes back stay at the Service of the routers."""
-    operator = new_operator()
-
-    @operator.reconciler(AnnotatedRouter, owns=[core.Service])
-    async def reconcile(database: AnnotatedRouter, ctx: Context) -> None:
-        desired = service(database, "mongos", annotations=dict(database.spec.service_annotations))
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired:
-            desired.metadata.annotations = {**existing.metadata.annotations, **desired.metadata.annotations}
-        await ctx.apply(desired)
-
-    return operator
+@reconciled(AnnotatedRouter, owns=[core.Service])
+async def annotate_the_router(database: AnnotatedRouter, ctx: Context, *, repaired: bool) -> None:
+    """Annotations that the user removes stay on the Service of the routers."""
+    desired = service(database, "mongos", annotations=dict(database.spec.service_annotations))
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired:
+        desired.metadata.annotations = {**existing.metadata.annotations, **desired.metadata.annotations}
+    await ctx.apply(desired)
 
 
 class Exposure(Model, kw_only=True):
@@ -135,21 +120,16 @@ class ExposedMembers(Object[ExposedMembersSpec, Status]):
     gvk = gvk("ExposedMembers")
 
 
-def expose_members(*, repaired: bool) -> Operator:
+@reconciled(ExposedMembers, owns=[core.Service])
+async def expose_members(database: ExposedMembers, ctx: Context, *, repaired: bool) -> None:
     """The Services of the members stay after their exposure is disabled."""
-    operator = new_operator()
-
-    @operator.reconciler(ExposedMembers, owns=[core.Service])
-    async def reconcile(database: ExposedMembers, ctx: Context) -> None:
-        count = database.spec.size if database.spec.expose.enabled else 0
-        for number in range(3):
-            child = service(database, str(number))
-            if number < count:
-                await ctx.apply(child)
-            elif repaired or database.spec.expose.enabled:
-                await ctx.client.delete(child, missing_ok=True)
-
-    return operator
+    count = database.spec.size if database.spec.expose.enabled else 0
+    for number in range(3):
+        child = service(database, str(number))
+        if number < count:
+            await ctx.apply(child)
+        elif repaired or database.spec.expose.enabled:
+            await ctx.client.delete(child, missing_ok=True)
 
 
 class CompressedSpec(Model, kw_only=True):
@@ -164,18 +144,13 @@ class Compressed(Object[CompressedSpec, Status]):
     gvk = gvk("Compressed")
 
 
-def compress_data(*, repaired: bool) -> Operator:
-    """With an unknown compressor no member starts, and a known one is not applied before all are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(Compressed, owns=[Deployment])
-    async def reconcile(database: Compressed, ctx: Context) -> None:
-        compressor = database.spec.block_compressor
-        image = IMAGE if compressor in ("snappy", "zlib", "zstd") else ABSENT_IMAGE
-        desired = workload(database, image=image, annotations={"compressor": compressor})
-        await apply_when_ready(database, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(Compressed, owns=[Deployment])
+async def compress_data(database: Compressed, ctx: Context, *, repaired: bool) -> None:
+    """With an unknown compressor no member starts. It applies no other compressor before all members are ready."""
+    compressor = database.spec.block_compressor
+    image = IMAGE if compressor in ("snappy", "zlib", "zstd") else ABSENT_IMAGE
+    desired = workload(database, image=image, annotations={"compressor": compressor})
+    await apply_when_ready(database, ctx, desired, repaired=repaired)
 
 
 # ---------------------------------------------------------------- XtraDB
@@ -191,20 +166,15 @@ class LabelledProxy(Object[LabelledProxySpec, Status]):
     gvk = gvk("LabelledProxy")
 
 
-def label_the_proxy(*, repaired: bool) -> Operator:
-    """The labels of the proxy are those of its creation."""
-    operator = new_operator()
-
-    @operator.reconciler(LabelledProxy, owns=[Deployment])
-    async def reconcile(cluster: LabelledProxy, ctx: Context) -> None:
-        desired = workload(cluster, "haproxy")
-        desired.metadata.labels = dict(cluster.spec.labels)
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired:
-            desired.metadata.labels = existing.metadata.labels
-        await report(cluster, ctx, await ctx.apply(desired))
-
-    return operator
+@reconciled(LabelledProxy, owns=[Deployment])
+async def label_the_proxy(cluster: LabelledProxy, ctx: Context, *, repaired: bool) -> None:
+    """The labels of the proxy never change after its creation."""
+    desired = workload(cluster, "haproxy")
+    desired.metadata.labels = dict(cluster.spec.labels)
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired:
+        desired.metadata.labels = existing.metadata.labels
+    await apply_and_report(cluster, ctx, desired)
 
 
 class LabelledServiceSpec(Model, kw_only=True):
@@ -220,16 +190,11 @@ class LabelledService(Object[LabelledServiceSpec, Status]):
     gvk = gvk("LabelledService")
 
 
-def label_the_service(*, repaired: bool) -> Operator:
-    """Labels for the Service are in the definition, and nothing reads them."""
-    operator = new_operator()
-
-    @operator.reconciler(LabelledService, owns=[core.Service, Deployment])
-    async def reconcile(cluster: LabelledService, ctx: Context) -> None:
-        await ctx.apply(service(cluster, labels=dict(cluster.spec.service_labels) if repaired else {}))
-        await report(cluster, ctx, await ctx.apply(workload(cluster, replicas=cluster.spec.size)))
-
-    return operator
+@reconciled(LabelledService, owns=[core.Service, Deployment])
+async def label_the_service(cluster: LabelledService, ctx: Context, *, repaired: bool) -> None:
+    """The definition has labels for the Service, and the operator does not read them."""
+    await ctx.apply(service(cluster, labels=dict(cluster.spec.service_labels) if repaired else {}))
+    await apply_and_report(cluster, ctx, workload(cluster, replicas=cluster.spec.size))
 
 
 class SelectedNodesSpec(Model, kw_only=True):
@@ -244,16 +209,11 @@ class SelectedNodes(Object[SelectedNodesSpec, Status]):
     gvk = gvk("SelectedNodes")
 
 
-def select_nodes(*, repaired: bool) -> Operator:
-    """A selector of absent nodes stays in the pods: no update is made before all pods are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(SelectedNodes, owns=[Deployment])
-    async def reconcile(cluster: SelectedNodes, ctx: Context) -> None:
-        desired = workload(cluster, node_selector=dict(cluster.spec.node_selector))
-        await apply_when_ready(cluster, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(SelectedNodes, owns=[Deployment])
+async def select_nodes(cluster: SelectedNodes, ctx: Context, *, repaired: bool) -> None:
+    """A selector of absent nodes stays in the pods: it updates nothing before all pods are ready."""
+    desired = workload(cluster, node_selector=dict(cluster.spec.node_selector))
+    await apply_when_ready(cluster, ctx, desired, repaired=repaired)
 
 
 MONGODB, XTRADB = "percona-server-mongodb-operator", "percona-xtradb-cluster-operator"

@@ -6,10 +6,18 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.core import v1 as core
 from opsdk.apimachinery.quantity import Quantity
-from tests.corpus.acto.kit import Status, acto_case, gvk, live, meta, new_operator, service
+from tests.corpus.acto.kit import (
+    Status,
+    acto_case,
+    gvk,
+    live,
+    meta,
+    reconciled,
+    service,
+)
 
 
 class AnnotatedServiceSpec(Model, kw_only=True):
@@ -24,19 +32,14 @@ class AnnotatedService(Object[AnnotatedServiceSpec, Status]):
     gvk = gvk("AnnotatedService")
 
 
-def annotate_the_service(*, repaired: bool) -> Operator:
-    """Annotations that the user takes back stay at the Service."""
-    operator = new_operator()
-
-    @operator.reconciler(AnnotatedService, owns=[core.Service])
-    async def reconcile(cluster: AnnotatedService, ctx: Context) -> None:
-        desired = service(cluster, annotations=dict(cluster.spec.annotations))
-        existing = await live(ctx, desired)
-        if existing is not None and not repaired:
-            desired.metadata.annotations = {**existing.metadata.annotations, **desired.metadata.annotations}
-        await ctx.apply(desired)
-
-    return operator
+@reconciled(AnnotatedService, owns=[core.Service])
+async def annotate_the_service(cluster: AnnotatedService, ctx: Context, *, repaired: bool) -> None:
+    """Annotations that the user removes stay on the Service."""
+    desired = service(cluster, annotations=dict(cluster.spec.annotations))
+    existing = await live(ctx, desired)
+    if existing is not None and not repaired:
+        desired.metadata.annotations = {**existing.metadata.annotations, **desired.metadata.annotations}
+    await ctx.apply(desired)
 
 
 class ClassifiedVolumesSpec(Model, kw_only=True):
@@ -51,27 +54,22 @@ class ClassifiedVolumes(Object[ClassifiedVolumesSpec, Status]):
     gvk = gvk("ClassifiedVolumes")
 
 
-def choose_the_class(*, repaired: bool) -> Operator:
-    """Another class of the volumes is ignored, because that of a claim cannot change."""
-    operator = new_operator()
-
-    @operator.reconciler(ClassifiedVolumes, owns=[core.PersistentVolumeClaim])
-    async def reconcile(cluster: ClassifiedVolumes, ctx: Context) -> None:
-        desired = core.PersistentVolumeClaim(
-            metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
-            spec=core.PersistentVolumeClaimSpec(
-                access_modes=["ReadWriteOnce"],
-                resources=core.VolumeResourceRequirements(requests={"storage": Quantity("1Gi")}),
-                storage_class_name=cluster.spec.volume_class,
-            ),
-        )
-        for claim in await ctx.client.list(core.PersistentVolumeClaim, namespace=cluster.metadata.namespace):
-            if repaired and claim.metadata.name != desired.metadata.name:
-                await ctx.client.delete(claim, missing_ok=True)
-        if await live(ctx, desired) is None:
-            await ctx.apply(desired)
-
-    return operator
+@reconciled(ClassifiedVolumes, owns=[core.PersistentVolumeClaim])
+async def choose_the_class(cluster: ClassifiedVolumes, ctx: Context, *, repaired: bool) -> None:
+    """It ignores a new storage class, because the class of a claim cannot change."""
+    desired = core.PersistentVolumeClaim(
+        metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
+        spec=core.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"],
+            resources=core.VolumeResourceRequirements(requests={"storage": Quantity("1Gi")}),
+            storage_class_name=cluster.spec.volume_class,
+        ),
+    )
+    for claim in await ctx.client.list(core.PersistentVolumeClaim, namespace=cluster.metadata.namespace):
+        if repaired and claim.metadata.name != desired.metadata.name:
+            await ctx.client.delete(claim, missing_ok=True)
+    if await live(ctx, desired) is None:
+        await ctx.apply(desired)
 
 
 CASES = [

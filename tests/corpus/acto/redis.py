@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, LabelSelector, Model, Object, Operator
+from opsdk import Context, LabelSelector, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from opsdk.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -15,13 +15,13 @@ from opsdk.apimachinery.quantity import Quantity
 from tests.corpus.acto.kit import (
     Status,
     acto_case,
+    apply_and_report,
     apply_when_ready,
     config,
     gvk,
     live,
     meta,
-    new_operator,
-    report,
+    reconciled,
     service,
     workload,
 )
@@ -39,17 +39,12 @@ class AnnotatedRedis(Object[AnnotatedRedisSpec, Status]):
     gvk = gvk("AnnotatedRedis")
 
 
-def annotate_redis(*, repaired: bool) -> Operator:
+@reconciled(AnnotatedRedis, owns=[core.Service])
+async def annotate_redis(redis: AnnotatedRedis, ctx: Context, *, repaired: bool) -> None:
     """The Service is created once and never updated."""
-    operator = new_operator()
-
-    @operator.reconciler(AnnotatedRedis, owns=[core.Service])
-    async def reconcile(redis: AnnotatedRedis, ctx: Context) -> None:
-        desired = service(redis, annotations=dict(redis.spec.service_annotations))
-        if repaired or await live(ctx, desired) is None:
-            await ctx.apply(desired)
-
-    return operator
+    desired = service(redis, annotations=dict(redis.spec.service_annotations))
+    if repaired or await live(ctx, desired) is None:
+        await ctx.apply(desired)
 
 
 class PlacedRedisSpec(Model, kw_only=True):
@@ -64,29 +59,19 @@ class PlacedRedis(Object[PlacedRedisSpec, Status]):
     gvk = gvk("PlacedRedis")
 
 
-def place_redis(*, repaired: bool) -> Operator:
-    """Pods that no node takes are waited for before the affinity that would place them is applied."""
-    operator = new_operator()
-
-    @operator.reconciler(PlacedRedis, owns=[Deployment])
-    async def reconcile(redis: PlacedRedis, ctx: Context) -> None:
-        desired = workload(redis, node_selector=dict(redis.spec.node_selector))
-        await apply_when_ready(redis, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(PlacedRedis, owns=[Deployment])
+async def place_redis(redis: PlacedRedis, ctx: Context, *, repaired: bool) -> None:
+    """It waits for pods that no node takes before it applies the affinity that would place them."""
+    desired = workload(redis, node_selector=dict(redis.spec.node_selector))
+    await apply_when_ready(redis, ctx, desired, repaired=repaired)
 
 
-def place_leaders(*, repaired: bool) -> Operator:
-    """Followers wait for the leaders, and leaders that no node takes are not updated."""
-    operator = new_operator()
-
-    @operator.reconciler(PlacedRedis, owns=[Deployment])
-    async def reconcile(redis: PlacedRedis, ctx: Context) -> None:
-        desired = workload(redis, "leader", node_selector=dict(redis.spec.node_selector))
-        await apply_when_ready(redis, ctx, desired, repaired=repaired)
-        await ctx.apply(workload(redis, "follower", node_selector=dict(redis.spec.node_selector)))
-
-    return operator
+@reconciled(PlacedRedis, owns=[Deployment])
+async def place_leaders(redis: PlacedRedis, ctx: Context, *, repaired: bool) -> None:
+    """Followers wait for the leaders, and it does not update leaders that no node takes."""
+    desired = workload(redis, "leader", node_selector=dict(redis.spec.node_selector))
+    await apply_when_ready(redis, ctx, desired, repaired=repaired)
+    await ctx.apply(workload(redis, "follower", node_selector=dict(redis.spec.node_selector)))
 
 
 # ---------------------------------------------------------------- OT-CONTAINER-KIT
@@ -104,17 +89,12 @@ class SizedVolumes(Object[SizedVolumesSpec, Status]):
     gvk = gvk("SizedVolumes")
 
 
-def size_the_volumes(*, repaired: bool) -> Operator:
-    """Volumes keep the size of their creation."""
-    operator = new_operator()
-
-    @operator.reconciler(SizedVolumes, owns=[core.ConfigMap])
-    async def reconcile(redis: SizedVolumes, ctx: Context) -> None:
-        desired = config(redis, "volumes", size=redis.spec.storage_gb)
-        if repaired or await live(ctx, desired) is None:
-            await ctx.apply(desired)
-
-    return operator
+@reconciled(SizedVolumes, owns=[core.ConfigMap])
+async def size_the_volumes(redis: SizedVolumes, ctx: Context, *, repaired: bool) -> None:
+    """The size of the volumes never changes after their creation."""
+    desired = config(redis, "volumes", size=redis.spec.storage_gb)
+    if repaired or await live(ctx, desired) is None:
+        await ctx.apply(desired)
 
 
 class Budget(Model, kw_only=True):
@@ -143,25 +123,20 @@ class BudgetedGroups(Object[BudgetedGroupsSpec, Status]):
     gvk = gvk("BudgetedGroups")
 
 
-def budget_the_groups(*, repaired: bool) -> Operator:
-    """The budget of the followers is in the definition, and nothing reads it."""
-    operator = new_operator()
-
-    @operator.reconciler(BudgetedGroups, owns=[PodDisruptionBudget])
-    async def reconcile(redis: BudgetedGroups, ctx: Context) -> None:
-        groups = {"leader": redis.spec.redis_leader}
-        if repaired:
-            groups["follower"] = redis.spec.redis_follower
-        for name, group in groups.items():
-            selector = LabelSelector(match_labels={"group": name})
-            spec = PodDisruptionBudgetSpec(min_available=group.pdb.min_available, selector=selector)
-            child = PodDisruptionBudget(metadata=meta(redis, name), spec=spec)
-            if group.pdb.enabled:
-                await ctx.apply(child)
-            else:
-                await ctx.client.delete(child, missing_ok=True)
-
-    return operator
+@reconciled(BudgetedGroups, owns=[PodDisruptionBudget])
+async def budget_the_groups(redis: BudgetedGroups, ctx: Context, *, repaired: bool) -> None:
+    """The definition has a budget of the followers, and the operator does not read it."""
+    groups = {"leader": redis.spec.redis_leader}
+    if repaired:
+        groups["follower"] = redis.spec.redis_follower
+    for name, group in groups.items():
+        selector = LabelSelector(match_labels={"group": name})
+        spec = PodDisruptionBudgetSpec(min_available=group.pdb.min_available, selector=selector)
+        child = PodDisruptionBudget(metadata=meta(redis, name), spec=spec)
+        if group.pdb.enabled:
+            await ctx.apply(child)
+        else:
+            await ctx.client.delete(child, missing_ok=True)
 
 
 class Amounts(Model, kw_only=True):
@@ -184,19 +159,14 @@ class LimitedPods(Object[LimitedPodsSpec, Status]):
     gvk = gvk("LimitedPods")
 
 
-def limit_the_pods(*, repaired: bool) -> Operator:
-    """Resources at the top of the spec are in the definition, and nothing reads them."""
-    operator = new_operator()
-
-    @operator.reconciler(LimitedPods, owns=[Deployment])
-    async def reconcile(redis: LimitedPods, ctx: Context) -> None:
-        desired = workload(redis, replicas=redis.spec.cluster_size)
-        if repaired and (amounts := redis.spec.resources) is not None:
-            requests = {"cpu": Quantity(f"{amounts.cpu_millis}m"), "memory": Quantity(f"{amounts.memory_mb}M")}
-            desired.spec.template.spec.containers[0].resources = core.ResourceRequirements(requests=requests)
-        await report(redis, ctx, await ctx.apply(desired))
-
-    return operator
+@reconciled(LimitedPods, owns=[Deployment])
+async def limit_the_pods(redis: LimitedPods, ctx: Context, *, repaired: bool) -> None:
+    """The definition has resources at the top of the spec, and the operator does not read them."""
+    desired = workload(redis, replicas=redis.spec.cluster_size)
+    if repaired and (amounts := redis.spec.resources) is not None:
+        requests = {"cpu": Quantity(f"{amounts.cpu_millis}m"), "memory": Quantity(f"{amounts.memory_mb}M")}
+        desired.spec.template.spec.containers[0].resources = core.ResourceRequirements(requests=requests)
+    await apply_and_report(redis, ctx, desired)
 
 
 class Exporter(Model, kw_only=True):
@@ -217,21 +187,16 @@ class ExportedMetrics(Object[ExportedMetricsSpec, Status]):
     gvk = gvk("ExportedMetrics")
 
 
-def export_metrics(*, repaired: bool) -> Operator:
+@reconciled(ExportedMetrics, owns=[core.Service])
+async def export_metrics(redis: ExportedMetrics, ctx: Context, *, repaired: bool) -> None:
     """The port of the exporter stays in the Service after the exporter is disabled."""
-    operator = new_operator()
-
-    @operator.reconciler(ExportedMetrics, owns=[core.Service])
-    async def reconcile(redis: ExportedMetrics, ctx: Context) -> None:
-        ports = {"redis": 6379}
-        if redis.spec.redis_exporter.enabled:
-            ports["metrics"] = 9121
-        existing = await live(ctx, service(redis))
-        if existing is not None and not repaired:
-            ports = {**{str(each.name): each.port for each in existing.spec.ports}, **ports}
-        await ctx.apply(service(redis, ports=ports))
-
-    return operator
+    ports = {"redis": 6379}
+    if redis.spec.redis_exporter.enabled:
+        ports["metrics"] = 9121
+    existing = await live(ctx, service(redis))
+    if existing is not None and not repaired:
+        ports = {**{str(each.name): each.port for each in existing.spec.ports}, **ports}
+    await ctx.apply(service(redis, ports=ports))
 
 
 NOWHERE = {"disk": "none"}

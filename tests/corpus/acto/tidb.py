@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from tests.corpus.acto.kit import (
     ABSENT_IMAGE,
@@ -16,7 +16,7 @@ from tests.corpus.acto.kit import (
     apply_when_ready,
     gvk,
     live,
-    new_operator,
+    reconciled,
     report,
     workload,
 )
@@ -35,19 +35,14 @@ class PlacedTidb(Object[PlacedTidbSpec, Status]):
     gvk = gvk("PlacedTidb")
 
 
-def place_tidb(*, repaired: bool) -> Operator:
-    """Another placement of the servers is not applied: only their number and images are compared."""
-    operator = new_operator()
-
-    @operator.reconciler(PlacedTidb, owns=[Deployment])
-    async def reconcile(cluster: PlacedTidb, ctx: Context) -> None:
-        desired = workload(cluster, replicas=cluster.spec.replicas, node_selector=dict(cluster.spec.node_selector))
-        existing = await live(ctx, desired)
-        if existing is None or repaired or existing.spec.replicas != cluster.spec.replicas:
-            existing = await ctx.apply(desired)
-        await report(cluster, ctx, existing)
-
-    return operator
+@reconciled(PlacedTidb, owns=[Deployment])
+async def place_tidb(cluster: PlacedTidb, ctx: Context, *, repaired: bool) -> None:
+    """It does not apply a new placement of the servers: it compares only their number and images."""
+    desired = workload(cluster, replicas=cluster.spec.replicas, node_selector=dict(cluster.spec.node_selector))
+    existing = await live(ctx, desired)
+    if existing is None or repaired or existing.spec.replicas != cluster.spec.replicas:
+        existing = await ctx.apply(desired)
+    await report(cluster, ctx, existing)
 
 
 class LoggedTidbSpec(Model, kw_only=True):
@@ -62,17 +57,12 @@ class LoggedTidb(Object[LoggedTidbSpec, Status]):
     gvk = gvk("LoggedTidb")
 
 
-def log_changes(*, repaired: bool) -> Operator:
-    """Servers with a log and without pumps do not start, and are not updated before they are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(LoggedTidb, owns=[Deployment])
-    async def reconcile(cluster: LoggedTidb, ctx: Context) -> None:
-        image = ABSENT_IMAGE if cluster.spec.binlog_enabled else IMAGE
-        desired = workload(cluster, image=image, annotations={"binlog": str(cluster.spec.binlog_enabled)})
-        await apply_when_ready(cluster, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(LoggedTidb, owns=[Deployment])
+async def log_changes(cluster: LoggedTidb, ctx: Context, *, repaired: bool) -> None:
+    """Servers with a log and without pumps do not start. It updates them only when they are ready."""
+    image = ABSENT_IMAGE if cluster.spec.binlog_enabled else IMAGE
+    desired = workload(cluster, image=image, annotations={"binlog": str(cluster.spec.binlog_enabled)})
+    await apply_when_ready(cluster, ctx, desired, repaired=repaired)
 
 
 CASES = [

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, Model, Object, Operator
+from opsdk import Context, Model, Object
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core import v1 as core
 from opsdk.apimachinery.crd import Rule
@@ -14,11 +14,12 @@ from opsdk.client.patch import merge_patch
 from tests.corpus.acto.kit import (
     Status,
     acto_case,
+    apply_and_report,
     apply_when_ready,
     config,
     gvk,
     live,
-    new_operator,
+    reconciled,
     report,
     workload,
 )
@@ -36,21 +37,16 @@ class ConfiguredZookeeper(Object[ConfiguredZookeeperSpec, Status]):
     gvk = gvk("ConfiguredZookeeper")
 
 
-def configure_zookeeper(*, repaired: bool) -> Operator:
-    """A setting changes the ConfigMap, and the pods run on with the old one."""
-    operator = new_operator()
-
-    @operator.reconciler(ConfiguredZookeeper, owns=[core.ConfigMap, Deployment])
-    async def reconcile(ensemble: ConfiguredZookeeper, ctx: Context) -> None:
-        tick_time = ensemble.spec.tick_time
-        await ctx.apply(config(ensemble, tick_time=tick_time))
-        desired = workload(ensemble, annotations={"settings": str(tick_time)})
-        existing = await live(ctx, desired)
-        if existing is None or repaired:
-            existing = await ctx.apply(desired)
-        await report(ensemble, ctx, existing)
-
-    return operator
+@reconciled(ConfiguredZookeeper, owns=[core.ConfigMap, Deployment])
+async def configure_zookeeper(ensemble: ConfiguredZookeeper, ctx: Context, *, repaired: bool) -> None:
+    """A new setting changes the ConfigMap, but the pods continue with the old one."""
+    tick_time = ensemble.spec.tick_time
+    await ctx.apply(config(ensemble, tick_time=tick_time))
+    desired = workload(ensemble, annotations={"settings": str(tick_time)})
+    existing = await live(ctx, desired)
+    if existing is None or repaired:
+        existing = await ctx.apply(desired)
+    await report(ensemble, ctx, existing)
 
 
 class ScaledZookeeperSpec(Model, kw_only=True):
@@ -65,20 +61,15 @@ class ScaledZookeeper(Object[ScaledZookeeperSpec, Status]):
     gvk = gvk("ScaledZookeeper")
 
 
-def scale_zookeeper(*, repaired: bool) -> Operator:
-    """Members that are gone stay in the list of voters, so that the others have no majority."""
-    operator = new_operator()
-
-    @operator.reconciler(ScaledZookeeper, owns=[core.ConfigMap, Deployment])
-    async def reconcile(ensemble: ScaledZookeeper, ctx: Context) -> None:
-        voters = ensemble.spec.replicas
-        existing = await live(ctx, config(ensemble))
-        if existing is not None and not repaired:
-            voters = max(voters, int(existing.data["voters"]))
-        await ctx.apply(config(ensemble, voters=voters))
-        await report(ensemble, ctx, await ctx.apply(workload(ensemble, replicas=ensemble.spec.replicas)))
-
-    return operator
+@reconciled(ScaledZookeeper, owns=[core.ConfigMap, Deployment])
+async def scale_zookeeper(ensemble: ScaledZookeeper, ctx: Context, *, repaired: bool) -> None:
+    """Removed members stay in the list of voters, so that the others have no majority."""
+    voters = ensemble.spec.replicas
+    existing = await live(ctx, config(ensemble))
+    if existing is not None and not repaired:
+        voters = max(voters, int(existing.data["voters"]))
+    await ctx.apply(config(ensemble, voters=voters))
+    await apply_and_report(ensemble, ctx, workload(ensemble, replicas=ensemble.spec.replicas))
 
 
 class SizedZookeeperSpec(Model, kw_only=True):
@@ -96,20 +87,15 @@ class SizedZookeeper(Object[SizedZookeeperSpec, Status]):
     gvk = gvk("SizedZookeeper")
 
 
-def size_zookeeper(*, repaired: bool) -> Operator:
-    """A larger volume is not asked for: the present claims are left as they are."""
-    operator = new_operator()
-
-    @operator.reconciler(SizedZookeeper, owns=[core.ConfigMap])
-    async def reconcile(ensemble: SizedZookeeper, ctx: Context) -> None:
-        for number in range(3):
-            claim = config(ensemble, f"data-{number}", size=ensemble.spec.storage_gb)
-            if number >= ensemble.spec.replicas:
-                await ctx.client.delete(claim, missing_ok=True)
-            elif repaired or await live(ctx, claim) is None:
-                await ctx.apply(claim)
-
-    return operator
+@reconciled(SizedZookeeper, owns=[core.ConfigMap])
+async def size_zookeeper(ensemble: SizedZookeeper, ctx: Context, *, repaired: bool) -> None:
+    """It does not resize the present claims when the user wants larger volumes."""
+    for number in range(3):
+        claim = config(ensemble, f"data-{number}", size=ensemble.spec.storage_gb)
+        if number >= ensemble.spec.replicas:
+            await ctx.client.delete(claim, missing_ok=True)
+        elif repaired or await live(ctx, claim) is None:
+            await ctx.apply(claim)
 
 
 class Liveness(Model, kw_only=True):
@@ -131,27 +117,22 @@ class ProbedZookeeper(Object[ProbedZookeeperSpec, Status]):
     gvk = gvk("ProbedZookeeper")
 
 
-def probe_zookeeper(*, repaired: bool) -> Operator:
-    """Defaults are written into the spec while it has no probe, and stay; a probe in parts gets zeros instead."""
-    operator = new_operator()
-
-    @operator.reconciler(ProbedZookeeper, owns=[core.ConfigMap])
-    async def reconcile(ensemble: ProbedZookeeper, ctx: Context) -> None:
-        probe = ensemble.spec.liveness_probe
-        if probe is None and not repaired:
-            patch = merge_patch({"spec": {"livenessProbe": {"failureThreshold": 4, "periodSeconds": 9}}})
-            await ctx.client.patch(ensemble, patch)
-            return
-        defaults = Liveness(failure_threshold=4, period_seconds=9) if repaired else Liveness()
-        await ctx.apply(
-            config(
-                ensemble,
-                failures=(probe and probe.failure_threshold) or defaults.failure_threshold or 0,
-                seconds=(probe and probe.period_seconds) or defaults.period_seconds or 0,
-            )
+@reconciled(ProbedZookeeper, owns=[core.ConfigMap])
+async def probe_zookeeper(ensemble: ProbedZookeeper, ctx: Context, *, repaired: bool) -> None:
+    """It writes defaults into a spec without a probe, where they stay. An incomplete probe gets zeros instead."""
+    probe = ensemble.spec.liveness_probe
+    if probe is None and not repaired:
+        patch = merge_patch({"spec": {"livenessProbe": {"failureThreshold": 4, "periodSeconds": 9}}})
+        await ctx.client.patch(ensemble, patch)
+        return
+    defaults = Liveness(failure_threshold=4, period_seconds=9) if repaired else Liveness()
+    await ctx.apply(
+        config(
+            ensemble,
+            failures=(probe and probe.failure_threshold) or defaults.failure_threshold or 0,
+            seconds=(probe and probe.period_seconds) or defaults.period_seconds or 0,
         )
-
-    return operator
+    )
 
 
 class PlacedZookeeperSpec(Model, kw_only=True):
@@ -166,16 +147,11 @@ class PlacedZookeeper(Object[PlacedZookeeperSpec, Status]):
     gvk = gvk("PlacedZookeeper")
 
 
-def place_zookeeper(*, repaired: bool) -> Operator:
-    """A selector of absent nodes stays in the pods: no update is made before all pods are ready."""
-    operator = new_operator()
-
-    @operator.reconciler(PlacedZookeeper, owns=[Deployment])
-    async def reconcile(ensemble: PlacedZookeeper, ctx: Context) -> None:
-        desired = workload(ensemble, node_selector=dict(ensemble.spec.node_selector))
-        await apply_when_ready(ensemble, ctx, desired, repaired=repaired)
-
-    return operator
+@reconciled(PlacedZookeeper, owns=[Deployment])
+async def place_zookeeper(ensemble: PlacedZookeeper, ctx: Context, *, repaired: bool) -> None:
+    """A selector of absent nodes stays in the pods: it updates nothing before all pods are ready."""
+    desired = workload(ensemble, node_selector=dict(ensemble.spec.node_selector))
+    await apply_when_ready(ensemble, ctx, desired, repaired=repaired)
 
 
 CASES = [

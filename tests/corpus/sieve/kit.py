@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from msgspec import field
 
@@ -36,11 +37,14 @@ from opsdk.api.core.v1 import (
     VolumeResourceRequirements,
 )
 from opsdk.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
+from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.builder.arguments import WatchSpec
 from opsdk.client.patch import merge_patch
 from opsdk.rbac.check import RbacCheck
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import Action, World
+from tests.corpus.case import CorpusCase, CorpusOperator, Reconciler, Study, corpus_operator
 
 NAMESPACE: Final = "default"
 NAME: Final = "demo"
@@ -49,6 +53,7 @@ CLUSTER_LABEL: Final = "cluster"
 UID_LABEL: Final = "cluster-uid"
 FINALIZER: Final = "corpus.opsdk.dev/clean-up"
 _LONGEST_DELETION: Final = 240
+ObjectT = TypeVar("ObjectT", bound=TypedObject)
 
 
 # ---------------------------------------------------------------- kinds
@@ -115,14 +120,47 @@ def new_operator(*, elected: bool = False) -> Operator:
     return Operator("corpus", options)
 
 
+def reconciled(*, elected: bool = False, **declared: Any) -> Callable[[Reconciler], CorpusOperator]:
+    """Make an operator of the reconciler of clusters of both twins. Arguments as of `new_operator`."""
+    return lambda of_twins: corpus_operator(of_twins, partial(new_operator, elected=elected), Cluster, **declared)
+
+
+def cleaned_up(apply: Reconciler, *, elected: bool = True, **declared: Any) -> Callable[[Reconciler], CorpusOperator]:
+    """Make an operator of the finalizer of both twins, and of what they apply before.
+
+    Args:
+        apply: reconciles a cluster that is not being deleted.
+        elected: it runs on one of two replicas.
+        declared: what else the declaration of the reconciler says, such as ``owns``.
+    """
+
+    def decorate(clean_up: Reconciler) -> CorpusOperator:
+        def factory(*, repaired: bool) -> Operator:
+            operator = new_operator(elected=elected)
+
+            async def clean_up_twin(cluster: Cluster, ctx: Context) -> None:
+                await clean_up(cluster, ctx, repaired=repaired)
+
+            operator.reconciler(Cluster, finalizers={FINALIZER: clean_up_twin}, **declared)(apply)
+            return operator
+
+        return factory
+
+    return decorate
+
+
 def cluster_of(obj: Any) -> list[Request]:
     """Return the request for the cluster of a labelled object."""
     name = obj.metadata.labels.get(CLUSTER_LABEL)
     return [Request(NAMESPACE, name)] if name else []
 
 
+CLAIMS: Final = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
+PODS: Final = WatchSpec(kind=Pod, handler=cluster_of)
+
+
 async def is_current(cluster: Cluster, ctx: Context) -> bool:
-    """Whether the server still has this state of the cluster: asked before what cannot be undone."""
+    """Whether the server still has this state of the cluster: for use before a change that cannot be undone."""
     current = await ctx.client.get_or_none(Cluster, KEY, uncached=True)
     return (
         current is not None
@@ -198,6 +236,56 @@ def disruption_budget(cluster: Cluster) -> PodDisruptionBudget:
     return PodDisruptionBudget(metadata=meta(cluster, NAME), spec=spec)
 
 
+def ordinal_of(obj: Any) -> int:
+    """Return the ordinal at the end of the name of an object."""
+    return int(obj.metadata.name.rpartition("-")[2])
+
+
+# ---------------------------------------------------------------- steps of reconcilers
+async def child(ctx: Context, kind: type[ObjectT], suffix: object) -> ObjectT | None:
+    """Return the child with a suffix of its name; None if it does not exist."""
+    existing: ObjectT | None = await ctx.client.get_or_none(kind, f"{NAME}-{suffix}", namespace=NAMESPACE)
+    return existing
+
+
+async def claim_of(ctx: Context, ordinal: int) -> PersistentVolumeClaim | None:
+    """Return the claim of a member; None if it does not exist."""
+    return await ctx.client.get_or_none(PersistentVolumeClaim, f"data-{NAME}-{ordinal}", namespace=NAMESPACE)
+
+
+async def delete_child(ctx: Context, kind: type[Any], suffix: object) -> None:
+    """Delete the child with a suffix of its name, if it exists."""
+    await ctx.client.delete(kind, f"{NAME}-{suffix}", namespace=NAMESPACE, missing_ok=True)
+
+
+async def note(cluster: Cluster, ctx: Context, **status: Any) -> None:
+    """Write fields of the status."""
+    async with ctx.status(cluster) as patch:
+        for name, value in status.items():
+            setattr(patch.status, name, value)
+
+
+def members(
+    component: str | None = None, *, has_claims: bool = True, labels: Mapping[str, str] | None = None
+) -> Reconciler:
+    """Return a reconciler that applies a StatefulSet, and then a claim for each of its members.
+
+    Args:
+        component: of the StatefulSet; None for no StatefulSet.
+        has_claims: apply the claims.
+        labels: of the claims.
+    """
+
+    async def apply(cluster: Cluster, ctx: Context) -> None:
+        replicas = cluster.spec.replicas
+        if component is not None:
+            await ctx.apply(stateful_set(cluster, component, replicas=replicas))
+        for ordinal in range(replicas if has_claims else 0):
+            await ctx.apply(claim(cluster, ordinal, labels=labels), owner=None)
+
+    return apply
+
+
 # ---------------------------------------------------------------- users
 def creating(**spec: Any) -> Action:
     """Return a user who creates the cluster, or gives it this spec again."""
@@ -259,3 +347,38 @@ async def assert_names(world: World, kind: type[Any], expected: Sequence[str]) -
     names = sorted(obj.metadata.name for obj in objects)
     assert names == sorted(expected), f"{kind.__name__}: {names} instead of {sorted(expected)}"
     assert not any(map(is_deleting, objects)), f"a {kind.__name__} is being deleted"
+
+
+async def pods_are_there(world: World) -> None:
+    """The pods are those of the members."""
+    await _assert_members(world, Pod, NAME)
+
+
+async def claims_are_there(world: World) -> None:
+    """The claims are those of the members; without a cluster there are none."""
+    await _assert_members(world, PersistentVolumeClaim, f"data-{NAME}")
+
+
+async def _assert_members(world: World, kind: type[Any], prefix: str) -> None:
+    cluster = await live_cluster(world)
+    count = cluster.spec.replicas if cluster else 0
+    await assert_names(world, kind, [f"{prefix}-{ordinal}" for ordinal in range(count)])
+
+
+async def stateful_set_is_there(world: World) -> None:
+    """A cluster has its StatefulSet."""
+    await assert_names(world, StatefulSet, [NAME] if await live_cluster(world) else [])
+
+
+# ---------------------------------------------------------------- cases
+def sieve_case(operator: Callable[..., Operator], pattern: str, **fields: Any) -> CorpusCase:
+    """Return a case of the study.
+
+    Args:
+        operator: creates the operator, with the bug or repaired.
+        pattern: the column of the study's table 3.
+        fields: as of `CorpusCase`.
+    """
+    broken, repaired = partial(operator, repaired=False), partial(operator, repaired=True)
+    declared: dict[str, Any] = {"kinds": [Cluster], "broken": broken, "repaired": repaired, **fields}
+    return CorpusCase(study=Study.SIEVE, pattern=pattern, **declared)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from opsdk import Context, Operator
+from opsdk import Context
 from opsdk.api.apps.v1 import StatefulSet
 from opsdk.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod
-from opsdk.builder.arguments import WatchSpec
 from opsdk.client.patch import merge_patch
 from opsdk.errors import TemporaryError
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import World
-from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve.kit import (
+    CLAIMS,
     CLUSTER_LABEL,
     KEY,
     NAME,
@@ -24,50 +23,40 @@ from tests.corpus.sieve.kit import (
     Cluster,
     assert_names,
     changing,
+    child,
     claim,
-    cluster_of,
+    claim_of,
     config_map,
     creating,
     live_cluster,
     member,
-    new_operator,
+    ordinal_of,
+    reconciled,
+    sieve_case,
     stateful_set,
 )
 
-CLAIMS = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
 DRAIN = "corpus.opsdk.dev/drain"
 
 
-def ordinal_of(name: str) -> int:
-    """Return the ordinal at the end of a name."""
-    return int(name.rpartition("-")[2])
-
-
 # ---------------------------------------------------------------- a deletion that is never seen
-def cassandra_operator_398(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod], watches=[CLAIMS])
+async def cassandra_operator_398(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod while it sees the pod's deletion timestamp. The pod may be gone before."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Pod], watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            pod = member(cluster, ordinal)
-            pod.metadata.finalizers = [DRAIN]
-            await ctx.apply(pod)
-            await ctx.apply(claim(cluster, ordinal), owner=None)
-        for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
-            if is_deleting(pod) and not repaired:
-                name = f"data-{pod.metadata.name}"
-                existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
-                if existing is not None:
-                    await ctx.client.delete(existing, missing_ok=True)
-            if ordinal_of(pod.metadata.name) >= cluster.spec.replicas and not is_deleting(pod):
-                await ctx.client.delete(pod, missing_ok=True)
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
-            if ordinal_of(each.metadata.name) >= cluster.spec.replicas:
-                await ctx.client.delete(each, missing_ok=True)
-
-    return operator
+    for ordinal in range(cluster.spec.replicas):
+        pod = member(cluster, ordinal)
+        pod.metadata.finalizers = [DRAIN]
+        await ctx.apply(pod)
+        await ctx.apply(claim(cluster, ordinal), owner=None)
+    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+        existing = await claim_of(ctx, ordinal_of(pod)) if is_deleting(pod) and not repaired else None
+        if existing is not None:
+            await ctx.client.delete(existing, missing_ok=True)
+        if ordinal_of(pod) >= cluster.spec.replicas and not is_deleting(pod):
+            await ctx.client.delete(pod, missing_ok=True)
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+        if ordinal_of(each) >= cluster.spec.replicas:
+            await ctx.client.delete(each, missing_ok=True)
 
 
 async def drain(world: World) -> None:
@@ -78,107 +67,77 @@ async def drain(world: World) -> None:
 
 
 # ---------------------------------------------------------------- sizes that depend on earlier sizes
-def casskop_342(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet])
+async def casskop_342(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Ignores a size of zero, and keeps the size that it saw last."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        replicas = cluster.spec.replicas
-        if replicas == 0:
-            if not repaired:
-                return
-            replicas = 1
-        await ctx.apply(stateful_set(cluster, replicas=replicas))
-
-    return operator
+    replicas = cluster.spec.replicas
+    if replicas == 0:
+        if not repaired:
+            return
+        replicas = 1
+    await ctx.apply(stateful_set(cluster, replicas=replicas))
 
 
-def _growing_operator(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+async def _growing_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates claims when members are added, and does not look at them again when members are removed."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet], watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, "pxc", replicas=cluster.spec.replicas))
-        for ordinal in range(cluster.spec.replicas):
-            await ctx.apply(claim(cluster, ordinal), owner=None)
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
-            if ordinal_of(each.metadata.name) >= cluster.spec.replicas:
-                await ctx.client.delete(each, missing_ok=True)
-
-    return operator
+    await ctx.apply(stateful_set(cluster, "pxc", replicas=cluster.spec.replicas))
+    for ordinal in range(cluster.spec.replicas):
+        await ctx.apply(claim(cluster, ordinal), owner=None)
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+        if ordinal_of(each) >= cluster.spec.replicas:
+            await ctx.client.delete(each, missing_ok=True)
 
 
-def mongodb_operator_585(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Adds a member where an even number has no arbiter, and keeps its claim when the arbiter is back."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet], watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        size = cluster.spec.replicas
-        if size % 2 == 0 and not cluster.spec.arbiter:
-            size += 1
-        await ctx.apply(stateful_set(cluster, "rs0", replicas=size))
-        for ordinal in range(size):
-            await ctx.apply(claim(cluster, ordinal), owner=None)
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
-            if ordinal_of(each.metadata.name) >= size:
-                await ctx.client.delete(each, missing_ok=True)
-
-    return operator
+    size = cluster.spec.replicas
+    if size % 2 == 0 and not cluster.spec.arbiter:
+        size += 1
+    await ctx.apply(stateful_set(cluster, "rs0", replicas=size))
+    for ordinal in range(size):
+        await ctx.apply(claim(cluster, ordinal), owner=None)
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+        if ordinal_of(each) >= size:
+            await ctx.client.delete(each, missing_ok=True)
 
 
-def rabbitmq_operator_758(*, repaired: bool) -> Operator:
-    """Refuses to remove members, compared with the StatefulSet and not with what was asked for before."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(StatefulSet, KEY)
-        if existing is not None and cluster.spec.replicas < (existing.spec.replicas or 0) and not repaired:
-            return
-        await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
-
-    return operator
+@reconciled(owns=[StatefulSet])
+async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
+    """Refuses to remove members, compared with the StatefulSet and not with the spec before."""
+    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    if existing is not None and cluster.spec.replicas < (existing.spec.replicas or 0) and not repaired:
+        return
+    await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
 
 
-def yugabyte_operator_39(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet])
+async def yugabyte_operator_39(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Refuses fewer tablet servers than the replication factor, and keeps those that there are."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        replicas, least = cluster.spec.replicas, cluster.spec.replication_factor
-        existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-tserver", namespace=NAMESPACE)
-        if repaired:
-            replicas = max(replicas, least)
-        elif existing is not None and replicas < least:
-            return
-        await ctx.apply(stateful_set(cluster, "tserver", replicas=replicas))
-
-    return operator
+    replicas, least = cluster.spec.replicas, cluster.spec.replication_factor
+    existing = await child(ctx, StatefulSet, "tserver")
+    if repaired:
+        replicas = max(replicas, least)
+    elif existing is not None and replicas < least:
+        return
+    await ctx.apply(stateful_set(cluster, "tserver", replicas=replicas))
 
 
 # ---------------------------------------------------------------- a step that is due at one moment only
-def zookeeper_operator_453(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet, ConfigMap])
+async def zookeeper_operator_453(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates the node with the size when all members are ready, and needs it for each later change of the size."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet, ConfigMap])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(StatefulSet, KEY)
-        node = await ctx.client.get_or_none(ConfigMap, f"{NAME}-znode", namespace=NAMESPACE)
-        if existing is not None and existing.spec.replicas != cluster.spec.replicas:
-            if node is None and not repaired:
-                raise TemporaryError("there is no node for the size of the cluster", delay=30)
-            await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
-        await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
-        ready = (existing.status.ready_replicas or 0) if existing is not None else 0
-        if ready == cluster.spec.replicas and node is None:
-            await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
-
-    return operator
+    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    node = await child(ctx, ConfigMap, "znode")
+    if existing is not None and existing.spec.replicas != cluster.spec.replicas:
+        if node is None and not repaired:
+            raise TemporaryError("there is no node for the size of the cluster", delay=30)
+        await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
+    await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
+    ready = (existing.status.ready_replicas or 0) if existing is not None else 0
+    if ready == cluster.spec.replicas and node is None:
+        await ctx.apply(config_map(cluster, "znode", size=str(cluster.spec.replicas)))
 
 
 async def become_ready(world: World) -> None:
@@ -210,15 +169,14 @@ async def size_is_current(world: World) -> None:
         assert existing.spec.replicas == cluster.spec.replicas, "the StatefulSet has an old size"
 
 
-_case = partial(CorpusCase, study=Study.SIEVE, pattern="unobserved state", kinds=[Cluster], check=members_are_there)
+_case = partial(sieve_case, pattern="unobserved state", check=members_are_there)
 
 CASES = [
     _case(
         name="cassandra-operator-398",
         report="https://github.com/instaclustr/cassandra-operator/issues/398",
         cause="It deletes a claim only while it sees the deletion timestamp of the pod.",
-        broken=partial(cassandra_operator_398, repaired=False),
-        repaired=partial(cassandra_operator_398, repaired=True),
+        operator=cassandra_operator_398,
         actions=[creating(replicas=2), changing("scale_down", replicas=1), drain],
         check=claims_fit_pods,
     ),
@@ -226,16 +184,14 @@ CASES = [
         name="casskop-342",
         report="https://github.com/Orange-OpenSource/casskop/issues/342",
         cause="It ignores a size of zero, and keeps the size that it saw last.",
-        broken=partial(casskop_342, repaired=False),
-        repaired=partial(casskop_342, repaired=True),
+        operator=casskop_342,
         actions=[creating(replicas=2), changing("one", replicas=1), changing("none", replicas=0)],
     ),
     _case(
         name="mongodb-operator-585",
         report="https://jira.percona.com/browse/K8SPSMDB-585",
-        cause="Without an arbiter it adds a member, whose claim stays when the arbiter is back.",
-        broken=partial(mongodb_operator_585, repaired=False),
-        repaired=partial(mongodb_operator_585, repaired=True),
+        cause="It adds a member while there is no arbiter. The claim of this member stays when the arbiter is back.",
+        operator=mongodb_operator_585,
         actions=[
             creating(replicas=4, arbiter=True),
             changing("disable_arbiter", arbiter=False),
@@ -245,25 +201,22 @@ CASES = [
     _case(
         name="rabbitmq-operator-758",
         report="https://github.com/rabbitmq/cluster-operator/issues/758",
-        cause="It refuses to remove members, compared with those that there are.",
-        broken=partial(rabbitmq_operator_758, repaired=False),
-        repaired=partial(rabbitmq_operator_758, repaired=True),
+        cause="It refuses to remove members, compared with the present ones.",
+        operator=rabbitmq_operator_758,
         actions=[creating(replicas=1), changing("three", replicas=3), changing("two", replicas=2)],
     ),
     _case(
         name="xtradb-operator-918",
         report="https://jira.percona.com/browse/K8SPXC-918",
-        cause="Claims of removed members stay, so they depend on the sizes that it saw.",
-        broken=partial(_growing_operator, repaired=False),
-        repaired=partial(_growing_operator, repaired=True),
+        cause="Claims of removed members stay, so they depend on each size that it saw.",
+        operator=_growing_operator,
         actions=[creating(replicas=3), changing("five", replicas=5), changing("three", replicas=3)],
     ),
     _case(
         name="yugabyte-operator-39",
         report="https://github.com/yugabyte/yugabyte-operator/issues/39",
-        cause="It refuses fewer servers than the replication factor, and keeps those that there are.",
-        broken=partial(yugabyte_operator_39, repaired=False),
-        repaired=partial(yugabyte_operator_39, repaired=True),
+        cause="It refuses fewer servers than the replication factor, and keeps the present ones.",
+        operator=yugabyte_operator_39,
         actions=[
             creating(replicas=3, replication_factor=3),
             changing("four", replicas=4, replicationFactor=4),
@@ -273,9 +226,8 @@ CASES = [
     _case(
         name="zookeeper-operator-453",
         report="https://github.com/pravega/zookeeper-operator/issues/453",
-        cause="It creates a node when all members are ready, and cannot change the size without it.",
-        broken=partial(zookeeper_operator_453, repaired=False),
-        repaired=partial(zookeeper_operator_453, repaired=True),
+        cause="It creates the node only while all members are ready, and cannot change the size without the node.",
+        operator=zookeeper_operator_453,
         actions=[creating(replicas=3), become_ready, changing("two", replicas=2), become_ready],
         check=size_is_current,
     ),

@@ -11,156 +11,121 @@ from opsdk import Context, Operator, Result
 from opsdk.api.apps.v1 import StatefulSet
 from opsdk.api.core.v1 import PersistentVolumeClaim, Pod, Secret, Service
 from opsdk.api.policy.v1 import PodDisruptionBudget
-from opsdk.builder.arguments import WatchSpec
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import World
-from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve.kit import (
+    CLAIMS,
     CLUSTER_LABEL,
     FINALIZER,
     KEY,
     NAME,
     NAMESPACE,
+    PODS,
     Cluster,
-    assert_names,
     changing,
+    child,
     claim,
-    cluster_of,
+    claim_of,
+    claims_are_there,
     creating,
+    delete_child,
     disruption_budget,
     is_current,
     live_cluster,
     member,
     new_operator,
+    note,
+    ordinal_of,
+    pods_are_there,
+    reconciled,
     secret,
     service,
+    sieve_case,
     stateful_set,
+    stateful_set_is_there,
 )
-
-CLAIMS = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
-PODS = WatchSpec(kind=Pod, handler=cluster_of)
 
 
 # ---------------------------------------------------------------- members and their claims
-def cassandra_operator_407(*, repaired: bool) -> Operator:
+@reconciled(watches=[CLAIMS, PODS], elected=True)
+async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, watches=[CLAIMS, PODS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            pod = await ctx.client.get_or_none(Pod, f"{NAME}-{ordinal}", namespace=NAMESPACE)
-            if pod is None:
-                pod = member(cluster, ordinal)
-                pod.metadata.finalizers = [FINALIZER]
-                pod = await ctx.client.create(pod)
-            if not is_deleting(pod):
-                await ctx.apply(claim(cluster, ordinal, labels={"pod-uid": pod.metadata.uid}), owner=None)
-        for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
-            ordinal = int(pod.metadata.name.rpartition("-")[2])
-            if is_deleting(pod):
-                name = f"data-{pod.metadata.name}"
-                existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
-                if existing and (not repaired or existing.metadata.labels["pod-uid"] == pod.metadata.uid):
-                    await ctx.client.delete(existing, missing_ok=True)
-                await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
-            elif ordinal >= cluster.spec.replicas and await is_current(cluster, ctx):
-                await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
-
-    return operator
+    for ordinal in range(cluster.spec.replicas):
+        pod = await child(ctx, Pod, ordinal)
+        if pod is None:
+            pod = member(cluster, ordinal)
+            pod.metadata.finalizers = [FINALIZER]
+            pod = await ctx.client.create(pod)
+        if not is_deleting(pod):
+            await ctx.apply(claim(cluster, ordinal, labels={"pod-uid": pod.metadata.uid}), owner=None)
+    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+        ordinal = ordinal_of(pod)
+        if is_deleting(pod):
+            existing = await claim_of(ctx, ordinal_of(pod))
+            if existing and (not repaired or existing.metadata.labels["pod-uid"] == pod.metadata.uid):
+                await ctx.client.delete(existing, missing_ok=True)
+            await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
+        elif ordinal >= cluster.spec.replicas and await is_current(cluster, ctx):
+            await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
 
 
-def elastic_operator_5274(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod], elected=True)
+async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Removes the members that an old number of nodes does not include."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[Pod])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            await ctx.apply(member(cluster, ordinal))
-        for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
-            surplus = int(pod.metadata.name.rpartition("-")[2]) >= cluster.spec.replicas
-            if surplus and (not repaired or await is_current(cluster, ctx)):
-                await ctx.client.delete(pod, missing_ok=True)
-
-    return operator
+    for ordinal in range(cluster.spec.replicas):
+        await ctx.apply(member(cluster, ordinal))
+    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+        surplus = ordinal_of(pod) >= cluster.spec.replicas
+        if surplus and (not repaired or await is_current(cluster, ctx)):
+            await ctx.client.delete(pod, missing_ok=True)
 
 
-def zookeeper_operator_314(*, repaired: bool) -> Operator:
+@reconciled(watches=[CLAIMS], elected=True)
+async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bool) -> Result | None:
     """Takes the claims above an old number of ready replicas for orphans."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> Result | None:
-        for ordinal in range(cluster.spec.replicas):
-            name = f"data-{NAME}-{ordinal}"
-            existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
-            if existing is None and await is_current(cluster, ctx):
-                await ctx.apply(claim(cluster, ordinal), owner=None)
-        if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
-            async with ctx.status(cluster) as patch:
-                patch.status.ready_replicas = cluster.spec.replicas
-            return Result(requeue_after=5)
-        claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE)
-        orphans = [each for each in claims if int(each.metadata.name.rpartition("-")[2]) >= cluster.spec.replicas]
-        if not repaired or (orphans and await is_current(cluster, ctx)):
-            for each in orphans:
-                await ctx.client.delete(each, missing_ok=True)
-        return None
-
-    return operator
-
-
-async def pods_are_there(world: World) -> None:
-    """The pods are those of the members."""
-    cluster = await live_cluster(world)
-    await assert_names(world, Pod, [f"{NAME}-{number}" for number in range(cluster.spec.replicas if cluster else 0)])
-
-
-async def claims_are_there(world: World) -> None:
-    """The claims are those of the members."""
-    cluster = await live_cluster(world)
-    count = cluster.spec.replicas if cluster else 0
-    await assert_names(world, PersistentVolumeClaim, [f"data-{NAME}-{number}" for number in range(count)])
+    for ordinal in range(cluster.spec.replicas):
+        name = f"data-{NAME}-{ordinal}"
+        existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
+        if existing is None and await is_current(cluster, ctx):
+            await ctx.apply(claim(cluster, ordinal), owner=None)
+    if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
+        await note(cluster, ctx, ready_replicas=cluster.spec.replicas)
+        return Result(requeue_after=5)
+    claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE)
+    orphans = [each for each in claims if ordinal_of(each) >= cluster.spec.replicas]
+    if not repaired or (orphans and await is_current(cluster, ctx)):
+        for each in orphans:
+            await ctx.client.delete(each, missing_ok=True)
+    return None
 
 
 # ---------------------------------------------------------------- objects that are replaced
-def casskop_321(*, repaired: bool) -> Operator:
+@reconciled(owns=[PodDisruptionBudget], elected=True)
+async def casskop_321(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Replaces the disruption budget when its number is not the one of an old cluster."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[PodDisruptionBudget])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(PodDisruptionBudget, KEY)
-        if existing is not None and existing.spec.max_unavailable != cluster.spec.max_unavailable:
-            if repaired and not await is_current(cluster, ctx):
-                return
-            await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
-        await ctx.apply(disruption_budget(cluster))
-
-    return operator
+    existing = await ctx.client.get_or_none(PodDisruptionBudget, KEY)
+    if existing is not None and existing.spec.max_unavailable != cluster.spec.max_unavailable:
+        if repaired and not await is_current(cluster, ctx):
+            return
+        await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
+    await ctx.apply(disruption_budget(cluster))
 
 
-def rabbitmq_operator_653(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], elected=True)
+async def rabbitmq_operator_653(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet to resize its claims when the sizes differ, in whichever direction."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[StatefulSet], watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        desired = cluster.spec.storage
-        existing = await ctx.client.get_or_none(StatefulSet, KEY)
-        size = int(existing.metadata.annotations["storage"]) if existing else desired
-        if repaired and desired < size:
-            return  # claims never shrink, so this is an old cluster or a mistake
-        if existing is not None and desired != size:
-            await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
-        await ctx.apply(claim(cluster, 0), owner=None)
-        fresh = stateful_set(cluster)
-        fresh.metadata.annotations["storage"] = str(desired)
-        await ctx.apply(fresh)
-
-    return operator
+    desired = cluster.spec.storage
+    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    size = int(existing.metadata.annotations["storage"]) if existing else desired
+    if repaired and desired < size:
+        return  # claims never shrink, so this is an old cluster or a mistake
+    if existing is not None and desired != size:
+        await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
+    await ctx.apply(claim(cluster, 0), owner=None)
+    fresh = stateful_set(cluster)
+    fresh.metadata.annotations["storage"] = str(desired)
+    await ctx.apply(fresh)
 
 
 async def budget_is_current(world: World) -> None:
@@ -171,42 +136,27 @@ async def budget_is_current(world: World) -> None:
         assert budget.spec.max_unavailable == cluster.spec.max_unavailable, "the disruption budget is old"
 
 
-async def stateful_set_is_there(world: World) -> None:
-    """A cluster has its StatefulSet."""
-    await assert_names(world, StatefulSet, [NAME] if await live_cluster(world) else [])
-
-
 # ---------------------------------------------------------------- parts that were turned off
-def mongodb_operator_433(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet], elected=True)
+async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the config servers and the router when an old cluster has no sharding."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for suffix in ("cfg", "mongos"):
-            if cluster.spec.sharding:
-                await ctx.apply(stateful_set(cluster, suffix))
-            elif not repaired or await is_current(cluster, ctx):
-                await ctx.client.delete(StatefulSet, f"{NAME}-{suffix}", namespace=NAMESPACE, missing_ok=True)
-
-    return operator
+    for suffix in ("cfg", "mongos"):
+        if cluster.spec.sharding:
+            await ctx.apply(stateful_set(cluster, suffix))
+        elif not repaired or await is_current(cluster, ctx):
+            await delete_child(ctx, StatefulSet, suffix)
 
 
-def mongodb_operator_438(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet], elected=True)
+async def mongodb_operator_438(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the arbiter that an old replica set does not have."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, "rs0"))
-        if cluster.spec.arbiter:
-            await ctx.apply(stateful_set(cluster, "rs0-arbiter"))
-            return
-        existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-rs0-arbiter", namespace=NAMESPACE)
-        if existing is not None and (not repaired or await is_current(cluster, ctx)):
-            await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
-
-    return operator
+    await ctx.apply(stateful_set(cluster, "rs0"))
+    if cluster.spec.arbiter:
+        await ctx.apply(stateful_set(cluster, "rs0-arbiter"))
+        return
+    existing = await child(ctx, StatefulSet, "rs0-arbiter")
+    if existing is not None and (not repaired or await is_current(cluster, ctx)):
+        await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
 
 
 def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operator:
@@ -223,43 +173,33 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
             return
         if repaired and not await is_current(cluster, ctx):
             return
-        await ctx.client.delete(StatefulSet, f"{NAME}-{suffix}", namespace=NAMESPACE, missing_ok=True)
-        await ctx.client.delete(Service, f"{NAME}-{suffix}", namespace=NAMESPACE, missing_ok=True)
+        await delete_child(ctx, StatefulSet, suffix)
+        await delete_child(ctx, Service, suffix)
         if has_claims:
             await ctx.client.delete(PersistentVolumeClaim, f"data-{NAME}-0", namespace=NAMESPACE, missing_ok=True)
 
     return operator
 
 
-def yugabyte_operator_35(*, repaired: bool) -> Operator:
+@reconciled(owns=[Secret], elected=True)
+async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the certificates when an old cluster has no TLS."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[Secret])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for suffix in ("master-tls", "tserver-tls"):
-            existing = await ctx.client.get_or_none(Secret, f"{NAME}-{suffix}", namespace=NAMESPACE)
-            if cluster.spec.tls and existing is None:
-                await ctx.apply(secret(cluster, suffix))
-            elif not cluster.spec.tls and existing and (not repaired or await is_current(cluster, ctx)):
-                await ctx.client.delete(existing, missing_ok=True)
-
-    return operator
-
-
-def yugabyte_operator_36(*, repaired: bool) -> Operator:
-    """Deletes the Service of the UI when an old cluster has no port for it."""
-    operator = new_operator(elected=True)
-
-    @operator.reconciler(Cluster, owns=[Service])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(Service, f"{NAME}-ui", namespace=NAMESPACE)
-        if cluster.spec.ui_port > 0:
-            await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
-        elif existing is not None and (not repaired or await is_current(cluster, ctx)):
+    for suffix in ("master-tls", "tserver-tls"):
+        existing = await child(ctx, Secret, suffix)
+        if cluster.spec.tls and existing is None:
+            await ctx.apply(secret(cluster, suffix))
+        elif not cluster.spec.tls and existing and (not repaired or await is_current(cluster, ctx)):
             await ctx.client.delete(existing, missing_ok=True)
 
-    return operator
+
+@reconciled(owns=[Service], elected=True)
+async def yugabyte_operator_36(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
+    """Deletes the Service of the UI when an old cluster has no port for it."""
+    existing = await child(ctx, Service, "ui")
+    if cluster.spec.ui_port > 0:
+        await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
+    elif existing is not None and (not repaired or await is_current(cluster, ctx)):
+        await ctx.client.delete(existing, missing_ok=True)
 
 
 async def parts_are_there(world: World, kind: type[StatefulSet | Service | Secret], part: str, *names: str) -> None:
@@ -302,7 +242,7 @@ async def ui_is_there(world: World) -> None:
     await parts_are_there(world, Service, "ui_port", "ui")
 
 
-_case = partial(CorpusCase, study=Study.SIEVE, pattern="stale state", kinds=[Cluster], replicas=2)
+_case = partial(sieve_case, pattern="stale state", replicas=2)
 _two, _one_again = changing("scale_up", replicas=2), changing("scale_down", replicas=1)
 
 CASES = [
@@ -310,17 +250,15 @@ CASES = [
         name="cassandra-operator-407",
         report="https://github.com/instaclustr/cassandra-operator/issues/407",
         cause="It deletes the claim of a pod with a deletion timestamp, which the next pod of that name may use.",
-        broken=partial(cassandra_operator_407, repaired=False),
-        repaired=partial(cassandra_operator_407, repaired=True),
+        operator=cassandra_operator_407,
         actions=[creating(replicas=2), _one_again, _two],
         check=pods_are_there,
     ),
     _case(
         name="casskop-321",
         report="https://github.com/Orange-OpenSource/casskop/issues/321",
-        cause="It replaces the disruption budget when its number is not the one of an old cluster.",
-        broken=partial(casskop_321, repaired=False),
-        repaired=partial(casskop_321, repaired=True),
+        cause="With an old view of the cluster, it replaces the disruption budget.",
+        operator=casskop_321,
         actions=[creating(max_unavailable=4), changing("reduce_budget", maxUnavailable=1)],
         check=budget_is_current,
     ),
@@ -328,8 +266,7 @@ CASES = [
         name="elastic-operator-5274",
         report="https://github.com/elastic/cloud-on-k8s/issues/5274",
         cause="It removes the members that an old number of nodes does not include.",
-        broken=partial(elastic_operator_5274, repaired=False),
-        repaired=partial(elastic_operator_5274, repaired=True),
+        operator=elastic_operator_5274,
         actions=[creating(replicas=2), _one_again, _two],
         check=pods_are_there,
     ),
@@ -337,8 +274,7 @@ CASES = [
         name="mongodb-operator-433",
         report="https://jira.percona.com/browse/K8SPSMDB-433",
         cause="It deletes config servers and router when an old cluster has no sharding.",
-        broken=partial(mongodb_operator_433, repaired=False),
-        repaired=partial(mongodb_operator_433, repaired=True),
+        operator=mongodb_operator_433,
         actions=[
             creating(sharding=True),
             changing("disable_sharding", sharding=False),
@@ -350,8 +286,7 @@ CASES = [
         name="mongodb-operator-438",
         report="https://jira.percona.com/browse/K8SPSMDB-438",
         cause="It deletes the arbiter that an old replica set does not have.",
-        broken=partial(mongodb_operator_438, repaired=False),
-        repaired=partial(mongodb_operator_438, repaired=True),
+        operator=mongodb_operator_438,
         actions=[
             creating(arbiter=True),
             changing("disable_arbiter", arbiter=False),
@@ -363,8 +298,7 @@ CASES = [
         name="rabbitmq-operator-653",
         report="https://github.com/rabbitmq/cluster-operator/issues/653",
         cause="It deletes the StatefulSet to resize claims when the sizes differ, in whichever direction.",
-        broken=partial(rabbitmq_operator_653, repaired=False),
-        repaired=partial(rabbitmq_operator_653, repaired=True),
+        operator=rabbitmq_operator_653,
         actions=[creating(storage=10), changing("expand", storage=15)],
         check=stateful_set_is_there,
     ),
@@ -372,8 +306,7 @@ CASES = [
         name="xtradb-operator-725",
         report="https://jira.percona.com/browse/K8SPXC-725",
         cause="It deletes HAProxy when an old cluster does not enable it.",
-        broken=partial(_proxy_operator, "haproxy", repaired=False, has_claims=False),
-        repaired=partial(_proxy_operator, "haproxy", repaired=True, has_claims=False),
+        operator=partial(_proxy_operator, "haproxy", has_claims=False),
         actions=[
             creating(proxy=True),
             changing("disable_proxy", proxy=False),
@@ -385,8 +318,7 @@ CASES = [
         name="xtradb-operator-763",
         report="https://jira.percona.com/browse/K8SPXC-763",
         cause="It deletes ProxySQL and its claims when an old cluster does not enable it.",
-        broken=partial(_proxy_operator, "proxysql", repaired=False, has_claims=True),
-        repaired=partial(_proxy_operator, "proxysql", repaired=True, has_claims=True),
+        operator=partial(_proxy_operator, "proxysql", has_claims=True),
         actions=[
             creating(proxy=True),
             changing("disable_proxy", proxy=False),
@@ -398,8 +330,7 @@ CASES = [
         name="yugabyte-operator-35",
         report="https://github.com/yugabyte/yugabyte-operator/issues/35",
         cause="It deletes the certificates when an old cluster has no TLS.",
-        broken=partial(yugabyte_operator_35, repaired=False),
-        repaired=partial(yugabyte_operator_35, repaired=True),
+        operator=yugabyte_operator_35,
         actions=[creating(tls=True), changing("disable_tls", tls=False), changing("enable_tls", tls=True)],
         check=certificates_are_there,
     ),
@@ -407,8 +338,7 @@ CASES = [
         name="yugabyte-operator-36",
         report="https://github.com/yugabyte/yugabyte-operator/issues/36",
         cause="It deletes the Service of the UI when an old cluster has no port for it.",
-        broken=partial(yugabyte_operator_36, repaired=False),
-        repaired=partial(yugabyte_operator_36, repaired=True),
+        operator=yugabyte_operator_36,
         actions=[creating(ui_port=7000), changing("disable_ui", uiPort=-1), changing("enable_ui", uiPort=9000)],
         check=ui_is_there,
     ),
@@ -416,8 +346,7 @@ CASES = [
         name="zookeeper-operator-314",
         report="https://github.com/pravega/zookeeper-operator/issues/314",
         cause="It takes the claims above an old number of ready replicas for orphans.",
-        broken=partial(zookeeper_operator_314, repaired=False),
-        repaired=partial(zookeeper_operator_314, repaired=True),
+        operator=zookeeper_operator_314,
         actions=[creating(replicas=2), _one_again, _two],
         check=claims_are_there,
     ),

@@ -10,14 +10,13 @@ from msgspec import Meta
 from opsdk import Context, GroupVersionKind, Object, Operator, Request
 from opsdk.api.apps.v1 import StatefulSet
 from opsdk.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
-from opsdk.builder.arguments import WatchSpec
 from opsdk.client.patch import merge_patch
 from opsdk.errors import InvalidError
 from opsdk.recipes import is_deleting
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.simulate import World
-from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve.kit import (
+    CLAIMS,
     FINALIZER,
     KEY,
     NAME,
@@ -27,25 +26,22 @@ from tests.corpus.sieve.kit import (
     ClusterStatus,
     assert_names,
     changing,
+    child,
     claim,
-    cluster_of,
     config_map,
     creating,
     delete_cluster,
     live_cluster,
     member,
     new_operator,
+    note,
+    ordinal_of,
+    reconciled,
     secret,
     service,
+    sieve_case,
     stateful_set,
 )
-
-CLAIMS = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
-
-
-def ordinal_of(pod: Pod) -> int:
-    """Return the ordinal of a member."""
-    return int(pod.metadata.name.rpartition("-")[2])
 
 
 def _labelled(**labels: str | None) -> JsonObject:
@@ -53,77 +49,61 @@ def _labelled(**labels: str | None) -> JsonObject:
 
 
 # ---------------------------------------------------------------- decommissioning
-def cassandra_operator_400(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod])
+async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Decommissions the last pod of a list, while the pod with the highest number is removed.
 
     The list of the report has no order. Lists of opsdk have the order of names, where demo-10 is before demo-2.
     """
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Pod])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        pods = list(await ctx.client.list(Pod, namespace=NAMESPACE))
-        existing = {pod.metadata.name for pod in pods}
-        for ordinal in range(cluster.spec.replicas):
-            if f"{NAME}-{ordinal}" not in existing:
-                await ctx.apply(member(cluster, ordinal))
-        if len(pods) <= cluster.spec.replicas:
-            return
-        if repaired:
-            pods.sort(key=ordinal_of)
-        leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
-        if not leaving:
-            await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
-        elif leaving == [max(pods, key=ordinal_of)]:
-            await ctx.client.delete(leaving[0], missing_ok=True)
-
-    return operator
+    pods = list(await ctx.client.list(Pod, namespace=NAMESPACE))
+    existing = {pod.metadata.name for pod in pods}
+    for ordinal in range(cluster.spec.replicas):
+        if f"{NAME}-{ordinal}" not in existing:
+            await ctx.apply(member(cluster, ordinal))
+    if len(pods) <= cluster.spec.replicas:
+        return
+    if repaired:
+        pods.sort(key=ordinal_of)
+    leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
+    if not leaving:
+        await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
+    elif leaving == [max(pods, key=ordinal_of)]:
+        await ctx.client.delete(leaving[0], missing_ok=True)
 
 
-def cassandra_operator_410(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod])
+async def cassandra_operator_410(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Decommissions a node in one pass, and deletes it in the next, when the user may want it back."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Pod])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            if await ctx.client.get_or_none(Pod, f"{NAME}-{ordinal}", namespace=NAMESPACE) is None:
-                await ctx.apply(member(cluster, ordinal))
-        pods = sorted(await ctx.client.list(Pod, namespace=NAMESPACE), key=ordinal_of)
-        leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
-        if len(pods) > cluster.spec.replicas:
-            if leaving:
-                await ctx.client.delete(leaving[0], missing_ok=True)
-            else:
-                await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
-        for pod in leaving if repaired else ():
-            if ordinal_of(pod) < cluster.spec.replicas:
-                await ctx.client.patch(pod, merge_patch(_labelled(decommissioned=None)))
-
-    return operator
+    for ordinal in range(cluster.spec.replicas):
+        if await child(ctx, Pod, ordinal) is None:
+            await ctx.apply(member(cluster, ordinal))
+    pods = sorted(await ctx.client.list(Pod, namespace=NAMESPACE), key=ordinal_of)
+    leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
+    if len(pods) > cluster.spec.replicas:
+        if leaving:
+            await ctx.client.delete(leaving[0], missing_ok=True)
+        else:
+            await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
+    for pod in leaving if repaired else ():
+        if ordinal_of(pod) < cluster.spec.replicas:
+            await ctx.client.patch(pod, merge_patch(_labelled(decommissioned=None)))
 
 
-def nifikop_86(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod])
+async def nifikop_86(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Takes the steps of adding a node only while the node is wanted, and removes no node that lacks the last step."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Pod])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        nodes = dict(cluster.status.nodes) if cluster.status else {}
-        for ordinal in range(cluster.spec.replicas):
-            pod = await ctx.client.get_or_none(Pod, name := f"{NAME}-{ordinal}", namespace=NAMESPACE)
-            if pod is None:
-                await ctx.apply(member(cluster, ordinal))
-            is_ready = pod is not None and "ready" in pod.metadata.labels
-            nodes[name] = "Succeeded" if is_ready or nodes.get(name) == "Succeeded" else "Running"
-        for name, state in list(nodes.items()):
-            if int(name.rpartition("-")[2]) >= cluster.spec.replicas and (state == "Succeeded" or repaired):
-                await ctx.client.delete(Pod, name, namespace=NAMESPACE, missing_ok=True)
-                del nodes[name]
-        async with ctx.status(cluster) as patch:
-            patch.status.nodes = nodes
-
-    return operator
+    nodes = dict(cluster.status.nodes) if cluster.status else {}
+    for ordinal in range(cluster.spec.replicas):
+        name, pod = f"{NAME}-{ordinal}", await child(ctx, Pod, ordinal)
+        if pod is None:
+            await ctx.apply(member(cluster, ordinal))
+        is_ready = pod is not None and "ready" in pod.metadata.labels
+        nodes[name] = "Succeeded" if is_ready or nodes.get(name) == "Succeeded" else "Running"
+    for name, state in list(nodes.items()):
+        if int(name.rpartition("-")[2]) >= cluster.spec.replicas and (state == "Succeeded" or repaired):
+            await ctx.client.delete(Pod, name, namespace=NAMESPACE, missing_ok=True)
+            del nodes[name]
+    await note(cluster, ctx, nodes=nodes)
 
 
 async def become_ready(world: World) -> None:
@@ -133,27 +113,22 @@ async def become_ready(world: World) -> None:
 
 
 # ---------------------------------------------------------------- a part that does not exist
-def mongodb_operator_434(*, repaired: bool) -> Operator:
+@reconciled(owns=[StatefulSet])
+async def mongodb_operator_434(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Reads the config servers of a cluster without sharding."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[StatefulSet])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, "rs0"))
-        existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-cfg", namespace=NAMESPACE)
-        if cluster.spec.sharding:
-            existing = await ctx.apply(stateful_set(cluster, "cfg"))
-        elif existing is not None:
-            await ctx.client.delete(existing, missing_ok=True)
-            existing = None
-        async with ctx.status(cluster) as patch:
-            if repaired:
-                patch.status.ready_replicas = (existing.spec.replicas or 0) if existing is not None else 0
-            else:
-                patch.status.ready_replicas = existing.spec.replicas or 0  # type: ignore[union-attr]
-            patch.status.phase = "sharded" if cluster.spec.sharding else "plain"
-
-    return operator
+    await ctx.apply(stateful_set(cluster, "rs0"))
+    existing = await child(ctx, StatefulSet, "cfg")
+    if cluster.spec.sharding:
+        existing = await ctx.apply(stateful_set(cluster, "cfg"))
+    elif existing is not None:
+        await ctx.client.delete(existing, missing_ok=True)
+        existing = None
+    async with ctx.status(cluster) as patch:
+        if repaired:
+            patch.status.ready_replicas = (existing.spec.replicas or 0) if existing is not None else 0
+        else:
+            patch.status.ready_replicas = existing.spec.replicas or 0  # type: ignore[union-attr]
+        patch.status.phase = "sharded" if cluster.spec.sharding else "plain"
 
 
 # ---------------------------------------------------------------- a pass that goes on after the last finalizer
@@ -185,7 +160,7 @@ def mongodb_operator_590(*, repaired: bool) -> Operator:
         elif FINALIZER not in cluster.metadata.finalizers:
             await _hold(cluster, ctx)
         for suffix in ("ssl", "ssl-internal"):
-            if await ctx.client.get_or_none(Secret, f"{NAME}-{suffix}", namespace=NAMESPACE) is None:
+            if await child(ctx, Secret, suffix) is None:
                 await ctx.apply(secret(cluster, suffix), owner=cluster)
 
     return operator
@@ -214,53 +189,43 @@ def zookeeper_operator_410(*, repaired: bool) -> Operator:
     return operator
 
 
-# ---------------------------------------------------------------- an application that keeps what it was told once
-def mongodb_operator_591(*, repaired: bool) -> Operator:
+# ---------------------------------------------------------------- an application that keeps its first configuration
+@reconciled(owns=[ConfigMap])
+async def mongodb_operator_591(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lets a replica set keep the identity of its former config servers, which new ones do not accept.
 
     The report says that the cluster ends in an error when sharding is enabled again early; this cause is assumed.
     """
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[ConfigMap])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        shard = cluster.status.operation if cluster.status else ""
-        servers = await ctx.client.get_or_none(ConfigMap, f"{NAME}-cfg", namespace=NAMESPACE)
-        if not cluster.spec.sharding:
-            if servers is not None:
-                await ctx.client.delete(servers, missing_ok=True)
-            elif shard:
-                shard = ""
-        else:
-            servers = servers or await ctx.apply(config_map(cluster, "cfg"))
-            # Stands for the replica set, which refuses config servers other than its own.
-            if not shard:
-                shard = servers.metadata.uid
-        if repaired:
-            shard = servers.metadata.uid if servers is not None and cluster.spec.sharding else ""
-        async with ctx.status(cluster) as patch:
-            patch.status.operation = shard
-            accepted = servers is None or shard in ("", servers.metadata.uid)
-            patch.status.phase = "ready" if accepted else "error"
-
-    return operator
+    shard = cluster.status.operation if cluster.status else ""
+    servers = await child(ctx, ConfigMap, "cfg")
+    if not cluster.spec.sharding:
+        if servers is not None:
+            await ctx.client.delete(servers, missing_ok=True)
+        elif shard:
+            shard = ""
+    else:
+        servers = servers or await ctx.apply(config_map(cluster, "cfg"))
+        # Stands for the replica set, which refuses config servers other than its own.
+        if not shard:
+            shard = servers.metadata.uid
+    if repaired:
+        shard = servers.metadata.uid if servers is not None and cluster.spec.sharding else ""
+    async with ctx.status(cluster) as patch:
+        patch.status.operation = shard
+        accepted = servers is None or shard in ("", servers.metadata.uid)
+        patch.status.phase = "ready" if accepted else "error"
 
 
-def yugabyte_operator_43(*, repaired: bool) -> Operator:
+@reconciled(owns=[Pod], watches=[CLAIMS])
+async def yugabyte_operator_43(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Restarts a master for new certificates while it formats its disk."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Pod], watches=[CLAIMS])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        tls = str(cluster.spec.tls).lower()
-        await ctx.apply(claim(cluster, 0), owner=None)
-        pod = await ctx.client.get_or_none(Pod, f"{NAME}-0", namespace=NAMESPACE)
-        if pod is None:
-            await ctx.apply(member(cluster, 0, labels={"tls": tls}))
-        elif pod.metadata.labels["tls"] != tls and (not repaired or pod.metadata.labels.get("state") == "running"):
-            await ctx.client.delete(pod, missing_ok=True)
-
-    return operator
+    tls = str(cluster.spec.tls).lower()
+    await ctx.apply(claim(cluster, 0), owner=None)
+    pod = await child(ctx, Pod, "0")
+    if pod is None:
+        await ctx.apply(member(cluster, 0, labels={"tls": tls}))
+    elif pod.metadata.labels["tls"] != tls and (not repaired or pod.metadata.labels.get("state") == "running"):
+        await ctx.client.delete(pod, missing_ok=True)
 
 
 async def begin_to_format(world: World) -> None:
@@ -297,19 +262,14 @@ class LimitedCluster(Object[LimitedClusterSpec, ClusterStatus]):
     gvk = GroupVersionKind("corpus.opsdk.dev", "v1", "Cluster")
 
 
-def yugabyte_operator_33() -> Operator:
+@reconciled(owns=[Service])
+async def yugabyte_operator_33(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when its port is not positive."""
-    operator = new_operator()
-
-    @operator.reconciler(Cluster, owns=[Service])
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(Service, f"{NAME}-ui", namespace=NAMESPACE)
-        if cluster.spec.ui_port > 0:
-            await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
-        elif existing is not None:
-            await ctx.client.delete(existing, missing_ok=True)
-
-    return operator
+    existing = await child(ctx, Service, "ui")
+    if cluster.spec.ui_port > 0:
+        await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
+    elif existing is not None:
+        await ctx.client.delete(existing, missing_ok=True)
 
 
 async def turn_off_the_ui(world: World) -> None:
@@ -367,7 +327,7 @@ async def ui_can_be_turned_off(world: World) -> None:
         assert await world.client.get_or_none(Service, f"{NAME}-ui", namespace=NAMESPACE) is None, "the UI is there"
 
 
-_case = partial(CorpusCase, study=Study.SIEVE, pattern="indirect", kinds=[Cluster])
+_case = partial(sieve_case, pattern="indirect")
 _down, _up = changing("scale_down", replicas=1), changing("scale_up", replicas=2)
 _off, _on = changing("disable_sharding", sharding=False), changing("enable_sharding", sharding=True)
 
@@ -376,17 +336,15 @@ CASES = [
         name="cassandra-operator-400",
         report="https://github.com/instaclustr/cassandra-operator/issues/400",
         cause="It decommissions the last pod of a list that is not in the order of the members.",
-        broken=partial(cassandra_operator_400, repaired=False),
-        repaired=partial(cassandra_operator_400, repaired=True),
+        operator=cassandra_operator_400,
         actions=[creating(replicas=11), changing("scale_down", replicas=10)],
         check=members_serve,
     ),
     _case(
         name="cassandra-operator-410",
         report="https://github.com/instaclustr/cassandra-operator/issues/410",
-        cause="A node that was decommissioned stays so when the user wants it back before it is deleted.",
-        broken=partial(cassandra_operator_410, repaired=False),
-        repaired=partial(cassandra_operator_410, repaired=True),
+        cause="A decommissioned node stays so when the user wants it back before its deletion.",
+        operator=cassandra_operator_410,
         actions=[creating(replicas=2), _down, _up],
         check=members_serve,
     ),
@@ -394,17 +352,15 @@ CASES = [
         name="mongodb-operator-434",
         report="https://jira.percona.com/browse/K8SPSMDB-434",
         cause="It reads the config servers of a cluster that has none.",
-        broken=partial(mongodb_operator_434, repaired=False),
-        repaired=partial(mongodb_operator_434, repaired=True),
+        operator=mongodb_operator_434,
         actions=[creating(sharding=True), _off],
         check=phase_is_reported,
     ),
     _case(
         name="mongodb-operator-590",
         report="https://jira.percona.com/browse/K8SPSMDB-590",
-        cause="It goes on after it removed the finalizer, and creates Secrets again.",
-        broken=partial(mongodb_operator_590, repaired=False),
-        repaired=partial(mongodb_operator_590, repaired=True),
+        cause="It continues after it has removed the finalizer, and creates Secrets again.",
+        operator=mongodb_operator_590,
         actions=[creating(), delete_cluster],
         check=nothing_is_left,
     ),
@@ -412,8 +368,7 @@ CASES = [
         name="mongodb-operator-591",
         report="https://jira.percona.com/browse/K8SPSMDB-591",
         cause="A replica set keeps the identity of config servers that were deleted (assumed).",
-        broken=partial(mongodb_operator_591, repaired=False),
-        repaired=partial(mongodb_operator_591, repaired=True),
+        operator=mongodb_operator_591,
         actions=[creating(sharding=True), _off, _on],
         check=cluster_is_ready,
     ),
@@ -421,17 +376,15 @@ CASES = [
         name="nifikop-86",
         report="https://github.com/konpyutaika/nifikop/issues/86",
         cause="A node that is removed before it was ready never gets the state with which it may go.",
-        broken=partial(nifikop_86, repaired=False),
-        repaired=partial(nifikop_86, repaired=True),
+        operator=nifikop_86,
         actions=[creating(replicas=2), become_ready, _down],
         check=members_serve,
     ),
     _case(
         name="yugabyte-operator-33",
         report="https://github.com/yugabyte/yugabyte-operator/issues/33",
-        cause="The definition does not admit the port that turns the UI off.",
-        broken=yugabyte_operator_33,
-        repaired=yugabyte_operator_33,
+        cause="The definition refuses the port that turns the UI off.",
+        operator=yugabyte_operator_33,
         kinds=[LimitedCluster],
         repaired_kinds=[Cluster],
         actions=[creating(ui_port=7000), turn_off_the_ui],
@@ -441,17 +394,15 @@ CASES = [
         name="yugabyte-operator-43",
         report="https://github.com/yugabyte/yugabyte-operator/issues/43",
         cause="It restarts a master that formats its disk (assumed).",
-        broken=partial(yugabyte_operator_43, repaired=False),
-        repaired=partial(yugabyte_operator_43, repaired=True),
+        operator=yugabyte_operator_43,
         actions=[creating(), begin_to_format, changing("enable_tls", tls=True), start_the_master, start_the_master],
         check=master_does_not_crash,
     ),
     _case(
         name="zookeeper-operator-410",
         report="https://github.com/pravega/zookeeper-operator/issues/410",
-        cause="It runs all steps of a pass, although the first one has let the cluster go.",
-        broken=partial(zookeeper_operator_410, repaired=False),
-        repaired=partial(zookeeper_operator_410, repaired=True),
+        cause="It runs all steps of a reconcile, although the first one has removed the last finalizer.",
+        operator=zookeeper_operator_410,
         actions=[creating(), delete_cluster],
         check=nothing_is_left,
     ),

@@ -13,171 +13,104 @@ from opsdk.api.core.v1 import PersistentVolumeClaim, Secret
 from opsdk.builder.arguments import WatchSpec
 from opsdk.recipes import is_controlled_by
 from opsdk.testing.simulate import World
-from tests.corpus.case import CorpusCase, Study
 from tests.corpus.sieve.kit import (
+    CLAIMS,
     CLUSTER_LABEL,
-    FINALIZER,
     KEY,
     NAME,
     NAMESPACE,
     UID_LABEL,
     Cluster,
     assert_names,
-    claim,
+    child,
+    claim_of,
+    claims_are_there,
+    cleaned_up,
     cluster_of,
     creating,
     delete_cluster,
     live_cluster,
+    members,
     new_operator,
     secret,
-    stateful_set,
+    sieve_case,
+    stateful_set_is_there,
 )
 
 CREATE = creating(replicas=2)
 
-CLAIMS = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
-
-
-async def apply_claims(cluster: Cluster, ctx: Context) -> None:
-    """Give each member its claim."""
-    for ordinal in range(cluster.spec.replicas):
-        await ctx.apply(claim(cluster, ordinal), owner=None)
-
-
-async def members_have_claims(world: World) -> None:
-    """The claims are those of the members; without a cluster there are none."""
-    cluster = await live_cluster(world)
-    count = cluster.spec.replicas if cluster else 0
-    await assert_names(world, PersistentVolumeClaim, [f"data-{NAME}-{ordinal}" for ordinal in range(count)])
-
 
 # ---------------------------------------------------------------- claims by label, or by name
-def cass_operator_559(*, repaired: bool) -> Operator:
+@cleaned_up(members(), watches=[CLAIMS])
+async def cass_operator_559(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists the claims to delete by the label with the name of the cluster."""
-    operator = new_operator(elected=True)
+    labels = {CLUSTER_LABEL: cluster.metadata.name}
+    if repaired:
+        labels[UID_LABEL] = cluster.metadata.uid
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+        await ctx.client.delete(each, missing_ok=True)
 
-    async def clean_up(cluster: Cluster, ctx: Context) -> None:
-        labels = {CLUSTER_LABEL: cluster.metadata.name}
-        if repaired:
-            labels[UID_LABEL] = cluster.metadata.uid
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+
+@cleaned_up(members(labels={"datacenter": "dc1"}), watches=[CLAIMS])
+async def cassandra_operator_402(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
+    """Lists the claims to delete by labels for cluster and datacenter, which the next cluster has too."""
+    selected = {CLUSTER_LABEL: NAME, "datacenter": "dc1"}
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=selected):
+        if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
             await ctx.client.delete(each, missing_ok=True)
 
-    operator.reconciler(Cluster, watches=[CLAIMS], finalizers={FINALIZER: clean_up})(apply_claims)
-    return operator
 
-
-def cassandra_operator_402(*, repaired: bool) -> Operator:
-    """Lists the claims to delete by labels for cluster and datacenter, which the next cluster has too."""
-    operator = new_operator(elected=True)
-
-    async def clean_up(cluster: Cluster, ctx: Context) -> None:
-        selected = {CLUSTER_LABEL: NAME, "datacenter": "dc1"}
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=selected):
-            if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
-                await ctx.client.delete(each, missing_ok=True)
-
-    @operator.reconciler(Cluster, watches=[CLAIMS], finalizers={FINALIZER: clean_up})
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            await ctx.apply(claim(cluster, ordinal, labels={"datacenter": "dc1"}), owner=None)
-
-    return operator
-
-
-def casskop_316(*, repaired: bool) -> Operator:
+@cleaned_up(members(), watches=[CLAIMS])
+async def casskop_316(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Builds the names of the claims to delete from cluster, datacenter and rack."""
-    operator = new_operator(elected=True)
-
-    async def clean_up(cluster: Cluster, ctx: Context) -> None:
-        for ordinal in range(cluster.spec.replicas):
-            name = f"data-{NAME}-{ordinal}"
-            existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
-            if existing is None or (repaired and existing.metadata.labels[UID_LABEL] != cluster.metadata.uid):
-                continue
-            await ctx.client.delete(existing, missing_ok=True)
-
-    operator.reconciler(Cluster, watches=[CLAIMS], finalizers={FINALIZER: clean_up})(apply_claims)
-    return operator
+    for ordinal in range(cluster.spec.replicas):
+        existing = await claim_of(ctx, ordinal)
+        if existing is None or (repaired and existing.metadata.labels[UID_LABEL] != cluster.metadata.uid):
+            continue
+        await ctx.client.delete(existing, missing_ok=True)
 
 
-def zookeeper_operator_312(*, repaired: bool) -> Operator:
+@cleaned_up(members(), watches=[CLAIMS])
+async def zookeeper_operator_312(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists all claims of a name, and deletes each by its name alone."""
-    operator = new_operator(elected=True)
-
-    async def clean_up(cluster: Cluster, ctx: Context) -> None:
-        claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME})
-        for each in claims:
-            if repaired and each.metadata.labels[UID_LABEL] != cluster.metadata.uid:
-                continue
-            await ctx.client.delete(PersistentVolumeClaim, each.metadata.name, namespace=NAMESPACE, missing_ok=True)
-
-    operator.reconciler(Cluster, watches=[CLAIMS], finalizers={FINALIZER: clean_up})(apply_claims)
-    return operator
+    claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME})
+    for each in claims:
+        if repaired and each.metadata.labels[UID_LABEL] != cluster.metadata.uid:
+            continue
+        await ctx.client.delete(PersistentVolumeClaim, each.metadata.name, namespace=NAMESPACE, missing_ok=True)
 
 
 # ---------------------------------------------------------------- StatefulSets, and their claims
-def rabbitmq_operator_648(*, repaired: bool) -> Operator:
+@cleaned_up(members("", has_claims=False), owns=[StatefulSet])
+async def rabbitmq_operator_648(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of the cluster's name before it lets the cluster go."""
-    operator = new_operator(elected=True)
-
-    async def prepare_for_deletion(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(StatefulSet, KEY)
-        if existing is not None and (not repaired or is_controlled_by(cluster, existing)):
-            await ctx.client.delete(existing, missing_ok=True)
-
-    @operator.reconciler(Cluster, owns=[StatefulSet], finalizers={FINALIZER: prepare_for_deletion})
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
-
-    return operator
+    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    if existing is not None and (not repaired or is_controlled_by(cluster, existing)):
+        await ctx.client.delete(existing, missing_ok=True)
 
 
-def mongodb_operator_430(*, repaired: bool) -> Operator:
+@cleaned_up(members("rs0"), owns=[StatefulSet], watches=[CLAIMS])
+async def mongodb_operator_430(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of a replica set and then its claims, all by their names."""
-    operator = new_operator(elected=True)
-
-    async def delete_volumes(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-rs0", namespace=NAMESPACE)
-        if repaired and existing is not None and not is_controlled_by(cluster, existing):
-            return
-        if existing is not None:
-            await ctx.client.delete(existing, missing_ok=True)
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE):
-            if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
-                await ctx.client.delete(each, missing_ok=True)
-
-    @operator.reconciler(Cluster, owns=[StatefulSet], watches=[CLAIMS], finalizers={FINALIZER: delete_volumes})
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, "rs0", replicas=cluster.spec.replicas))
-        await apply_claims(cluster, ctx)
-
-    return operator
-
-
-def xtradb_operator_716(*, repaired: bool) -> Operator:
-    """Does not look at the owner of the StatefulSet whose claims it deletes."""
-    operator = new_operator(elected=True)
-
-    async def delete_claims(cluster: Cluster, ctx: Context) -> None:
-        existing = await ctx.client.get_or_none(StatefulSet, f"{NAME}-pxc", namespace=NAMESPACE)
-        if existing is None or (repaired and not is_controlled_by(cluster, existing)):
-            return
-        labels = {CLUSTER_LABEL: NAME}
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+    existing = await child(ctx, StatefulSet, "rs0")
+    if repaired and existing is not None and not is_controlled_by(cluster, existing):
+        return
+    if existing is not None:
+        await ctx.client.delete(existing, missing_ok=True)
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE):
+        if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
             await ctx.client.delete(each, missing_ok=True)
 
-    @operator.reconciler(Cluster, owns=[StatefulSet], watches=[CLAIMS], finalizers={FINALIZER: delete_claims})
-    async def reconcile(cluster: Cluster, ctx: Context) -> None:
-        await ctx.apply(stateful_set(cluster, "pxc", replicas=cluster.spec.replicas))
-        await apply_claims(cluster, ctx)
 
-    return operator
-
-
-async def stateful_set_is_there(world: World) -> None:
-    """A cluster has its StatefulSet."""
-    await assert_names(world, StatefulSet, [NAME] if await live_cluster(world) else [])
+@cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS])
+async def xtradb_operator_716(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
+    """Does not look at the owner of the StatefulSet whose claims it deletes."""
+    existing = await child(ctx, StatefulSet, "pxc")
+    if existing is None or (repaired and not is_controlled_by(cluster, existing)):
+        return
+    labels = {CLUSTER_LABEL: NAME}
+    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+        await ctx.client.delete(each, missing_ok=True)
 
 
 # ---------------------------------------------------------------- Secrets of a cluster that seems to be gone
@@ -205,12 +138,10 @@ async def secrets_are_there(world: World) -> None:
 
 
 _case = partial(
-    CorpusCase,
-    study=Study.SIEVE,
+    sieve_case,
     pattern="stale state",
-    kinds=[Cluster],
     actions=[CREATE, delete_cluster, CREATE],
-    check=members_have_claims,
+    check=claims_are_there,
     replicas=2,
 )
 
@@ -219,58 +150,50 @@ CASES = [
         name="cass-operator-559",
         report="https://github.com/datastax/cass-operator/issues/412",
         cause="It lists the claims to delete by the name of the cluster, not by its uid.",
-        broken=partial(cass_operator_559, repaired=False),
-        repaired=partial(cass_operator_559, repaired=True),
+        operator=cass_operator_559,
     ),
     _case(
         name="cassandra-operator-402",
         report="https://github.com/instaclustr/cassandra-operator/issues/402",
         cause="It lists the claims to delete by labels that the next cluster has too.",
-        broken=partial(cassandra_operator_402, repaired=False),
-        repaired=partial(cassandra_operator_402, repaired=True),
+        operator=cassandra_operator_402,
     ),
     _case(
         name="casskop-316",
         report="https://github.com/Orange-OpenSource/casskop/issues/316",
         cause="It builds the names of the claims to delete, and does not compare the uid.",
-        broken=partial(casskop_316, repaired=False),
-        repaired=partial(casskop_316, repaired=True),
+        operator=casskop_316,
     ),
     _case(
         name="elastic-operator-5249",
         report="https://github.com/elastic/cloud-on-k8s/issues/5249",
         cause="It deletes Secrets without an owner reference when its cache does not have their cluster.",
-        broken=partial(elastic_operator_5249, repaired=False),
-        repaired=partial(elastic_operator_5249, repaired=True),
+        operator=elastic_operator_5249,
         check=secrets_are_there,
     ),
     _case(
         name="mongodb-operator-430",
         report="https://jira.percona.com/browse/K8SPSMDB-430",
         cause="It deletes a StatefulSet and its claims by name when a cluster of that name was deleted before.",
-        broken=partial(mongodb_operator_430, repaired=False),
-        repaired=partial(mongodb_operator_430, repaired=True),
+        operator=mongodb_operator_430,
     ),
     _case(
         name="rabbitmq-operator-648",
         report="https://github.com/rabbitmq/cluster-operator/issues/648",
         cause="It deletes the StatefulSet of the cluster's name, whose owner may be another cluster.",
-        broken=partial(rabbitmq_operator_648, repaired=False),
-        repaired=partial(rabbitmq_operator_648, repaired=True),
+        operator=rabbitmq_operator_648,
         check=stateful_set_is_there,
     ),
     _case(
         name="xtradb-operator-716",
         report="https://jira.percona.com/browse/K8SPXC-716",
         cause="It deletes the claims of a StatefulSet without a look at the owner.",
-        broken=partial(xtradb_operator_716, repaired=False),
-        repaired=partial(xtradb_operator_716, repaired=True),
+        operator=xtradb_operator_716,
     ),
     _case(
         name="zookeeper-operator-312",
         report="https://github.com/pravega/zookeeper-operator/issues/312",
         cause="It deletes the claims of the cluster's name when a cluster of that name was deleted before.",
-        broken=partial(zookeeper_operator_312, repaired=False),
-        repaired=partial(zookeeper_operator_312, repaired=True),
+        operator=zookeeper_operator_312,
     ),
 ]
