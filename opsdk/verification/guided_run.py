@@ -33,6 +33,7 @@ __all__ = [
     "GuidedOutcome",
     "WorkloadRun",
     "WorkloadStep",
+    "disturber_of",
     "outside_text",
     "run_guided",
     "run_workload",
@@ -167,10 +168,11 @@ def run_guided(
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
     """
-    return run_workload(declared, steps, _disturber_of(disturbance), seed=seed)
+    return run_workload(declared, steps, disturber_of(disturbance), seed=seed)
 
 
-def _disturber_of(disturbance: Disturbance | None) -> Disturber:
+def disturber_of(disturbance: Disturbance | None) -> Disturber:
+    """Return what lets one disturbance happen, or nothing."""
     if disturbance is None:
         return Disturber()
     if disturbance.kind is DisturbanceKind.TAKE_OVER:
