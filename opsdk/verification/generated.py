@@ -110,6 +110,11 @@ class GeneratedVerification:
         """The steps of each run."""
         return [run.workload for run in self.runs]
 
+    @property
+    def elects_leader(self) -> bool:
+        """Whether one of several replicas leads: then a second one may take over."""
+        return self.declared.new_doubles().operator().options.leader_election
+
     def run_of(self, steps: Sequence[WorkloadStep]) -> GeneratedRun:
         """Return the run that has some steps."""
         return next(run for run in self.runs if run.workload == list(steps))

@@ -440,7 +440,9 @@ class _TakeOver(Disturber):
 
     async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
         path = message.path
-        if (path, message.number) == (self._disturbance.path, self._disturbance.number):
+        place = (self._disturbance.path, self._disturbance.number)
+        # In a run of another version of the operator, the message may be one of the leader's.
+        if (path, message.number) == place and message.standby:
             self._standby, self._action = exchange.client, self._run.action
             self._views.stop(f"{self._standby} {path}", self._action, limited=False)
         await self._views.wait(f"{exchange.client} {path}")
