@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
@@ -107,3 +107,16 @@ class TaskOwner(Closing):
         if self._first_error is not None:
             failed, self._first_error = self._first_error, None
             raise failed
+
+
+async def until_set(event: asyncio.Event, coro: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of a coroutine, or None if an event is set before. Then the coroutine is cancelled."""
+    running = asyncio.ensure_future(coro)
+    setting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([running, setting], return_when=asyncio.FIRST_COMPLETED)
+        return running.result() if running.done() else None
+    finally:
+        for task in (running, setting):
+            task.cancel()
+        await asyncio.wait([running, setting])

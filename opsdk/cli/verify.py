@@ -112,7 +112,7 @@ def _attack(
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     disturbed = run_verification(
         verification.declared, verification.workloads, kinds=kinds, time_limit=time_limit - undisturbed.seconds,
-        processes=processes, progress=_show_progress,
+        processes=processes, with_standby=verification.elects_leader, progress=_show_progress,
     )  # fmt: skip
     show_progress("")
     return GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)

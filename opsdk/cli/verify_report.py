@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.disturbances import NEEDS_STANDBY
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
@@ -50,6 +51,16 @@ class GeneratedReport:
         return [*self.undisturbed.advice, *self.disturbed.advice()]
 
     @property
+    def without_standby(self) -> str:
+        """Why the kinds that need a standby were left out; empty if they were run."""
+        if self.disturbed.with_standby or not self.disturbed.runs:
+            return ""
+        kinds = " and ".join(sorted(kind.value for kind in NEEDS_STANDBY))
+        if self.verification.elects_leader:
+            return f"{kinds}, for lack of time: pass a longer --time-limit"
+        return f"{kinds}: the operator elects no leader; set leader_election in its options"
+
+    @property
     def status(self) -> int:
         """The exit status of the command."""
         if self.disturbed.broken or self.undisturbed.findings:
@@ -72,6 +83,8 @@ class GeneratedReport:
             yield f"{kind}: {len(workload.operations)} operations"
             yield from (f"  {sentence}" for sentence in workload.cut)
             yield from (f"  not changed: {field}" for field in workload.unchanged)
+        if self.without_standby:
+            yield f"left out: {self.without_standby}"
         yield str(self.disturbed)
 
     def as_json(self) -> JsonObject:
@@ -84,6 +97,7 @@ class GeneratedReport:
             "connections": self.connections,
             "broken": [self._run_as_json(run) for run in disturbed.broken],
             "workloads": disturbed.workloads,
+            "with_standby": disturbed.with_standby,
             "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
             "omitted": disturbed.omitted,
             "seconds": round(disturbed.seconds, 1),
@@ -109,6 +123,7 @@ class GeneratedReport:
     def _run_as_json(self, run: BrokenRun) -> JsonObject:
         return {
             "disturbance": str(run.disturbance or ""),
+            "replicas": run.replicas,
             "violations": list(run.violations),
             "workload": [step.name for step in run.steps],
             "journal": run.journal,
@@ -121,8 +136,7 @@ class GeneratedReport:
 
     def _test_of_run(self, run: BrokenRun) -> str:
         transition = self.verification.run_of(run.steps).transition()
-        title = str(run.disturbance or "without a disturbance")
-        return transition_test(self.inputs, title, transition, run.disturbance)
+        return transition_test(self.inputs, run.title, transition, run.disturbance, replicas=run.replicas)
 
 
 def test_lines(test: str) -> Iterator[str]:

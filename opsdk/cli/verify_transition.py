@@ -6,6 +6,7 @@ The command prints such tests. They name the operator as the command line does, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.structured_merge.value import JsonObject
@@ -22,7 +23,7 @@ __all__ = ["transition_test", "verify_transition"]
 def verify_transition(
     operator: str, steps: Sequence[Written], disturbance: Disturbance | None = None, *,
     schedule: Sequence[Choice] | None = None, references: Sequence[JsonObject] = (), doubles: str = "",
-    allowed_hosts: Sequence[str] = (), checks: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = (), checks: Sequence[str] = (), replicas: int = 1,
 ) -> Sequence[str]:  # fmt: skip
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
 
@@ -35,6 +36,7 @@ def verify_transition(
         doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        replicas: of the operator.
 
     Raises:
         OpsdkError: the operator cannot be verified.
@@ -46,15 +48,15 @@ def verify_transition(
     (workload,) = verification.workloads
     if schedule is not None:
         return verify_schedule(verification.declared, workload, schedule)
-    violations = verify_disturbance(verification.declared, workload, disturbance)
+    violations = verify_disturbance(replace(verification.declared, replicas=replicas), workload, disturbance)
     if disturbance is not None or violations:
         return violations
     return list(map(str, check_generated(verification).findings))
 
 
 def transition_test(
-    inputs: OperatorInputs, title: str, transition: Transition, disturbance: Disturbance | None = None,
-    schedule: Schedule | None = None,
+    inputs: OperatorInputs, title: str, transition: Transition, disturbance: Disturbance | None = None, *,
+    schedule: Schedule | None = None, replicas: int = 1,
 ) -> str:  # fmt: skip
     """Return a pytest test that fails while a bug is there.
 
@@ -64,8 +66,11 @@ def transition_test(
         transition: the custom resources.
         disturbance: what goes wrong.
         schedule: of an exhaustive search.
+        replicas: of the operator.
     """
     options = inputs.options() | ({"references": list(transition.references)} if transition.references else {})
+    if replicas > 1:
+        options["replicas"] = replicas
     if schedule is not None:
         options["schedule"] = list(schedule)
     arguments = [repr(inputs.reference), "steps"]

@@ -16,6 +16,7 @@ __all__ = [
     "COUNTED",
     "DEFAULT_KINDS",
     "FOREIGN",
+    "NEEDS_STANDBY",
     "Disturbance",
     "DisturbanceKind",
     "WatchMessage",
@@ -67,6 +68,8 @@ FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_C
 """Kinds that come from a foreign client."""
 DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind not in FOREIGN)
 """All kinds but those of a foreign client: not each operator undoes what others do to its children."""
+NEEDS_STANDBY: Final = frozenset({DisturbanceKind.LOSE_LEASE, DisturbanceKind.TAKE_OVER})
+"""Kinds that need a second replica."""
 _NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
 COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""

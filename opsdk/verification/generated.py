@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any, Final
 
 from opsdk.apimachinery.kinds import Kind, unstructured
@@ -14,16 +13,15 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.errors import AlreadyExistsError, ApiError, UsageError
-from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.testing.simulation.declaration import RunningEnvironment, SimulatedOperator, World
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
-from opsdk.verification.referenced_objects import referenced_tree
+from opsdk.verification.referenced_objects import reference_trees
 from opsdk.verification.transition import Transition, Written, operations_of, written_as
 from opsdk.verification.workload.definition import NAMESPACE
-from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
+from opsdk.verification.workload.operations import PER_WORKLOAD, GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 from opsdk.verification.workload.values import ValueClass
 
@@ -36,8 +34,6 @@ __all__ = [
     "transition_verification",
 ]
 
-_PER_WORKLOAD: Final = 3
-"""Operations of one workload. Each place of a workload is disturbed, so short ones show which operation it needs."""
 _GONE_SECONDS: Final = 120.0
 _FIELD_OWNER: Final = "user"
 
@@ -114,6 +110,11 @@ class GeneratedVerification:
         """The steps of each run."""
         return [run.workload for run in self.runs]
 
+    @property
+    def elects_leader(self) -> bool:
+        """Whether one of several replicas leads: then a second one may take over."""
+        return self.declared.new_doubles().operator().options.leader_election
+
     def run_of(self, steps: Sequence[WorkloadStep]) -> GeneratedRun:
         """Return the run that has some steps."""
         return next(run for run in self.runs if run.workload == list(steps))
@@ -121,7 +122,7 @@ class GeneratedVerification:
 
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, per_workload: int = _PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
+    operations: int = 60, per_workload: int = PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
     checks: Sequence[ObjectCheck] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
@@ -149,8 +150,8 @@ def generated_verification(
         own = [example for example in examples if example.get("kind") == kind]
         options = WorkloadOptions(operations=operations, seed=seed)
         workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
-        references = [*others, *_reference_trees(workload)]
-        for number, operations_of_run in enumerate(_runs(workload, per_workload)):
+        references = [*others, *reference_trees(workload, NAMESPACE)]
+        for number, operations_of_run in enumerate(workload.short_runs(per_workload)):
             steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
             runs.append(GeneratedRun(kind=kind, steps=steps))
     return declaration.verification(runs, generated, examples)
@@ -225,32 +226,6 @@ class _Declaration:
 
 async def _anything(_: World) -> None:
     """Hold always: the run without a disturbance tells what is right."""
-
-
-def _runs(workload: GeneratedWorkload, per_workload: int) -> Iterator[Sequence[Operation]]:
-    """Yield a few operations at a time. What the server refuses is left out: it changes nothing.
-
-    A change that is taken back is in one workload with its rollback: none begins with a harmful object.
-    """
-    run: list[Operation] = []
-    admitted = [each for each in workload.operations if each.value_class is not ValueClass.BEYOND]
-    for operation, following in zip_longest(admitted, admitted[1:]):
-        is_pair = following is not None and following.kind is OperationKind.ROLLBACK
-        if run and len(run) + is_pair >= per_workload:
-            yield run
-            run = []
-        run.append(operation)
-    yield run
-
-
-def _reference_trees(workload: GeneratedWorkload) -> Iterator[JsonObject]:
-    """Yield the objects that the operations name, with the keys that stand beside their names."""
-    for reference in workload.references:
-        keys = {get_path(each.after, (*reference.path[:-1], "key"), None) for each in workload.operations}
-        names = sorted(key for key in keys if isinstance(key, str) and key)
-        tree = referenced_tree(reference, NAMESPACE, names)
-        if tree is not None:
-            yield tree
 
 
 def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str) -> Iterator[GeneratedStep]:

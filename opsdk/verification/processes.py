@@ -6,15 +6,27 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, TypeVar
 
 from opsdk.errors import OpsdkError
 
-__all__ = ["run_in_processes"]
+__all__ = ["beside_threads", "run_in_processes"]
 
 S = TypeVar("S")
 _REPORT_SECONDS: Final = 0.5
+
+
+@contextmanager
+def beside_threads() -> Iterator[None]:
+    """In the block, a fork does not warn of other threads, such as those of a test runner: copies do not use them.
+
+    Python 3.12 and later warn.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def run_in_processes(
@@ -37,9 +49,7 @@ def run_in_processes(
     for number, part in enumerate(parts):
         here, there = context.Pipe(duplex=False)
         process = context.Process(target=_run, args=(part, there), daemon=True)
-        with warnings.catch_warnings():
-            # Python 3.12 warns of other threads, such as those of a test runner: the copies do not use them.
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with beside_threads():
             process.start()
         there.close()
         pipes[here] = number

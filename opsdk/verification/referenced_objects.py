@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.workload.operations import ReferencedObject
+from opsdk.verification.workload.operations import GeneratedWorkload, ReferencedObject
 
-__all__ = ["referenced_tree"]
+__all__ = ["reference_trees", "referenced_tree"]
 
 _KEYS: Final = ("username", "password", "token", "tls.crt", "tls.key", "ca.crt")
 """Keys that operators look for in a Secret."""
@@ -27,6 +28,16 @@ _ROOTS: Final[Mapping[str, JsonObject]] = {
 }
 """Required fields by kind. Objects of other kinds are not created: who defines them is not known."""
 _NAMESPACED: Final = frozenset({"ConfigMap", "Secret", "ServiceAccount"})
+
+
+def reference_trees(workload: GeneratedWorkload, namespace: str) -> Iterator[JsonObject]:
+    """Yield the objects that the operations of a workload name, with the keys that stand beside their names."""
+    for reference in workload.references:
+        keys = {get_path(each.after, (*reference.path[:-1], "key"), None) for each in workload.operations}
+        names = sorted(key for key in keys if isinstance(key, str) and key)
+        tree = referenced_tree(reference, namespace, names)
+        if tree is not None:
+            yield tree
 
 
 def referenced_tree(reference: ReferencedObject, namespace: str, keys: Iterable[str] = ()) -> JsonObject | None:

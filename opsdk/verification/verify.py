@@ -10,14 +10,22 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.verification.disturbances import COUNTED, DEFAULT_KINDS, Disturbance, DisturbanceKind, guided_disturbances
+from opsdk.verification.disturbances import (
+    COUNTED,
+    DEFAULT_KINDS,
+    NEEDS_STANDBY,
+    Disturbance,
+    DisturbanceKind,
+    guided_disturbances,
+)
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun, uncompared_text
@@ -26,6 +34,9 @@ __all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verificatio
 
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
+_STANDBY_ROUNDS: Final = 3
+_STANDBY_SHARE: Final = 0.3
+"""The part of the time after which no further workload begins to run with a standby."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,7 @@ class BrokenRun:
         disturbance: what went wrong; None if nothing did.
         violations: what followed.
         journal: the operator's journal of the objects that the violations name.
+        replicas: of the operator.
     """
 
     name: str
@@ -45,6 +57,7 @@ class BrokenRun:
     disturbance: Disturbance | None
     violations: Sequence[str]
     journal: str = ""
+    replicas: int = 1
 
     def test_text(self) -> str:
         """Return a pytest test that repeats the run."""
@@ -63,7 +76,13 @@ class BrokenRun:
         problems = "".join(f"  {violation}\n" for violation in self.violations[:_MAX_SHOWN])
         journal = f"The operator's journal:\n\n{self.journal}\n\n" if self.journal else ""
         steps = "".join(f"  {step.name}\n" for step in self.steps)
-        return f"{self.disturbance or 'without a disturbance'}:\n{problems}The workload:\n{steps}{journal}"
+        return f"{self.title}:\n{problems}The workload:\n{steps}{journal}"
+
+    @property
+    def title(self) -> str:
+        """The disturbance, in words."""
+        replicas = f", with {self.replicas} replicas" if self.replicas > 1 else ""
+        return f"{self.disturbance or 'without a disturbance'}{replicas}"
 
     @property
     def sorts(self) -> frozenset[str]:
@@ -78,6 +97,7 @@ class VerificationSummary:
 
     Attributes:
         workloads: number of workloads.
+        with_standby: number of those that ran with a standby too.
         runs: number of disturbances that were run, by kind.
         omitted: number of disturbances for which there was no time.
         unrepeated: number of broken runs that were not confirmed: equal runs of the operator differ.
@@ -89,6 +109,7 @@ class VerificationSummary:
     """
 
     workloads: int = 0
+    with_standby: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
     omitted: int = 0
     unrepeated: int = 0
@@ -122,6 +143,7 @@ class VerificationSummary:
         total = cls()
         for part in parts:
             total.workloads += part.workloads
+            total.with_standby += part.with_standby
             total.runs += part.runs
             total.omitted += part.omitted
             total.unrepeated += part.unrepeated
@@ -140,8 +162,9 @@ class VerificationSummary:
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
         rest = f", {self.omitted} left for lack of time" if self.omitted else ""
+        standby = f", {self.with_standby} of them with a standby" if self.with_standby else ""
         return (
-            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads ({kinds}{rest}), "
+            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads{standby} ({kinds}{rest}), "
             f"{self.bugs}, {self.seconds:.1f} s"
         )
 
@@ -179,6 +202,7 @@ def verify(
 def run_verification(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
     time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, processes: int = 1,
+    with_standby: bool = False,
     progress: Callable[[VerificationSummary], None] = lambda _: None,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with each disturbance, one of each workload after the other.
@@ -190,26 +214,25 @@ def run_verification(
         time_limit: real seconds after which no further disturbance is run.
         kinds: of the disturbances.
         processes: that share the workloads.
+        with_standby: run the kinds that need a standby with a second replica, on as many workloads as a part of the
+            time suffices for.
         progress: called after each run, or from time to time if there are several processes.
     """
-    if (count := min(processes, len(workloads))) > 1:
-        run = partial(run_verification, declared, name=name, time_limit=time_limit, kinds=kinds)
-        parts = [_part(run, workloads[first::count]) for first in range(count)]
+    if (number := min(processes, len(workloads))) > 1:
+        run = partial(
+            run_verification, declared, name=name, time_limit=time_limit, kinds=kinds, with_standby=with_standby
+        )  # fmt: skip
+        parts = [_part(run, workloads[first::number]) for first in range(number)]
         return VerificationSummary.sum_of(
             run_in_processes(parts, lambda states: progress(VerificationSummary.sum_of(states)))
         )
     summary, began = VerificationSummary(), time.monotonic()
     waiting: dict[_GuidedWorkload, Iterator[Disturbance]] = {}
-    for steps in workloads:
-        workload = _GuidedWorkload(declared, steps)
-        summary.workloads += 1
-        if connections := workload.reference.connections:
-            summary.connections.update(dict.fromkeys(connections))
-        elif violations := workload.reference.violations:
-            summary.add(workload.broken_run(name, None, workload.reference.outcome, violations))
-        else:
+    for workload in _references(
+        declared, workloads, summary, began + time_limit * _STANDBY_SHARE, standby=with_standby
+    ):
+        if workload.is_calm(summary, name):
             waiting[workload] = workload.disturbances(kinds)
-        summary.uncompared.update(dict.fromkeys(workload.reference.uncompared))
         progress(summary)
     for workload, disturbance in _in_turns(waiting):
         if time.monotonic() - began > time_limit:
@@ -227,6 +250,24 @@ def run_verification(
         progress(summary)
     summary.seconds = time.monotonic() - began
     return summary
+
+
+def _references(
+    declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], summary: VerificationSummary,
+    deadline: float, *, standby: bool,
+) -> Iterator[_GuidedWorkload]:  # fmt: skip
+    """Yield the workloads, and then those that break nothing again with a second replica, until a deadline."""
+    calm = []
+    for steps in workloads:
+        summary.workloads += 1
+        workload = _GuidedWorkload(declared, steps)
+        yield workload
+        calm += [] if workload.reference.violations else [steps]
+    for steps in calm if standby else ():
+        if time.monotonic() > deadline:
+            return
+        summary.with_standby += 1
+        yield _GuidedWorkload(replace(declared, replicas=2), steps, only=NEEDS_STANDBY)
 
 
 def _part(
@@ -257,18 +298,35 @@ def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadSt
 
 
 class _GuidedWorkload:
-    """A workload, its reference run, and its runs with a disturbance."""
+    """A workload, its reference run, and its runs with a disturbance.
 
-    def __init__(self, declared: SimulatedOperator, steps: Sequence[WorkloadStep]) -> None:
-        self._declared, self._steps = declared, steps
+    Args:
+        declared: the operator.
+        steps: the workload.
+        only: the kinds of its disturbances; empty for all.
+    """
+
+    def __init__(
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], *, only: Collection[DisturbanceKind] = ()
+    ) -> None:
+        self._declared, self._steps, self.only = declared, steps, only
         self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps)
+
+    def is_calm(self, summary: VerificationSummary, name: str) -> bool:
+        """Add what runs without a disturbance show. Returns whether others can be compared with them."""
+        reference = self.reference
+        summary.connections.update(dict.fromkeys(reference.connections))
+        summary.uncompared.update(dict.fromkeys(reference.uncompared))
+        if reference.violations and not reference.connections:
+            summary.add(self.broken_run(name, None, reference.outcome, reference.violations))
+        return not reference.violations
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
         """Yield the disturbances of some kinds."""
         outcome = self.reference.outcome
         children = {number: state.children for number, state in outcome.states.items()}
         for each in guided_disturbances(outcome.writes, outcome.messages, children):
-            if each.kind in kinds:
+            if each.kind in kinds and (not self.only or each.kind in self.only):
                 yield each
 
     def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
@@ -298,16 +356,25 @@ class _GuidedWorkload:
             disturbance=disturbance,
             violations=violations,
             journal=outcome.journal(violations),
+            replicas=self._declared.replicas,
         )
 
 
 def _in_turns(
     disturbances: Mapping[_GuidedWorkload, Iterator[Disturbance]],
 ) -> Iterator[tuple[_GuidedWorkload, Disturbance]]:
-    """Yield one disturbance of each workload after the other, so that a time limit leaves out none of them wholly."""
+    """Yield one disturbance of each workload after the other, so that a time limit leaves out none of them wholly.
+
+    Runs with a second replica take longer, and have a turn in each third round.
+    """
     waiting = dict(disturbances)
-    while waiting:
+    for number in count():
+        if not waiting:
+            return
+        seldom = number % _STANDBY_ROUNDS and any(not workload.only for workload in waiting)
         for workload, each in list(waiting.items()):
+            if workload.only and seldom:
+                continue
             if (disturbance := next(each, None)) is None:
                 del waiting[workload]
             else:

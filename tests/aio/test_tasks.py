@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.tasks import TaskOwner, until_set
 
 
 async def test_close_leaves_a_task_that_ignores_its_cancellation(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,3 +63,20 @@ async def test_close_from_the_iteration_in_which_a_task_ends() -> None:
 async def _close_after(owner: TaskOwner, ended: asyncio.Event) -> None:
     await ended.wait()
     await owner.aclose()
+
+
+async def test_a_coroutine_ends_when_an_event_is_set() -> None:
+    """Without its result; a coroutine that ends before has one."""
+    event, ended = asyncio.Event(), list[str]()
+
+    async def work(seconds: float) -> int:
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            ended.append(f"{seconds:g}")
+        return 3
+
+    asyncio.get_running_loop().call_later(2.0, event.set)
+    assert await until_set(event, work(1.0)) == 3
+    assert await until_set(event, work(5.0)) is None
+    assert ended == ["1", "5"]

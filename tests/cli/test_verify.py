@@ -139,6 +139,41 @@ def test_a_check_of_an_unknown_kind_is_an_error(
     assert "name a kind of the operator" in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------- a second replica
+ELECTS = HEAD.replace('Operator("site")', 'Operator("site", OperatorOptions(leader_election=True))').replace(
+    "Operator\n", "Operator, OperatorOptions\n", 1
+)
+CLEANS = """\
+    existing = await ctx.client.get_or_none(ConfigMap, site.metadata.name, namespace=site.metadata.namespace)
+    if site.spec.text:
+        await ctx.apply(child)
+    elif existing is not None:
+        await ctx.client.delete(existing, missing_ok=True)
+"""
+
+
+def test_kinds_without_a_standby_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to set."""
+    project.write_text(HEAD + GOOD)
+    assert main([*WORDS, "--time-limit", "2"]) == 0
+    sentence = "left out: lose_lease and take_over: the operator elects no leader; set leader_election in its options"
+    assert sentence in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_bug_of_a_standby_is_found_and_repeated(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator that elects a leader runs with a second replica; so does the printed test."""
+    project.write_text(ELECTS + CLEANS)
+    assert main([*WORDS, "--output", "json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["with_standby"] == report["workloads"]
+    broken = next(each for each in report["broken"] if each["disturbance"].startswith("take_over"))
+    assert broken["replicas"] == 2
+    assert "was deleted 1 times, without a fault 0 times" in run_pasted(broken["test"])
+    project.write_text(ELECTS + GOOD)
+    assert not run_pasted(broken["test"])
+
+
 # ---------------------------------------------------------------- the outside
 OUTSIDE = """\
     with socket.create_connection(("dns.example.com", 443)):

@@ -126,6 +126,24 @@ def test_without_a_standby_nobody_takes_over() -> None:
     assert not summary.runs
 
 
+def test_a_second_replica_runs_for_the_kinds_that_need_it() -> None:
+    """All other disturbances have one replica; the report has the number of workloads, and the test of the replicas."""
+    declared = light_operator(asks=False, replicas=1)
+    kinds = [DisturbanceKind.REFUSE, DisturbanceKind.TAKE_OVER]
+    summary = run_verification(declared, [STEPS], kinds=kinds, with_standby=True)
+    assert summary.with_standby == 1
+    assert "1 of them with a standby" in str(summary)
+    assert set(summary.runs) == set(kinds)
+    assert [run.title for run in summary.broken] == [f"{run.disturbance}, with 2 replicas" for run in summary.broken]
+    assert summary.broken
+
+
+def test_no_second_replica_begins_after_its_part_of_the_time() -> None:
+    """The other disturbances need the rest."""
+    summary = run_verification(light_operator(asks=True, replicas=1), [STEPS], time_limit=0.0, with_standby=True)
+    assert (summary.workloads, summary.with_standby) == (1, 0)
+
+
 def test_the_standby_leads_while_its_view_is_old() -> None:
     """Its writes follow the crash of the leader; afterwards its view moves on."""
     declared = light_operator(asks=False)

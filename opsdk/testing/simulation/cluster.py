@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.tasks import until_set
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
@@ -119,15 +120,7 @@ class SimulatedCluster(Closing):
 
     async def until_exhausted(self, play: Coroutine[Any, Any, list[str]]) -> list[str]:
         """Return the violations of a run, or none when a replica exceeds its budget of writes: that is a violation."""
-        playing = asyncio.ensure_future(play)
-        exhausted = asyncio.ensure_future(self.observer.exhausted.wait())
-        try:
-            await asyncio.wait([playing, exhausted], return_when=asyncio.FIRST_COMPLETED)
-            return playing.result() if playing.done() else []
-        finally:
-            for task in (playing, exhausted):
-                task.cancel()
-            await asyncio.wait([playing, exhausted])
+        return await until_set(self.observer.exhausted, play) or []
 
     # -------------------------------------------------------------- the judgement
     async def judge(self, seed: int) -> list[str]:

@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO, Final, NoReturn
@@ -28,6 +27,7 @@ from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
 from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, outside_text, run_workload
+from opsdk.verification.processes import beside_threads
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
@@ -186,12 +186,9 @@ def _run_processes(search: _Search, processes: int, progress: Callable[[], None]
     """Run the search in a process group of its own, and wait for its end."""
     slots = ProcessSlots(processes)
     try:
-        with warnings.catch_warnings():
-            # Python 3.12 warns of other threads, such as those of a test runner: the copies do not use them.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if not pid:
-            search.run(slots)
+        with beside_threads():
+            if not (pid := os.fork()):
+                search.run(slots)
         os.setpgid(pid, pid)
         try:
             while os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -227,7 +224,6 @@ class _Search:
         """Run the workload, and continue its snapshots. Each copy of this process comes to the end of this method."""
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        warnings.simplefilter("ignore", DeprecationWarning)
         gc.freeze()
         self._snapshots = Snapshots(slots)
         self._threads = threading.active_count()

@@ -15,7 +15,8 @@ import msgspec
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.writes import Entry
-from opsdk.structured_merge.value import JSON_ERRORS, JsonValue
+from opsdk.structured_merge.value import JsonValue
+from opsdk.verification.watch_events import watched_objects
 
 __all__ = ["StateTracker", "digest_of"]
 
@@ -72,18 +73,12 @@ class StateTracker:
     def deliver(self, client: str, path: str, body: bytes) -> None:
         """Note a message of a watch that the operator receives now."""
         view = self._views.setdefault((client, path), {})
-        for line in body.splitlines():
-            try:
-                event = msgspec.json.decode(line, type=_Event)
-            except JSON_ERRORS:
-                continue
-            metadata = event.object.metadata
-            key = f"{metadata.namespace}/{metadata.name}"
-            revision = metadata.resource_version
-            if event.type == "DELETED":
+        for each in watched_objects(body):
+            key = f"{each.namespace}/{each.name}"
+            if each.type == "DELETED":
                 view.pop(key, None)
-            elif metadata.name:
-                view[key] = self._by_revision.get(revision, revision.encode())
+            else:
+                view[key] = self._by_revision.get(each.revision, each.revision.encode())
 
     def view_of(self, client: str) -> bytes:
         """Return the digest of everything that a client has seen."""
@@ -100,18 +95,3 @@ class StateTracker:
         """
         views = [self.view_of(client) for client in clients]
         return digest_of(sorted(self._stored.items()), sorted(self._created.items()), views, others)
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    object: _Object = msgspec.field(default_factory=_Object)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.tasks import until_set
 from opsdk.base.options import Options
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -40,8 +41,8 @@ from opsdk.verification.foreign.places import (
     storage_prefix,
 )
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
-from opsdk.verification.guided_run import keys_in
 from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
+from opsdk.verification.watch_events import watched_objects
 
 __all__ = [
     "ForeignOutcome",
@@ -294,15 +295,8 @@ class _ForeignRun:
     # -------------------------------------------------------------- the steps
     async def _until_failed(self, play: Coroutine[Any, Any, list[str]]) -> list[str]:
         """Return the violations of a run. It ends early if the operator ends by itself."""
-        playing = asyncio.ensure_future(play)
-        failing = asyncio.ensure_future(self._launches.failed.wait())
-        try:
-            await asyncio.wait([playing, failing], return_when=asyncio.FIRST_COMPLETED)
-            return playing.result() if playing.done() else self._failure()
-        finally:
-            for task in (playing, failing):
-                task.cancel()
-            await asyncio.wait([playing, failing])
+        violations = await until_set(self._launches.failed, play)
+        return self._failure() if violations is None else violations
 
     def _failure(self) -> list[str]:
         launches = self._launches
@@ -486,7 +480,8 @@ class _ForeignRun:
         return self._disturber.decide(exchange, path, occurrence)
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
-        if is_lease(exchange) or is_event(exchange) or not (keys := keys_in(body)):
+        keys = tuple(each.key for each in watched_objects(body))
+        if is_lease(exchange) or is_event(exchange) or not keys:
             return True
         number = self._counts[exchange.path] = self._counts.get(exchange.path, 0) + 1
         message = WatchMessage(path=exchange.path, number=number, keys=keys, action=self._disturber.step)

@@ -26,6 +26,8 @@ from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.foreign.errors import WorkloadError
+from opsdk.verification.referenced_objects import reference_trees
+from opsdk.verification.workload.definition import NAMESPACE
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.values import ValueClass
 
@@ -34,7 +36,6 @@ __all__ = ["USER", "UserStep", "UserWorkload", "generated_workloads", "parse_wor
 USER: Final = "user"
 """The field manager of the steps."""
 _POLL_SECONDS: Final = 0.2
-_PER_WORKLOAD: Final = 3
 _FORM: Final = "write one of apply, patch with merge, delete and wait"
 
 
@@ -203,13 +204,8 @@ def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator
         resource: of the custom resources, such as ``sites.demo.opsdk.dev``.
         generated: the operations. Those with values beyond the schema are left out: they change nothing.
     """
-    admitted = [each for each in generated.operations if each.value_class is not ValueClass.BEYOND]
-    for number, begin in enumerate(range(0, len(admitted), _PER_WORKLOAD)):
-        operations = admitted[begin : begin + _PER_WORKLOAD]
-        references = tuple(
-            {"apiVersion": "v1", "kind": each.kind, "metadata": {"name": each.name, "namespace": "default"}}
-            for each in generated.references
-        )
+    references = tuple(reference_trees(generated, NAMESPACE))
+    for number, operations in enumerate(generated.short_runs()):
         first, last = operations[0], operations[-1]
         created = (*references, *([first.before] if first.before is not None else []))
         steps = [UserStep(apply=created)] if created else []

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import zip_longest
+from typing import Final
 
 import msgspec
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.workload.schema_fields import Path, field_path
 from opsdk.verification.workload.values import ABSENT, ValueClass
+
+PER_WORKLOAD: Final = 3
+"""Operations of one run. Each place of a run is disturbed, so short ones show which operation it needs."""
 
 
 class OperationKind(Enum):
@@ -104,6 +110,22 @@ class GeneratedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[ReferencedObject, ...] = ()
     cut: tuple[str, ...] = ()
     complete: bool = True
+
+    def short_runs(self, count: int = PER_WORKLOAD) -> Iterator[Sequence[Operation]]:
+        """Yield a few operations at a time. What the server refuses is left out: it changes nothing.
+
+        A change that is taken back is in one run with its rollback: none begins with a harmful object.
+        """
+        run: list[Operation] = []
+        admitted = [each for each in self.operations if each.value_class is not ValueClass.BEYOND]
+        for operation, following in zip_longest(admitted, admitted[1:]):
+            is_pair = following is not None and following.kind is OperationKind.ROLLBACK
+            if run and len(run) + is_pair >= count:
+                yield run
+                run = []
+            run.append(operation)
+        if run:
+            yield run
 
 
 def _shown(value: JsonValue) -> str:

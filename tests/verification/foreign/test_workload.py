@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.foreign.errors import WorkloadError
 from opsdk.verification.foreign.workload import generated_workloads, parse_workload
-from opsdk.verification.workload.operations import OperationKind
+from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind, ReferencedObject
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
+from opsdk.verification.workload.values import ValueClass
 
 NODE: JsonObject = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
 
@@ -98,3 +99,21 @@ def test_generated_operations_become_short_workloads() -> None:
     recreations = [each for each in generated.operations if each.kind is OperationKind.RECREATE]
     deletions = [step for workload in workloads for step in workload.steps[:-1] if step.delete]
     assert len(deletions) == len(recreations)
+
+
+def test_objects_that_custom_resources_name_are_created_with_their_fields() -> None:
+    """As for an operator of opsdk: with the version of their kind, and with the keys of a login."""
+    change = Operation(
+        kind=OperationKind.CREATE, value_class=ValueClass.VALID, reason="a", changes=(), before=None, after=NODE
+    )  # fmt: skip
+    references = (
+        ReferencedObject(("spec", "class"), "StorageClass", "fast"),
+        ReferencedObject(("spec", "login"), "Secret", "login"),
+        ReferencedObject(("spec", "other"), "Unicorn", "other"),
+    )
+    generated = GeneratedWorkload(operations=(change,), references=references)
+    (workload,) = generated_workloads("sites.demo.opsdk.dev", generated)
+    storage_class, secret = workload.steps[0].apply
+    assert storage_class["apiVersion"] == "storage.k8s.io/v1"
+    assert "namespace" not in storage_class["metadata"]
+    assert "password" in secret["stringData"]

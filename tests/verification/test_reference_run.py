@@ -1,0 +1,51 @@
+"""The undisturbed runs that tell what is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep
+from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
+from opsdk.verification.rest_state import RestState
+
+STEPS = [WorkloadStep("one"), WorkloadStep("two")]
+KEY = "core/configmaps/default/a"
+
+
+def state(**data: str) -> RestState:
+    """A state with one ConfigMap."""
+    obj: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+    return RestState(objects={KEY: [obj]})
+
+
+GOOD = GuidedOutcome(states={0: state(), 1: state(text="one"), 2: state(text="two")})
+BROKEN = GuidedOutcome(states={0: state()}, violations=["hot loop: it repeats a write"])
+
+
+@pytest.mark.parametrize("broken_seed", [REFERENCE_SEED, REFERENCE_SEED + 1])
+def test_each_of_the_two_runs_may_break_an_invariant(broken_seed: int) -> None:
+    """Then there is nothing to compare with: a run that broke has no state for some of the steps."""
+    reference = ReferenceRun(lambda seed: BROKEN if seed == broken_seed else GOOD, STEPS)
+    assert reference.violations == BROKEN.violations
+
+
+def test_what_differs_in_the_two_runs_is_not_compared() -> None:
+    """It is named; everything else is compared."""
+    other = GuidedOutcome(states={0: state(), 1: state(text="another"), 2: state(text="two")})
+    reference = ReferenceRun(lambda seed: GOOD if seed == REFERENCE_SEED else other, STEPS)
+    assert reference.uncompared == ["configmaps default/a data.text"]
+    assert reference.judge(other, counted=True) == ()
+    disturbed = GuidedOutcome(states={**GOOD.states, 2: state(text="wrong")})
+    assert reference.judge(disturbed, counted=True) == [
+        "state at rest: configmaps default/a data.text: 'two' -> 'wrong'"
+    ]
+
+
+def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
+    """The operator decides it by chance."""
+    reference = ReferenceRun(lambda _: GOOD, STEPS)
+    chance = GuidedOutcome(states={**GOOD.states, 2: state(text="wrong")})
+    assert reference.judge(chance, counted=True)
+    reference.allow(chance)
+    assert reference.judge(chance, counted=True) == ()
