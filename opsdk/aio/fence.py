@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
 
-__all__ = ["check_fence", "follows_another_leader"]
+__all__ = ["check_fence"]
 
 
 @runtime_checkable

@@ -72,11 +72,11 @@ def test_cancelled_tasks_end_in_an_order_that_repeats() -> None:
 
         async def run_group() -> None:
             # Other objects between the tasks change their addresses.
-            kept = []
+            others = []
             try:
                 async with asyncio.TaskGroup() as group:
                     for number in range(8):
-                        kept.append([bytearray(1000 * padding)] * padding)
+                        others.append([bytearray(1000 * padding)] * padding)
                         group.create_task(wait(number))
                     group.create_task(fail())
             except* KeyError:

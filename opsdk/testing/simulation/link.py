@@ -55,12 +55,12 @@ class _Placed(msgspec.Struct):
 
     Attributes:
         fault: of `PLACED_FAULTS`.
-        left: number of the write or event, from now.
+        remaining: number of the write or event, from now.
         seconds: of the window that begins then.
     """
 
     fault: Fault
-    left: int
+    remaining: int
     seconds: float
 
 
@@ -256,8 +256,8 @@ class Link:
         """Count down the faults of a kind, and take the first that begins now."""
         waiting = [placed for placed in self._placed if placed.fault in faults]
         for placed in waiting:
-            placed.left -= 1
-        begun = next((placed for placed in waiting if placed.left <= 0), None)
+            placed.remaining -= 1
+        begun = next((placed for placed in waiting if placed.remaining <= 0), None)
         if begun is not None:
             self._placed.remove(begun)
         return begun

@@ -117,12 +117,7 @@ def explore(
     if reference.connections:
         raise OpsdkError("; ".join(map(outside_text, reference.connections)))
     if reference.violations:
-        violations = reference.violations
-        broken = Counterexample(schedule=(), violations=violations, journal=reference.outcome.journal(violations))
-        seconds = time.monotonic() - began
-        return Exploration(
-            bounds=bounds, runs=1, counterexamples=[broken], seconds=seconds, reference=reference.outcome
-        )  # fmt: skip
+        return _broken_reference(reference, bounds, seconds=time.monotonic() - began)
     if reference.outcome.restless:
         writes = ", ".join(reference.outcome.restless)
         raise OpsdkError(f"the operator does not come to rest ({writes}), so it has states without end: {_RESTLESS}")
@@ -147,6 +142,13 @@ def explore(
         seconds=time.monotonic() - began,
         reference=reference.outcome,
     )
+
+
+def _broken_reference(reference: ReferenceRun, bounds: Bounds, *, seconds: float) -> Exploration:
+    """Return the result for an operator that breaks an invariant without any option."""
+    violations, outcome = reference.violations, reference.outcome
+    broken = Counterexample(schedule=(), violations=violations, journal=outcome.journal(violations))
+    return Exploration(bounds=bounds, runs=1, counterexamples=[broken], seconds=seconds, reference=outcome)
 
 
 def verify_schedule(

@@ -122,8 +122,8 @@ class _Walk:
             return self._object(value, depth) if self._is_own(type(value)) else type(value).__name__
         if not self._is_own(value):
             return value.__name__
-        kept = [(name, self.value(item, depth)) for name, item in _kept_by(value)]
-        return value.__name__, [(name, state) for name, state in kept if state != "..."]
+        states = [(name, self.value(item, depth)) for name, item in _kept_by(value)]
+        return value.__name__, [(name, state) for name, state in states if state != "..."]
 
     def _is_own(self, value: Any) -> bool:
         return self._packages is None or (package := _package_of(value)) in self._packages or not _is_library(package)
