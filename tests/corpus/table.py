@@ -99,7 +99,8 @@ are all guided runs of the twins of Sieve's operators, and those of the broken o
 operations are generated for the samples, and for the twins of Acto's operators with one seed after the other.
 
 The operators of the corpus are small models, on a local API server in virtual time. The studies ran whole operators on
-real clusters: the times do not compare.
+real clusters: the times do not compare. Minutes of more than half the CPU minutes of two processes mean that the
+processors had other work too.
 
 """
 _SIEVE_TEXT: Final = """
