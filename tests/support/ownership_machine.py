@@ -1,8 +1,8 @@
 """Two replicas of a fleet beside a server with leases, for an exhaustive search.
 
-Each replica has the rules of its member lease and of the ownership of shards. Without a fault it renews each second, and
-its lists and writes are answered at once. Each fault is an operation of its own: a replica stands still, a list or a
-write is late, an answer is lost, a lease is deleted, a replica leaves or cannot reach a shard's cluster.
+Each replica has the rules of its member lease and of the ownership of shards. Without a fault it renews each second,
+and its lists and writes are answered at once. Each fault is an operation of its own: a replica stands still, a list or
+a write is late, an answer is lost, a lease is deleted, a replica leaves or cannot reach a shard's cluster.
 
 Laws:
 
@@ -17,17 +17,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from fleet_replica import FIRST_VERSION, LeaseServer, Replica
 from state_search import flatten
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.apimachinery.object import deep_copy
-from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
-from opsdk.fleet.shard_lease import LeaseRole, lease_name, member_labels, shard_of
-from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
+from opsdk.fleet.ownership_rules import OwnershipRules, OwnershipStep, ShardState, StepKind
+from opsdk.fleet.shard_lease import shard_of
+from opsdk.manager.leader_election.leader_election_record import Role
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-_FIRST_VERSION = 100
-"""Smaller numbers in a state are no resource versions."""
 _SECONDS_TO_REST = 60
 _LONG_AGO = -6.0
 """Times before this many seconds ago are alike: all waits in a search are shorter."""
@@ -51,77 +49,6 @@ class OwnershipBounds(NamedTuple):
     shards: int = 1
     owned: bool = False
     joining: bool = False
-
-
-class LeaseServer:
-    """Leases with compare-and-swap. A stored lease is never changed."""
-
-    def __init__(self) -> None:
-        self.leases: dict[str, Lease] = {}
-        self.version = _FIRST_VERSION
-
-    def write(self, lease: Lease) -> Lease | None:
-        """Create or update a lease. Returns None for a conflict."""
-        stored = self.leases.get(lease.metadata.name)
-        if (stored.metadata.resource_version if stored else "") != lease.metadata.resource_version:
-            return None
-        self.version += 1
-        lease = deep_copy(lease)
-        lease.metadata.resource_version = str(self.version)
-        lease.metadata.uid = stored.metadata.uid if stored else str(self.version)
-        self.leases[lease.metadata.name] = lease
-        return lease
-
-    def delete(self, lease: Lease) -> bool:
-        """Delete an unchanged lease."""
-        stored = self.leases.get(lease.metadata.name)
-        if stored is None or stored.metadata.resource_version != lease.metadata.resource_version:
-            return False
-        del self.leases[lease.metadata.name]
-        return True
-
-
-class Replica:
-    """One replica with one identity. It joins with another one after it has lost its lease, or has left."""
-
-    rules_class: type[OwnershipRules] = OwnershipRules
-
-    def __init__(self, identity: str, shards: tuple[str, ...]) -> None:
-        self.identity = identity
-        options = OwnershipOptions(
-            name="f",
-            namespace="n",
-            lease_duration=2.0,
-            renew_deadline=1.5,
-            retry_period=1.0,
-            drain_timeout=2.0,
-            unreachable_timeout=1.0,
-        )
-        self.rules = self.rules_class(identity, options)
-        self.rules.set_shards(shards)
-        self.election = LeaderElectionRules(
-            LeaderElectionOptions(
-                name=lease_name("f", LeaseRole.MEMBER, identity),
-                namespace="n",
-                identity=identity,
-                lease_duration=2.0,
-                renew_deadline=1.5,
-                retry_period=1.0,
-                labels=member_labels("f"),
-            )
-        )
-        self.ended = False
-        self.stands_still = False
-        self.listed: tuple[tuple[Lease, ...], float] | None = None
-        """A list whose answer is late, and when it was requested."""
-        self.writes: tuple[OwnershipStep, ...] = ()
-        """What the replica sends next, and waits for."""
-        self.sent_at = 0.0
-        self.unreachable: frozenset[str] = frozenset()
-
-    def may_write(self, shard: str, now: float) -> bool:
-        """Whether the fence of a shard lets a write pass."""
-        return not self.ended and self.election.is_leading(now) and not self.rules.refusal(shard, now)
 
 
 class OwnershipMachine:
@@ -379,18 +306,10 @@ class OwnershipMachine:
     def state(self) -> Hashable:
         """The state, with resource versions as ranks, and times from now."""
         replicas = [part for replica in self.replicas.values() for part in _replica_parts(replica)]
-        parts = (
-            self.seconds,
-            self.faults,
-            self.has_deleted and self.faults,
-            self.lives,
-            sorted(self.server.leases.items()),
-            replicas,
-            self.late,
-        )
-        flat = flatten(parts, _PARTS)
-        numbers = {one for one in flat if type(one) is int and one >= _FIRST_VERSION}
-        ranks = {number: _FIRST_VERSION + rank for rank, number in enumerate(sorted(numbers))}
+        left = (self.seconds, self.faults, self.faults and self.has_deleted)
+        flat = flatten((left, self.lives, sorted(self.server.leases.items()), replicas, self.late), _PARTS)
+        numbers = {one for one in flat if type(one) is int and one >= FIRST_VERSION}
+        ranks = {number: FIRST_VERSION + rank for rank, number in enumerate(sorted(numbers))}
         return tuple(
             ranks.get(one, one) if type(one) is int else self._age(one) if type(one) is float else one for one in flat
         )
