@@ -334,8 +334,8 @@ class ApplierMachine(ChildServer):
         assert self.writes == 0, f"{self.writes} writes at rest"
         if self.child is None:
             records, _, foreign, contentions = self._memory()
-            kept = [*records, *foreign, *contentions]
-            assert not kept, f"the applier remembers a child that does not exist: {kept}"
+            remembered = [*records, *foreign, *contentions]
+            assert not remembered, f"the applier remembers a child that does not exist: {remembered}"
 
     def _pass_at_rest(self) -> None:
         if self.is_garbage():

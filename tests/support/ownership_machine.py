@@ -306,8 +306,8 @@ class OwnershipMachine:
     def state(self) -> Hashable:
         """The state, with resource versions as ranks, and times from now."""
         replicas = [part for replica in self.replicas.values() for part in _replica_parts(replica)]
-        left = (self.seconds, self.faults, self.faults and self.has_deleted)
-        flat = flatten((left, self.lives, sorted(self.server.leases.items()), replicas, self.late), _PARTS)
+        budget = (self.seconds, self.faults, self.faults and self.has_deleted)
+        flat = flatten((budget, self.lives, sorted(self.server.leases.items()), replicas, self.late), _PARTS)
         numbers = {one for one in flat if type(one) is int and one >= FIRST_VERSION}
         ranks = {number: FIRST_VERSION + rank for rank, number in enumerate(sorted(numbers))}
         return tuple(
