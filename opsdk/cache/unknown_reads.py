@@ -49,7 +49,7 @@ class ReadStart(NamedTuple):
         return watched is not None and (watched.uid, watched.resource_version) == (entry.uid, entry.resource_version)
 
 
-class UnknownObjectRead:
+class UnknownRead:
     """A read of one object whose state is not known, from before its request until after its response. Pure.
 
     Args:
@@ -182,7 +182,7 @@ class UnknownReads:
 
     async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
         """Read one object from the server. The mark is resolved unless the request fails."""
-        read = UnknownObjectRead(self._store, key, mark)
+        read = UnknownRead(self._store, key, mark)
         try:
             data = await self._source.get(key)
         except NotFoundError:

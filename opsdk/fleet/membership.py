@@ -47,6 +47,8 @@ class Membership:
             requested_at: when the list was requested. The list is not older than this time.
             answered_at: when the response arrived. All changes in it happened before.
         """
+        # As of the list before. A lease that is missing now may have been renewed since then, and deleted.
+        dead = {identity for identity in self._members if not self.is_alive(identity)}
         self._read_at = requested_at
         shown: set[str] = set()
         holders: set[str] = set()
@@ -60,7 +62,7 @@ class Membership:
         # The member of a deleted lease may not have observed the deletion yet.
         for holder in sorted((holders | self._members.keys()) - shown - {""}):
             member = self._members.get(holder)
-            if member is not None and not self.is_alive(holder):
+            if member is not None and holder in dead:
                 member.lease = None
             elif member is None or member.lease is not None:
                 self._members[holder] = _ObservedMember(None, "", answered_at, self._lease_duration)

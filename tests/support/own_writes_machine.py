@@ -28,7 +28,7 @@ from opsdk.cache.informer_writes import InformerWrites
 from opsdk.cache.own_writes import OwnWrites, _Since
 from opsdk.cache.reflector import Reflector, ReflectorState
 from opsdk.cache.store import InformerStore
-from opsdk.cache.unknown_reads import UnknownObjectRead
+from opsdk.cache.unknown_reads import UnknownRead
 from opsdk.cache.watch_history import WatchHistory
 from opsdk.cache.write_recorder import WriteRecorder, _lists_of
 from opsdk.client.operations import Create, Delete, Update
@@ -88,7 +88,7 @@ class StartedRead(NamedTuple):
     """A read of an unknown object whose response is on its way."""
 
     name: str
-    read: UnknownObjectRead
+    read: UnknownRead
     commit: Commit | None
 
 
@@ -216,7 +216,7 @@ class OwnWritesMachine(ReflectorMachine):
     def begin_read(self, name: str) -> None:
         """A cached read asks the server, which handles the request."""
         key = key_of(name)
-        read = UnknownObjectRead(self.store, key, self.store.own.unknown[key])
+        read = UnknownRead(self.store, key, self.store.own.unknown[key])
         self.read = StartedRead(name, read, self.server.objects.get(name))
 
     def end_read(self) -> None:
@@ -341,7 +341,7 @@ def _write_parts(write: SentWrite) -> tuple[Any, ...]:
     return write.verb, write.name, write.commit, type(write.error), has_version, is_late, sent.newest, sent.entry
 
 
-def _read_parts(read: UnknownObjectRead) -> tuple[Any, ...]:
+def _read_parts(read: UnknownRead) -> tuple[Any, ...]:
     is_late = read.start.lists != read._store.lists
     return is_late, read.start.revision, read.start.watched, read.start.visible, read._mark, read._pending
 
@@ -354,5 +354,5 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     WatchHistory: lambda history: (history._objects, history._broken, history._expired, history._opened_at is not None),
     Commit: tuple,
     SentWrite: _write_parts,
-    UnknownObjectRead: _read_parts,
+    UnknownRead: _read_parts,
 }
