@@ -26,7 +26,7 @@ from opsdk.telemetry.records import ReconcileOutcome
 from opsdk.testing.simulate import minimize
 
 _MAX_SEEDS = 100
-_FIRST_SEEDS = {"forget_the_end_of_a_pause": 60, "serve_half_a_list": 40, "write_after_leadership_is_lost": 30}
+_FIRST_SEEDS = {"forget_the_end_of_a_pause": 60, "lose_delayed_items": 100}
 """Few seeds find these bugs, none of the first ones."""
 Plant = Callable[[pytest.MonkeyPatch], None]
 
