@@ -65,8 +65,7 @@ class GeneratedReport:
         """The exit status of the command."""
         if self.disturbed.broken or self.undisturbed.findings:
             return BROKEN
-        is_idle = not self.undisturbed.written and not self.verification.has_systems
-        return UNVERIFIED if self.connections or is_idle else 0
+        return UNVERIFIED if self.connections or not self.undisturbed.says_something else 0
 
     def lines(self) -> Iterator[str]:
         """Yield the report for people."""

@@ -55,6 +55,14 @@ class WorkloadGaps:
                 self._missing[run.kind].update(state.missing)
                 self._rests[run.kind] += 1
 
+    def says_something(self, *, has_systems: bool) -> bool:
+        """Whether the operator did anything that the runs show.
+
+        Args:
+            has_systems: it may change external systems only, which is not seen.
+        """
+        return bool(self.written or (has_systems and self._accepted))
+
     def advice(self) -> Iterator[str]:
         """Yield what to add, one sentence each."""
         if self._restless:

@@ -217,6 +217,7 @@ def test_an_operator_that_writes_nothing_is_named() -> None:
     summary = checked(do_nothing, operations=6)
     assert summary.findings == []
     assert summary.advice == ["the operator wrote nothing for any generated Shop: add a valid one with --example"]
+    assert not summary.says_something
 
 
 def test_a_refusal_of_every_object_is_named() -> None:
@@ -224,6 +225,7 @@ def test_a_refusal_of_every_object_is_named() -> None:
     scenario = SCENARIOS["databases"]
     doubles = factory_of(scenario.operator, scenario.doubles)
     summary = check_generated(generated_verification(doubles, environment=environment, operations=3))
+    assert not summary.says_something
     assert summary.advice[0].startswith("the server refuses each generated Database (")
     assert summary.advice[0].endswith("mysql is offered in the versions 8, 9): add a valid one with --example")
 
@@ -250,6 +252,7 @@ def test_an_example_makes_the_database_operator_write() -> None:
     summary = check_generated(
         generated_verification(doubles, environment=environment, operations=3, examples=[example])
     )
+    assert summary.says_something
     assert [each for each in summary.advice if "external" not in each] == []
     assert summary.checks[Oracle.ERROR_CHECK] > 0
 
