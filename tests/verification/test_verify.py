@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -221,6 +222,18 @@ def test_a_run_that_differs_by_chance_is_no_bug() -> None:
     assert summary.broken == []
     assert summary.unrepeated == 1
     assert any("1 broken runs were not confirmed, since equal runs differ" in text for text in summary.advice())
+
+
+async def toss_a_coin(site: Site, ctx: Context) -> None:
+    """Writes what Python's random numbers decide."""
+    text = "heads" if random.random() < 0.5 else "tails"
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": text}))
+
+
+def test_random_numbers_of_an_operator_are_noted() -> None:
+    """Those of opsdk and of the server come from elsewhere."""
+    assert run_guided(declare(toss_a_coin, children=Secret), STEPS[:1]).draws_random
+    assert not run_guided(declare(good), STEPS).draws_random
 
 
 async def write_for_ever(site: Site, ctx: Context) -> Result:
