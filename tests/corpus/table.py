@@ -117,7 +117,7 @@ Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 
 _ACTO_TEXT: Final = """
 These bugs need no fault: a custom resource is enough. Generated custom resources find them from the definition alone.
 Guided runs, random seeds and exhaustive search use the input that shows the bug, which Acto's own tests contain. They
-compare runs of the same input, so they find a bug only if it also depends on the order of events.
+find a bug if the result depends on the states that the operator saw before: a stale view hides one of them.
 
 The causes are models of what goes wrong with this input. The code of the real operator may differ. Fifteen of the 56
 bugs are missing: their input is not known, or they need a running container. `tests/corpus/acto` names them.
