@@ -134,7 +134,10 @@ def write_results(results: Mapping[str, CaseResult], path: Path = RESULTS) -> No
     """Write the results in the order of the cases."""
     names = [case.name for case in CASES if case.name in results]
     values = [msgspec.to_builtins(results[name]) for name in names]
-    path.write_text(json.dumps(values, indent=1) + "\n")
+    # Another process may read it at the same time.
+    written = path.with_suffix(".new")
+    written.write_text(json.dumps(values, indent=1) + "\n")
+    written.replace(path)
 
 
 def read_scale(path: Path = SCALE) -> dict[str, ScaleResult]:

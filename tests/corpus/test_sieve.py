@@ -9,9 +9,9 @@ from guided_samples import sample_violations
 
 from opsdk.verification.verify import run_verification, verify_disturbance
 from tests.corpus.case import CorpusCase
-from tests.corpus.results import read_results
+from tests.corpus.results import read_results, read_scale
 from tests.corpus.sieve import CASES
-from tests.corpus.table import render
+from tests.corpus.table import PAGE, render
 
 RESULTS = read_results()
 
@@ -50,3 +50,8 @@ def test_the_page_has_a_row_for_each_bug() -> None:
     page = render({}, {})
     assert all(f"[{case.name}]({case.report})" in page for case in CASES)
     assert "| **total** | 11 | 19 | 7 | 9 | 46 |" in page
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    """``make corpus ARGS=--render`` writes it."""
+    assert PAGE.read_text() == render(RESULTS, read_scale())
