@@ -140,13 +140,16 @@ async def replay(record: ReconcileRecord, operator: Operator, config: Config) ->
 
 
 async def _restore(record: ReconcileRecord, operator: Operator, client: Client) -> None:
-    """Create the objects that the reconcile read, with their owners, managed fields and deletions."""
+    """Create the objects that the reconcile read, with their owners, managed fields and deletions.
+
+    Of several versions of an object, the first counts: the later ones follow writes of the reconcile, or of others.
+    """
     for kind in operator.custom_kinds():
         await _create(client, crd_for(kind))
     uids: dict[str, str] = {}
-    restored: list[tuple[JsonObject, Unstructured]] = []
+    restored: dict[tuple[str, str], tuple[JsonObject, Unstructured]] = {}
     for read in record.reads:
-        if read.data is None:
+        if read.data is None or (read.gvk, read.key) in restored:
             continue
         tree = msgspec.json.decode(read.data)
         if tree["metadata"].get("namespace"):
@@ -155,8 +158,8 @@ async def _restore(record: ReconcileRecord, operator: Operator, client: Client) 
             )
         obj = await _restore_object(client, tree)
         uids[tree["metadata"].get("uid", "")] = obj.metadata.uid
-        restored.append((tree, obj))
-    for tree, obj in restored:
+        restored[read.gvk, read.key] = tree, obj
+    for tree, obj in restored.values():
         # Send the writes in sequence: an update takes over the fields that it changes. A write that sends
         # managedFields and changes nothing else sets them.
         for name in _LINKED:

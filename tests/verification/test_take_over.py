@@ -149,7 +149,8 @@ def test_the_standby_leads_while_its_view_is_old() -> None:
     declared = light_operator(asks=False)
     reference = run_guided(declared, STEPS)
     places = [each for each in guided_disturbances([], reference.messages) if each.kind is DisturbanceKind.TAKE_OVER]
-    place = next(each for each in reversed(places) if each.path == PATH)
+    turned_on = next(each for each in reference.messages if each.path == PATH and each.action == 1 and each.standby)
+    place = next(each for each in places if (each.path, each.number) == (PATH, turned_on.number))
     outcome = run_guided(declared, STEPS, place)
     assert outcome.happened
     assert [each.method for each in reference.writes] == ["PATCH"]
