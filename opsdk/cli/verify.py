@@ -11,6 +11,7 @@ import typer
 
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
+from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
     Checks,
@@ -94,12 +95,16 @@ def verify(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive
     )
     verification = chosen.generated(examples=example or (), operations=operations or _OPERATIONS, seed=seed)
+    processes = parallel or os.cpu_count() or 1
     if exhaustive:
-        processes, order = parallel or 0, seed or None
-        status = explore_workloads(chosen, verification, time_limit, order=order, processes=processes, output=output)
+        with stopped_by_sigterm():
+            status = explore_workloads(
+                chosen, verification, time_limit, order=seed or None, processes=processes, output=output
+            )
         raise typer.Exit(status)
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    report = _attack(chosen, verification, kinds, time_limit=time_limit, processes=parallel or os.cpu_count() or 1)
+    with stopped_by_sigterm():
+        report = _attack(chosen, verification, kinds, time_limit=time_limit, processes=processes)
     print_result(output, report.as_json(), report.lines())
     raise typer.Exit(report.status)
 

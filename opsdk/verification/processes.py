@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -70,6 +71,8 @@ def run_in_processes(
 
 
 def _run(part: Callable[[Callable[[S], None]], S], pipe: Connection) -> None:
+    # A handler of the command would raise an exception in the operator's code.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     reported = time.monotonic()
 
     def report(state: S) -> None:

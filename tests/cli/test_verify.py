@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from opsdk.cli.__main__ import main
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
@@ -331,3 +335,30 @@ def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
     assert "configmaps default/" in run_pasted(test)
     project.write_text(HEAD + GOOD)
     assert not run_pasted(test)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads the processes of Linux from /proc")
+@pytest.mark.parametrize("words", [["--exhaustive"], []], ids=["exhaustive", "guided"])
+def test_sigterm_ends_all_processes(project: Path, words: list[str]) -> None:
+    """Copies of the command search in other processes, which end with it."""
+    project.write_text(HEAD + GOOD)
+    mark = f"{600 + os.getpid() / 1e6}"
+    command = [sys.executable, "-m", "opsdk.cli", *WORDS, "--parallel", "2", "--time-limit", mark, *words]
+
+    def running() -> int:
+        return sum(mark.encode() in line for line in map(_command_line, Path("/proc").glob("[0-9]*")))
+
+    log = project.parent / "log"
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        until(lambda: running() > 2, log)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    until(lambda: not running(), log)
+
+
+def _command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended

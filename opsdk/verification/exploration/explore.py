@@ -225,7 +225,8 @@ class _Search:
     def run(self, slots: ProcessSlots) -> NoReturn:
         """Run the workload, and continue its snapshots. Each copy of this process comes to the end of this method."""
         os.setpgid(0, 0)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         gc.freeze()
         self._snapshots = Snapshots(slots)
         self._threads = threading.active_count()
