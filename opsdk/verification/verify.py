@@ -160,11 +160,11 @@ class VerificationSummary:
         return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
-        rest = f", {self.omitted} left for lack of time" if self.omitted else ""
+        parts = [f"{count} {kind.value}" for kind, count in sorted(self.runs.items())]
+        parts += [f"{self.omitted} left for lack of time"] if self.omitted else []
         standby = f", {self.with_standby} of them with a standby" if self.with_standby else ""
         return (
-            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads{standby} ({kinds}{rest}), "
+            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads{standby} ({', '.join(parts)}), "
             f"{self.bugs}, {self.seconds:.1f} s"
         )
 

@@ -156,10 +156,11 @@ CLEANS = """\
 """
 
 
+@pytest.mark.slow
 def test_kinds_without_a_standby_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what to set."""
     project.write_text(HEAD + GOOD)
-    assert main([*WORDS, "--time-limit", "2"]) == 0
+    assert main([*WORDS, "--time-limit", "300"]) == 0
     sentence = "left out: lose_lease and take_over: the operator elects no leader; set leader_election in its options"
     assert sentence in capsys.readouterr().out
 
@@ -263,7 +264,7 @@ def test_what_an_operator_needs_is_named(
     imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
     imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
     project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
-    assert main(["verify", project.name, "--operations", "1", "--time-limit", "1", *options]) == status
+    assert main(["verify", project.name, "--operations", "1", "--time-limit", "60", *options]) == status
     captured = capsys.readouterr()
     assert (captured.out + captured.err).count(sentence) == 1
 
