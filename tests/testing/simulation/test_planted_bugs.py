@@ -25,7 +25,7 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import ReconcileOutcome
 from opsdk.testing.simulate import minimize
 
-_MAX_SEEDS = 100
+_MAX_SEEDS = 200
 _FIRST_SEEDS = {"forget_the_end_of_a_pause": 60, "lose_delayed_items": 100}
 """Few seeds find these bugs, none of the first ones."""
 Plant = Callable[[pytest.MonkeyPatch], None]
