@@ -97,18 +97,15 @@ def verify(
     verification = chosen.generated(examples=example or (), operations=operations or _OPERATIONS, seed=seed)
     processes = parallel or os.cpu_count() or 1
     if exhaustive:
-        with stopped_by_sigterm():
-            status = explore_workloads(
-                chosen, verification, time_limit, order=seed or None, processes=processes, output=output
-            )
-        raise typer.Exit(status)
+        order = seed or None
+        raise typer.Exit(explore_workloads(chosen, verification, time_limit, order, processes, output=output))
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    with stopped_by_sigterm():
-        report = _attack(chosen, verification, kinds, time_limit=time_limit, processes=processes)
+    report = _attack(chosen, verification, kinds, time_limit=time_limit, processes=processes)
     print_result(output, report.as_json(), report.lines())
     raise typer.Exit(report.status)
 
 
+@stopped_by_sigterm()
 def _attack(
     inputs: OperatorInputs, verification: GeneratedVerification, kinds: Sequence[DisturbanceKind], *,
     time_limit: float, processes: int,

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_report import BROKEN, UNVERIFIED, test_lines
 from opsdk.cli.verify_transition import transition_test
@@ -26,9 +27,10 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 """The option ``--exhaustive``."""
 
 
+@stopped_by_sigterm()
 def explore_workloads(
-    inputs: OperatorInputs, verification: GeneratedVerification, time_limit: float, *, order: int | None,
-    processes: int, output: OutputFormat,
+    inputs: OperatorInputs, verification: GeneratedVerification, time_limit: float, order: int | None,
+    processes: int, *, output: OutputFormat,
 ) -> int:  # fmt: skip
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
