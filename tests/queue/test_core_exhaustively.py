@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pytest
 from state_search import reachable_states
@@ -29,6 +29,14 @@ class QueuePair:
         self.now = 0.0
         self.model: dict[str, tuple[int, float]] = {}
         self.working: set[str] = set()
+
+    def copy(self) -> Self:
+        """Return a machine in the same state. A queue has an `itertools.count`, which Python 3.14 does not copy."""
+        pair = type(self)()
+        for call in self.calls:
+            pair.call(call)
+        pair.now, pair.model, pair.working = self.now, dict(self.model), set(self.working)
+        return pair
 
     def operations(self) -> Mapping[str, Callable[[], None]]:
         """Two items, two delays, two priorities, time, pauses, takes, and ends of what is processed."""
