@@ -7,12 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from opsdk.engine.writes import Entry
+from opsdk.testing.simulation.link import MAX_STALE_WRITES
 
 __all__ = ["HeldViews"]
 
-_MAX_WRITES: Final = 10
-"""Writes on a stale view, after which it moves on. An operator that sees a deleted owner creates a child that the
-garbage collector deletes, again and again: that is not its bug."""
 _MAX_SECONDS: Final = 100.0
 """Virtual seconds after which a view moves on in any case: longer than a rest, so that the next action meets it, and
 shorter than users wait for the end of a deletion."""
@@ -88,7 +86,7 @@ class HeldViews:
         self._writes += own and self._limited and self.any_held
         name = entry.key.partition("/")[2].partition("/")[2]
         self._note(name, entry, own=own)
-        if self._writes >= _MAX_WRITES or name in self._hidden_keys:
+        if self._writes >= MAX_STALE_WRITES or name in self._hidden_keys:
             self.release()
 
     def _note(self, name: str, entry: Entry, *, own: bool) -> None:

@@ -39,9 +39,9 @@ _CHANCE = 0.5
 _MAX_DELAY = 2.0
 _MAX_PLACE = 4
 """A placed fault begins with one of so many next writes or events."""
-_MAX_STALE_WRITES = 10
-"""Writes of a client whose view a placed fault holds back, after which it moves on. An operator that sees a deleted
-owner creates a child that the garbage collector deletes, again and again: that is not its bug."""
+MAX_STALE_WRITES = 10
+"""Writes on a view that is held back, after which it moves on. An operator that sees a deleted owner creates a child
+that the garbage collector deletes, again and again: that is not its bug."""
 
 
 class _Window(msgspec.Struct):
@@ -220,7 +220,7 @@ class Link:
         if not changes_state(exchange):
             return None
         self._stale_writes += 1
-        if self._stale_writes >= _MAX_STALE_WRITES:
+        if self._stale_writes >= MAX_STALE_WRITES:
             self._move_on()
         may_conflict = exchange.method in _CONDITIONAL
         placed = self._next_placed(PLACED_AT_WRITES if may_conflict else PLACED_AT_WRITES - {Fault.CONFLICTING_WRITE})
