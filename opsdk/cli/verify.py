@@ -97,27 +97,29 @@ def verify(
     verification = chosen.generated(examples=example or (), operations=operations or _OPERATIONS, seed=seed)
     processes = parallel or os.cpu_count() or 1
     if exhaustive:
-        order = seed or None
-        raise typer.Exit(explore_workloads(chosen, verification, time_limit, order, processes, output=output))
+        status = explore_workloads(
+            chosen, verification, time_limit=time_limit, order=seed or None, processes=processes, output=output
+        )
+        raise typer.Exit(status)
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    report = _attack(chosen, verification, kinds, time_limit=time_limit, processes=processes)
-    print_result(output, report.as_json(), report.lines())
-    raise typer.Exit(report.status)
+    raise typer.Exit(_attack(chosen, verification, kinds, time_limit=time_limit, processes=processes, output=output))
 
 
 @stopped_by_sigterm()
 def _attack(
     inputs: OperatorInputs, verification: GeneratedVerification, kinds: Sequence[DisturbanceKind], *,
-    time_limit: float, processes: int,
-) -> GeneratedReport:  # fmt: skip
-    """Run the workloads without and with each disturbance."""
+    time_limit: float, processes: int, output: OutputFormat,
+) -> int:  # fmt: skip
+    """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     disturbed = run_verification(
         verification.declared, verification.workloads, kinds=kinds, time_limit=time_limit - undisturbed.seconds,
         processes=processes, with_standby=verification.elects_leader, progress=_show_progress,
     )  # fmt: skip
     show_progress("")
-    return GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)
+    report = GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)
+    print_result(output, report.as_json(), report.lines())
+    return report.status
 
 
 def _show_progress(summary: VerificationSummary) -> None:

@@ -29,8 +29,8 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 
 @stopped_by_sigterm()
 def explore_workloads(
-    inputs: OperatorInputs, verification: GeneratedVerification, time_limit: float, order: int | None,
-    processes: int, *, output: OutputFormat,
+    inputs: OperatorInputs, verification: GeneratedVerification, *, time_limit: float, order: int | None,
+    processes: int, output: OutputFormat,
 ) -> int:  # fmt: skip
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
