@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.errors import AlreadyExistsError, ApiError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -36,6 +38,8 @@ __all__ = [
 
 _GONE_SECONDS: Final = 120.0
 _FIELD_OWNER: Final = "user"
+_KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+"""What a user does not write, and what is joined with what others write."""
 
 
 DefinedEnvironment = Callable[[Sequence[JsonObject]], AbstractAsyncContextManager[RunningEnvironment]]
@@ -233,7 +237,10 @@ def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str
     if first.before is not None:
         yield _step(Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
     for operation in run:
-        yield _step(Operate(f"{name}: {operation}", operation.kind, operation.after, references), operation)
+        yield _step(
+            Operate(f"{name}: {operation}", operation.kind, operation.after, references, before=operation.before),
+            operation,
+        )
     yield _step(Operate(f"{name}: delete", None, run[-1].after))
 
 
@@ -251,6 +258,7 @@ class Operate:
         kind: of the operation; None deletes the object.
         obj: the custom resource as it is written.
         references: objects that it names; those that do not exist are created.
+        before: the custom resource as it was written before: labels and annotations that are left out now go.
 
     Attributes:
         obj: the custom resource.
@@ -259,13 +267,15 @@ class Operate:
     """
 
     def __init__(
-        self, name: str, kind: OperationKind | None, obj: JsonObject, references: Sequence[JsonObject] = ()
-    ) -> None:
+        self, name: str, kind: OperationKind | None, obj: JsonObject, references: Sequence[JsonObject] = (), *,
+        before: JsonObject | None = None,
+    ) -> None:  # fmt: skip
         self.__name__ = name
         self.obj = obj
         self.refusal = ""
         self.references = references
         self._kind = kind
+        self._before = before
 
     def creating(self, obj: JsonObject) -> Operate:
         """Return an action that creates another object, with the same references."""
@@ -273,7 +283,7 @@ class Operate:
 
     def updating(self, obj: JsonObject) -> Operate:
         """Return an action that writes another state of the object."""
-        return Operate("update", OperationKind.UPDATE, obj, self.references)
+        return Operate("update", OperationKind.UPDATE, obj, self.references, before=self.obj)
 
     def deleting(self) -> Operate:
         """Return an action that deletes the object."""
@@ -291,35 +301,36 @@ class Operate:
             await _until_gone(client, kind, obj)
         await _create_references(client, self.references)
         try:
-            await client.apply(obj, field_owner=_FIELD_OWNER, force=True)
+            await self._write(client, kind)
         except ApiError as error:
             # A webhook, or a rule that the generator does not know, may refuse it: as a user's request.
             if error.code not in (400, 403, 422):
                 raise
-            self.refusal = await _replace(client, kind, obj, str(error))
+            self.refusal = str(error)
 
+    async def _write(self, client: Client, kind: Kind[Any]) -> None:
+        """Create the object, or send its difference to the stored one, as ``kubectl apply`` does.
 
-async def _replace(client: Client, kind: Kind[Any], obj: Unstructured, refusal: str) -> str:
-    """Replace an object, and return the error of the server.
-
-    Who applies an object without its last field leaves null in its place, which the schema of an object refuses.
-    """
-    existing = await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace)
-    if existing is None:
-        return refusal
-    present, desired = to_tree(existing), to_tree(obj)
-    metadata = {name: value for name, value in present["metadata"].items() if name != "managedFields"}
-    for name in ("labels", "annotations"):
-        metadata[name] = {**metadata.get(name, {}), **desired["metadata"].get(name, {})}
-    status = {"status": present["status"]} if "status" in present else {}
-    tree: JsonObject = {**desired, **status, "metadata": metadata}
-    try:
-        await client.update(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
-    except ApiError as error:
-        if error.code not in (400, 403, 409, 422):
-            raise
-        return str(error)
-    return ""
+        A server-side apply would keep defaults inside of objects that are left out now: nobody owns them.
+        """
+        desired = self.obj
+        metadata: JsonObject = desired["metadata"]
+        existing = await client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
+        if existing is None:
+            await client.create(Unstructured.from_tree(desired), field_owner=_FIELD_OWNER)
+            return
+        stored = to_tree(existing)
+        changed: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
+        changed |= {name: value for name, value in desired.items() if name not in _KEPT}
+        changed["metadata"] = dict(stored["metadata"])
+        former = self._before["metadata"] if self._before is not None else {}
+        for name in ("labels", "annotations"):
+            others = {
+                key: value for key, value in stored["metadata"].get(name, {}).items() if key not in former.get(name, {})
+            }
+            changed["metadata"][name] = others | metadata.get(name, {})
+        patch = merge_patch(create_merge_patch(stored, changed))
+        await client.patch(existing, patch, field_owner=_FIELD_OWNER)
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:

@@ -25,7 +25,7 @@ from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
 from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
-from opsdk.verification.rest_state import RestState, StateRecorder
+from opsdk.verification.rest_state import RestState, StateRecorder, is_retrying
 from opsdk.verification.watch_events import watched_objects
 
 __all__ = [
@@ -302,7 +302,7 @@ class WorkloadRun:
             self.action = number
             self.hurry.clear()
             await self.cluster.act(action, step.seed)
-            await self.rest()
+            await self.rest(fails=step.is_harmful)
             if await self._disturber.at_rest():
                 await self.rest()
         await self._disturber.end()
@@ -324,14 +324,24 @@ class WorkloadRun:
         if not number or not self._steps[number - 1].is_harmful:
             self._broken_checks += await self.cluster.failed_checks(self._declared.at_rest, self._seed)
 
-    async def rest(self) -> None:
-        """Wait until the operator wrote nothing for a while, or until the next action comes early."""
+    async def rest(self, *, fails: bool = False) -> None:
+        """Wait until the operator wrote nothing for a while, or until the next action comes early.
+
+        An operator that has failed for long waits for minutes before its next attempt, which may write.
+
+        Args:
+            fails: its attempts may fail for ever: then nothing waits for the next one.
+        """
         loop = asyncio.get_running_loop()
         begin = self._last_write = loop.time()
-        while not self.hurry.is_set() and (now := loop.time()) - self._last_write < _QUIET and now - begin < _LONGEST:
-            seconds = max(min(self._last_write + _QUIET, begin + _LONGEST) - now, _SHORTEST)
+        while not self.hurry.is_set() and (now := loop.time()) - begin < _LONGEST:
+            quiet_at = self._last_write + _QUIET
+            if now >= quiet_at:
+                if fails or not is_retrying(self.cluster.records):
+                    return
+                quiet_at = now + _QUIET
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(max(min(quiet_at, begin + _LONGEST) - now, _SHORTEST)):
                     await self.hurry.wait()
         if loop.time() - self._last_write < _QUIET and not self.hurry.is_set():
             self._restless.update(

@@ -24,7 +24,16 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.false_conditions import without_false_conditions
 from opsdk.verification.readiness import unready_reason
 
-__all__ = ["Mask", "RestState", "StateRecorder", "mask_of", "state_differences", "state_violations", "subject_of"]
+__all__ = [
+    "Mask",
+    "RestState",
+    "StateRecorder",
+    "is_retrying",
+    "mask_of",
+    "state_differences",
+    "state_violations",
+    "subject_of",
+]
 
 _MAX_DIFFERENCES: Final = 5
 _DAEMON: Final = "daemon"
@@ -128,9 +137,7 @@ class StateRecorder:
                 objects.setdefault(name, []).append(_comparable(obj, self._managers))
                 if reason := unready_reason(obj):
                     unready[name] = reason
-        latest = {
-            (each.controller, each.namespace, each.name): each for each in passes if not each.result.startswith(_DAEMON)
-        }
+        latest = _latest(passes)
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
         return RestState(
@@ -154,6 +161,18 @@ class StateRecorder:
         """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
         obj = self._latest.get(key)
         return None if obj is None else (obj, own_part(obj, self._managers))
+
+
+def is_retrying(passes: Collection[ReconcileRecord]) -> bool:
+    """Whether the last reconcile of an object failed, and is going to be repeated."""
+    return any(record.result == "error" and record.detail.startswith(_RETRY) for record in _latest(passes).values())
+
+
+def _latest(passes: Iterable[ReconcileRecord]) -> Mapping[tuple[str, str, str], ReconcileRecord]:
+    """Return the last reconcile of each object by each controller; calls of daemons are none."""
+    return {
+        (each.controller, each.namespace, each.name): each for each in passes if not each.result.startswith(_DAEMON)
+    }
 
 
 def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[tuple[str, str]]:

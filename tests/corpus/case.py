@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -74,6 +74,7 @@ class CorpusCase:
         broken: creates the operator with the bug.
         repaired: creates its twin without it.
         kinds: the operator's own kinds, whose definitions the environment serves.
+        harmful: the numbers of the actions after which a correct operator may fail for ever, from 0.
         actions: what users do, in this order; random workloads repeat them in any order. Each accepts any state.
         check: what its author would check at the end of a random run. Guided runs do not need it.
         examples: custom resources to generate others from.
@@ -97,6 +98,7 @@ class CorpusCase:
     out_of_reach: str = ""
     replicas: int = 1
     repaired_kinds: Sequence[type[Any]] | None = None
+    harmful: Collection[int] = ()
 
     @property
     def project(self) -> str:
@@ -106,7 +108,10 @@ class CorpusCase:
     @property
     def workload(self) -> Sequence[WorkloadStep]:
         """The actions as a workload for guided runs."""
-        return [WorkloadStep(action.__name__) for action in self.actions]
+        return [
+            WorkloadStep(action.__name__, is_harmful=number in self.harmful)
+            for number, action in enumerate(self.actions)
+        ]
 
     def simulation(self, *, repaired: bool = False) -> Simulation:
         """Declare the operator, or its twin, for random and for guided runs."""

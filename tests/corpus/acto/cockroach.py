@@ -145,7 +145,7 @@ CASES = [
     ),
     acto_case(
         spread_the_nodes, SpreadNodes, ("cockroach-operator", 953), "operator error",
-        [SpreadNodesSpec(), SpreadNodesSpec(when_unsatisfiable="Never"), SpreadNodesSpec()],
+        [SpreadNodesSpec(), SpreadNodesSpec(when_unsatisfiable="Never"), SpreadNodesSpec()], harmful=[1],
     ),
 ]  # fmt: skip
 """The cases of this operator."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -205,8 +205,9 @@ _REPORTS: Final[Mapping[str, str]] = {
 
 
 def acto_case(
-    operator: CorpusOperator, kind: type[Any], report: tuple[str, int], pattern: str, specs: Sequence[Model]
-) -> CorpusCase:
+    operator: CorpusOperator, kind: type[Any], report: tuple[str, int], pattern: str, specs: Sequence[Model], *,
+    harmful: Collection[int] = (),
+) -> CorpusCase:  # fmt: skip
     """Return a case.
 
     Args:
@@ -215,6 +216,7 @@ def acto_case(
         report: the project, and the number of the report.
         pattern: the column of Acto's table 5.
         specs: what users write, one after the other.
+        harmful: the numbers of those that no operator can carry out, from 0.
     """
     factory: Callable[..., Operator] = operator
     project, number = report
@@ -229,4 +231,5 @@ def acto_case(
         kinds=[kind],
         actions=users(kind, specs),
         check=hold_anything,
+        harmful=harmful,
     )

@@ -1,0 +1,176 @@
+"""Files of a recording: records in compressed frames, and which files have to go. Pure: the caller reads and writes.
+
+A file is a sequence of frames. Each frame is complete in itself after a flush, so a file whose end is missing is
+readable up to its last flush. All frames share one compression window, since objects repeat.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from opsdk.errors import OpsdkError
+from opsdk.recording.records import FORMAT, Record, RecordingBegan
+
+__all__ = ["FileContent", "FileEncoder", "RecordedFile", "RecordingError", "files_to_remove", "read_records"]
+
+_MAGIC: Final = b"opsdk-recording\n"
+_LENGTH_BYTES: Final = 4
+_MAX_RECORD: Final = 64 << 20
+"""Bytes of one record: larger ones are not read, since a length may be damaged."""
+_MAX_CONTENT: Final = 512 << 20
+"""Bytes of all records of a file: a small file may decompress to more than the memory."""
+_STEP: Final = 256
+"""Compressed bytes that are read at once before a damage."""
+_LEVEL: Final = 1
+"""Of the compression: higher levels take several times the CPU for a few percent."""
+
+
+class RecordingError(OpsdkError):
+    """A file is no recording, or one that this version cannot read."""
+
+
+class FileEncoder:
+    """Encodes the records of one file.
+
+    >>> encoder = FileEncoder()
+    >>> data = encoder.begin() + encoder.flush()
+    >>> read_records(data).records
+    ()
+    """
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(_LEVEL)
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def begin(self) -> bytes:
+        """Return the first bytes of the file."""
+        return _MAGIC
+
+    def encode(self, record: Record) -> bytes:
+        """Return the bytes of a record, or of records before it; those of the last ones come with `flush`."""
+        frame = self._encoder.encode(record)
+        return self._compressor.compress(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+
+    def flush(self) -> bytes:
+        """Return what is left: with these bytes, all records until now can be read."""
+        return self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        """Return the last bytes of the file."""
+        return self._compressor.flush(zlib.Z_FINISH)
+
+
+class FileContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What could be read of a file.
+
+    Attributes:
+        records: in order.
+        is_complete: the file was ended; else its end is missing, or it is still written.
+        problem: why reading stopped before the end; empty if it did not.
+    """
+
+    records: tuple[Record, ...]
+    is_complete: bool
+    problem: str = ""
+
+
+def read_records(data: bytes) -> FileContent:
+    """Return the records of a file. A file that is cut off has those up to its last flush.
+
+    Raises:
+        RecordingError: it is no recording, or one of another format.
+    """
+    if not data.startswith(_MAGIC):
+        raise RecordingError("this is no recording of opsdk: give a file that `opsdk` has recorded")
+    decompressor = zlib.decompressobj()
+    problem = ""
+    try:
+        content = decompressor.decompress(data[len(_MAGIC) :], _MAX_CONTENT)
+        if decompressor.unconsumed_tail:
+            problem = f"the file has more than {_MAX_CONTENT >> 20} MiB of records: the rest was not read"
+    except zlib.error as error:
+        content, problem = _before_damage(data[len(_MAGIC) :]), f"the file is damaged: {error}"
+    records, rest = _decode(content)
+    if not problem and rest and decompressor.eof:
+        problem = f"the last {rest} bytes are no record"
+    if records and isinstance(records[0], RecordingBegan) and records[0].format != FORMAT:
+        raise RecordingError(
+            f"the recording has format {records[0].format}, and this version of opsdk reads format {FORMAT}: replay it "
+            f"with opsdk {records[0].opsdk}"
+        )
+    return FileContent(records=tuple(records), is_complete=decompressor.eof and not problem, problem=problem)
+
+
+def _before_damage(compressed: bytes) -> bytes:
+    """Return what can be decompressed before the first damaged byte."""
+    decompressor = zlib.decompressobj()
+    content = bytearray()
+    for start in range(0, len(compressed), _STEP):
+        try:
+            content += decompressor.decompress(compressed[start : start + _STEP], _MAX_CONTENT)
+        except zlib.error:
+            break
+        if len(content) >= _MAX_CONTENT:
+            break
+    return bytes(content)
+
+
+def _decode(content: bytes) -> tuple[list[Record], int]:
+    """Return the records of decompressed bytes, and the number of bytes behind them."""
+    decoder = msgspec.msgpack.Decoder(Record)
+    records: list[Record] = []
+    place = 0
+    while place + _LENGTH_BYTES <= len(content):
+        length = int.from_bytes(content[place : place + _LENGTH_BYTES], "big")
+        end = place + _LENGTH_BYTES + length
+        if length > _MAX_RECORD or end > len(content):
+            break
+        try:
+            records.append(decoder.decode(content[place + _LENGTH_BYTES : end]))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        place = end
+    return records, len(content) - place
+
+
+class RecordedFile(msgspec.Struct, frozen=True):
+    """A file of a recording.
+
+    Attributes:
+        name: of the file.
+        size: in bytes.
+        ended_at: when its last record was written, in seconds.
+    """
+
+    name: str
+    size: int
+    ended_at: float
+
+
+def files_to_remove(
+    files: Sequence[RecordedFile], *, now: float, max_bytes: int, max_seconds: float
+) -> Sequence[RecordedFile]:
+    """Return the files that have to go, oldest first.
+
+    Args:
+        files: of one recording, oldest first; the last one is still written, and stays.
+        now: the time, in seconds.
+        max_bytes: that all files may have together.
+        max_seconds: largest age of a file's last record.
+
+    >>> files = [RecordedFile("0", 40, 1.0), RecordedFile("1", 40, 2.0), RecordedFile("2", 40, 3.0)]
+    >>> [each.name for each in files_to_remove(files, now=3.0, max_bytes=100, max_seconds=60.0)]
+    ['0']
+    """
+    removed: list[RecordedFile] = []
+    size = sum(each.size for each in files)
+    for each in files[:-1]:
+        if size <= max_bytes and now - each.ended_at <= max_seconds:
+            break
+        removed.append(each)
+        size -= each.size
+    return removed
