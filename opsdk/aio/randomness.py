@@ -9,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextvars import ContextVar
 from itertools import count
+from typing import Final
 
 from opsdk.aio.clock import THREAD_LOOP
 
 _PROCESS_RANDOM = random.Random()  # noqa: S311 - jitter and identifiers, not secrets
 
+RANDOM: Final[ContextVar[random.Random | None]] = ContextVar("opsdk_random", default=None)
+"""The generator of an operator whose run is recorded or replayed: others of its loop must not draw from it."""
+
 
 def loop_random() -> random.Random:
-    """Return the running loop's generator if it has one (`opsdk.testing.loop.VirtualLoop`), else the process's."""
+    """Return the generator of a recorded operator, else the running loop's (`VirtualLoop`), else the process's."""
+    if (own := RANDOM.get()) is not None:
+        return own
     # asyncio has no public function that returns None without a running loop.
     loop = asyncio._get_running_loop() or THREAD_LOOP.get()  # noqa: SLF001
     seeded: random.Random | None = getattr(loop, "random", None)

@@ -34,12 +34,23 @@ class HotLoopError(AssertionError):
     """Work continues without end, so virtual time cannot advance."""
 
 
-class _JumpingSelector(selectors.BaseSelector):
-    """A selector that does not sleep for timers."""
+class JumpingSelector(selectors.BaseSelector):
+    """A selector that does not sleep for timers.
+
+    Attributes:
+        skipped: the time, in seconds.
+        iteration: how often the loop has selected.
+        on_time: called with iteration and time after the time has moved.
+        busy_threads: number of threads that work for the loop.
+        deadlocked: describes the tasks of a deadlock.
+        failure: raised by the next iteration.
+    """
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
         self.skipped = 0.0
+        self.iteration = 0
+        self.on_time: list[Callable[[int, float], None]] = []
         self.busy_threads = 0
         self.deadlocked: Callable[[], str] = str
         self.failure: BaseException | None = None
@@ -60,6 +71,7 @@ class _JumpingSelector(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.iteration += 1
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
@@ -76,8 +88,14 @@ class _JumpingSelector(selectors.BaseSelector):
             if not ready:
                 raise DeadlockError(self.deadlocked())
             return ready
-        self.skipped += max(timeout, 0)
+        self.move(max(timeout, 0.0))
         return []
+
+    def move(self, seconds: float) -> None:
+        """Move the time."""
+        self.skipped += seconds
+        for observe in self.on_time:
+            observe(self.iteration, self.skipped)
 
 
 class _ShuffledHandles(deque[asyncio.Handle]):
@@ -146,12 +164,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._epoch = epoch
         self._wall = (0.0, epoch)
         self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
-        self._jumping = _JumpingSelector()
+        self._jumping = self._make_selector()
         super().__init__(self._jumping)
         self._shuffled = None if order is None else _ShuffledHandles(order)
         if self._shuffled is not None:
             self._ready = self._shuffled
         self._jumping.deadlocked = self._describe
+
+    def _make_selector(self) -> JumpingSelector:
+        """Return the selector that moves the time."""
+        return JumpingSelector()
+
+    @property
+    def iteration(self) -> int:
+        """The number of the loop's iteration: all callbacks that were ready together have the same one."""
+        return self._jumping.iteration
+
+    @property
+    def on_time(self) -> list[Callable[[int, float], None]]:
+        """Functions that are called with iteration and time after the time has moved."""
+        return self._jumping.on_time
 
     @property
     def _clock_resolution(self) -> float:
@@ -190,7 +222,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def block(self, seconds: float) -> None:
         """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
-        self._jumping.skipped += seconds
+        self._jumping.move(seconds)
 
     def fail(self, error: BaseException) -> None:
         """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""

@@ -12,12 +12,15 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.version import VERSION
 from opsdk.errors import OpsdkError
-from opsdk.recording.records import FORMAT, Record, RecordingBegan
+from opsdk.recording.records import FORMAT, Record
 
 __all__ = ["FileContent", "FileEncoder", "RecordedFile", "RecordingError", "files_to_remove", "read_records"]
 
-_MAGIC: Final = b"opsdk-recording\n"
+_MAGIC: Final = b"opsdk-recording "
+_MAX_LINE: Final = 200
+"""Bytes of the first line: magic, format, version of opsdk."""
 _LENGTH_BYTES: Final = 4
 _MAX_RECORD: Final = 64 << 20
 """Bytes of one record: larger ones are not read, since a length may be damaged."""
@@ -48,7 +51,7 @@ class FileEncoder:
 
     def begin(self) -> bytes:
         """Return the first bytes of the file."""
-        return _MAGIC
+        return _MAGIC + f"{FORMAT} {VERSION}\n".encode()
 
     def encode(self, record: Record) -> bytes:
         """Return the bytes of a record, or of records before it; those of the last ones come with `flush`."""
@@ -84,25 +87,35 @@ def read_records(data: bytes) -> FileContent:
     Raises:
         RecordingError: it is no recording, or one of another format.
     """
-    if not data.startswith(_MAGIC):
-        raise RecordingError("this is no recording of opsdk: give a file that `opsdk` has recorded")
+    compressed = _without_head(data)
     decompressor = zlib.decompressobj()
     problem = ""
     try:
-        content = decompressor.decompress(data[len(_MAGIC) :], _MAX_CONTENT)
+        content = decompressor.decompress(compressed, _MAX_CONTENT)
         if decompressor.unconsumed_tail:
             problem = f"the file has more than {_MAX_CONTENT >> 20} MiB of records: the rest was not read"
     except zlib.error as error:
-        content, problem = _before_damage(data[len(_MAGIC) :]), f"the file is damaged: {error}"
+        content, problem = _before_damage(compressed), f"the file is damaged: {error}"
     records, rest = _decode(content)
     if not problem and rest and decompressor.eof:
         problem = f"the last {rest} bytes are no record"
-    if records and isinstance(records[0], RecordingBegan) and records[0].format != FORMAT:
-        raise RecordingError(
-            f"the recording has format {records[0].format}, and this version of opsdk reads format {FORMAT}: replay it "
-            f"with opsdk {records[0].opsdk}"
-        )
     return FileContent(records=tuple(records), is_complete=decompressor.eof and not problem, problem=problem)
+
+
+def _without_head(data: bytes) -> bytes:
+    """Return the compressed records. Raises `RecordingError` for other files and other formats."""
+    line, end, compressed = data.partition(b"\n")
+    words = line.removeprefix(_MAGIC).decode("ascii", "replace").split()
+    if not line.startswith(_MAGIC) or len(line) > _MAX_LINE or (end and len(words) != 2):
+        raise RecordingError("this is no recording of opsdk: give a file that an operator has recorded")
+    if not end:
+        return b""
+    if words[0] != str(FORMAT):
+        raise RecordingError(
+            f"the recording has format {words[0]}, and this version of opsdk reads format {FORMAT}: replay it with "
+            f"opsdk {words[1]}"
+        )
+    return compressed
 
 
 def _before_damage(compressed: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """What a recording is made of: one record for each message that crosses the boundary of an operator. Pure.
 
-Times are seconds of the event loop since the start of the recording.
+The clock of a recording is the iteration of the event loop. All callbacks of an iteration see the same time, so the
+number of an iteration and its time say when something happened, and in which order, without a doubt.
 """
 
 from __future__ import annotations
@@ -9,97 +10,205 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FORMAT", "ExchangeBegan", "ExchangeEnded", "Received", "Record", "RecordingBegan", "Responded", "Skipped"]
+__all__ = [
+    "FORMAT",
+    "Clock",
+    "Closed",
+    "ExchangeBegan",
+    "Failed",
+    "Iterations",
+    "Moment",
+    "Outcome",
+    "Received",
+    "Record",
+    "RecordingBegan",
+    "Responded",
+    "Skipped",
+    "Stopped",
+    "WallMoved",
+]
 
 FORMAT: Final = 1
-"""Version of the records: another one may have other fields."""
+"""Version of the records, in the first line of each file: another one may have other fields."""
 
 
-class RecordingBegan(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
+class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="b"):
     """The first record of each file.
 
     Attributes:
-        format: see `FORMAT`.
         opsdk: version of the framework.
         python: version of Python.
         operator: its name.
+        reference: the operator as a command line names it; empty if it is not known.
+        arguments: of the program.
+        environment: variables of the environment that opsdk reads, and the seed of Python's hashes.
         code: digest of the operator's code; empty if it could not be read.
-        wall: the UTC time of the start, in ISO 8601.
-        seed: of the random numbers that opsdk draws.
+        namespace: of the operator.
+        host: the address of its API server.
+        wall: the UTC time at time 0 of the event loop, in seconds since 1970.
+        iteration: of the event loop, in which the operator was started.
+        time: of this iteration.
+        seed: of the random numbers that opsdk draws, and of `random`.
+        is_virtual: the operator ran in virtual time.
         file: number of the file in the recording, from 0: a later file needs those before it.
     """
 
-    format: int
     opsdk: str
     python: str
     operator: str
-    code: str
-    wall: str
+    reference: str = ""
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    code: str = ""
+    namespace: str = "default"
+    host: str = ""
+    iteration: int = 0
+    time: float = 0.0
+    wall: float
     seed: int
-    file: int
+    is_virtual: bool = False
+    file: int = 0
 
 
-class ExchangeBegan(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_defaults=True):
+class Iterations(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+    """The times of consecutive iterations.
+
+    Attributes:
+        first: number of the first one.
+        micros: for each, the microseconds since the iteration before it, as variable-length integers.
+    """
+
+    first: int
+    micros: bytes
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+    """The time of one iteration and of those after it, until the next record of times. For virtual time.
+
+    Attributes:
+        iteration: its number.
+        time: of the event loop, in seconds.
+    """
+
+    iteration: int
+    time: float
+
+
+class WallMoved(msgspec.Struct, frozen=True, array_like=True, tag="w"):
+    """The system's clock was set.
+
+    Attributes:
+        iteration: from which on the new time counts.
+        wall: the UTC time at time 0 of the event loop, in seconds since 1970.
+    """
+
+    iteration: int
+    wall: float
+
+
+class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     """A request of the operator.
 
     Attributes:
-        time: when it was sent.
+        iteration: in which it was sent.
         exchange: number of the exchange, from 0.
+        server: host, port and path of the server.
         method: HTTP method.
         target: path and query.
+        content_type: of the body.
         body: without values of Secrets and tokens.
     """
 
-    time: float
+    iteration: int
     exchange: int
+    server: str
     method: str
     target: str
+    content_type: str = ""
     body: bytes = b""
 
 
-class Responded(msgspec.Struct, frozen=True, kw_only=True, tag="response", omit_defaults=True):
+class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     """The head of a response.
 
     Attributes:
-        time: when it arrived.
+        iteration: in which the operator saw it.
         exchange: whose response it is.
         status: HTTP status.
-        headers: those that the client reads.
+        headers: of the response.
     """
 
-    time: float
+    iteration: int
     exchange: int
     status: int
-    headers: dict[str, str] = {}
+    headers: dict[str, str]
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True, tag="data"):
-    """Bytes of a response's body, after decompression: a whole answer, or a part of a watch."""
+class Received(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+    """Bytes of a response's body, after decompression: a whole response, or a part of a watch.
 
-    time: float
+    Attributes:
+        iteration: in which the operator saw them.
+        exchange: whose response it is.
+        data: without values of Secrets and tokens; empty at the end of the response.
+    """
+
+    iteration: int
     exchange: int
     data: bytes
 
 
-class ExchangeEnded(msgspec.Struct, frozen=True, kw_only=True, tag="end", omit_defaults=True):
-    """The end of an exchange.
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="f"):
+    """An exchange raised an exception instead of a head or of bytes.
 
     Attributes:
-        time: when it ended.
-        exchange: that ended.
-        error: what ended it early: the class of an exception; empty if the response was complete.
+        iteration: in which the operator saw it.
+        exchange: that failed.
+        error: the class of the exception.
+        message: its text.
     """
 
-    time: float
+    iteration: int
     exchange: int
-    error: str = ""
+    error: str
+    message: str
 
 
-class Skipped(msgspec.Struct, frozen=True, kw_only=True, tag="skipped"):
-    """Records that were not written, because the disk was too slow: a replay ends here."""
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+    """The operator has closed an exchange, and had to wait for that.
 
-    time: float
+    Attributes:
+        iteration: in which it went on.
+        exchange: that is closed.
+    """
+
+    iteration: int
+    exchange: int
+
+
+class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+    """The operator was stopped: by a signal, or by a crash. A replay ends here.
+
+    Attributes:
+        iteration: in which.
+    """
+
+    iteration: int
+
+
+class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """Records that were not written, because the disk was full or too slow: a replay ends here.
+
+    Attributes:
+        iteration: of the first one.
+        count: how many.
+    """
+
+    iteration: int
     count: int
 
 
-Record = RecordingBegan | ExchangeBegan | Responded | Received | ExchangeEnded | Skipped
+Outcome = Responded | Received | Failed | Closed
+"""What an operator waited for."""
+Clock = Iterations | Moment | WallMoved
+Record = RecordingBegan | Clock | ExchangeBegan | Outcome | Stopped | Skipped

@@ -24,6 +24,7 @@ from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream, merge_headers
+from opsdk.recording.boundary import BOUNDARY
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
@@ -131,6 +132,9 @@ class Transport(Closing):
             *config.impersonate.headers(),
         )
         self._backend = self._make_backend()
+        if (boundary := BOUNDARY.get()) is not None:
+            server = f"{self.endpoint.host}:{self.endpoint.port}{self.endpoint.base_path}"
+            self._backend = boundary.around(self._backend, server)
 
     def _make_backend(self) -> ConnectionBackend:
         """Return the application in this process, or a connection pool with TLS and proxy."""

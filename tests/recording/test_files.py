@@ -14,9 +14,9 @@ from opsdk.recording.files import (
     read_records,
 )
 from opsdk.recording.records import (
-    FORMAT,
     ExchangeBegan,
-    ExchangeEnded,
+    Failed,
+    Iterations,
     Received,
     Record,
     RecordingBegan,
@@ -24,24 +24,25 @@ from opsdk.recording.records import (
     Skipped,
 )
 
-BEGAN = RecordingBegan(
-    format=FORMAT, opsdk="1.0", python="3.11.7", operator="site", code="", wall="2026-01-01T00:00:00Z", seed=1, file=0
-)
-TIMES = st.floats(min_value=0, max_value=1e6)
+BEGAN = RecordingBegan(opsdk="1.0", python="3.11.7", operator="site", wall=1.5, seed=1)
 NUMBERS = st.integers(min_value=0, max_value=1000)
 RECORDS: st.SearchStrategy[Record] = st.one_of(
     st.builds(
         ExchangeBegan,
-        time=TIMES,
+        iteration=NUMBERS,
         exchange=NUMBERS,
+        server=st.just("localhost:80"),
         method=st.sampled_from(["GET", "POST"]),
         target=st.text(max_size=20),
         body=st.binary(max_size=200),
     ),
-    st.builds(Responded, time=TIMES, exchange=NUMBERS, status=st.just(200), headers=st.just({"a": "b"})),
-    st.builds(Received, time=TIMES, exchange=NUMBERS, data=st.binary(max_size=300)),
-    st.builds(ExchangeEnded, time=TIMES, exchange=NUMBERS, error=st.sampled_from(["", "ConnectionLostError"])),
-    st.builds(Skipped, time=TIMES, count=NUMBERS),
+    st.builds(Responded, iteration=NUMBERS, exchange=NUMBERS, status=st.just(200), headers=st.just({"a": "b"})),
+    st.builds(Received, iteration=NUMBERS, exchange=NUMBERS, data=st.binary(max_size=300)),
+    st.builds(
+        Failed, iteration=NUMBERS, exchange=NUMBERS, error=st.just("ConnectionLostError"), message=st.text(max_size=9)
+    ),
+    st.builds(Iterations, first=NUMBERS, micros=st.binary(max_size=20)),
+    st.builds(Skipped, iteration=NUMBERS, count=NUMBERS),
 )
 
 
@@ -81,14 +82,14 @@ def test_what_was_flushed_is_readable() -> None:
     encoder = FileEncoder()
     data = encoder.begin() + encoder.encode(BEGAN) + encoder.flush()
     assert read_records(data).records == (BEGAN,)
-    data += encoder.encode(Skipped(time=1.0, count=2)) + encoder.flush()
-    assert read_records(data).records == (BEGAN, Skipped(time=1.0, count=2))
+    data += encoder.encode(Skipped(iteration=1, count=2)) + encoder.flush()
+    assert read_records(data).records == (BEGAN, Skipped(iteration=1, count=2))
 
 
 @given(st.data())
 def test_damage_is_said(data: st.DataObject) -> None:
     """One changed byte: the records before it are read, or all; nothing else is raised."""
-    records: list[Record] = [BEGAN, *(Received(time=float(n), exchange=n, data=bytes([n] * 50)) for n in range(20))]
+    records: list[Record] = [BEGAN, *(Received(iteration=n, exchange=n, data=bytes([n] * 50)) for n in range(20))]
     file = bytearray(encoded(records, flushed=10))
     place = data.draw(st.integers(min_value=len(FileEncoder().begin()), max_value=len(file) - 1))
     file[place] ^= data.draw(st.integers(min_value=1, max_value=255))
@@ -105,11 +106,8 @@ def test_other_files_are_refused(data: bytes) -> None:
 
 def test_another_format_names_the_version_that_reads_it() -> None:
     """A replay with that version works."""
-    began = RecordingBegan(
-        format=FORMAT + 1, opsdk="9.0", python="3.14", operator="site", code="", wall="", seed=0, file=0
-    )
     with pytest.raises(RecordingError, match=r"replay it with opsdk 9\.0"):
-        read_records(encoded([began]))
+        read_records(b"opsdk-recording 2 9.0\n" + b"?")
 
 
 @given(

@@ -49,6 +49,7 @@ class Observer:
         finish: called when a reconcile has ended.
         max_latency: see `Link.max_latency`.
         absence: seconds until a replica that a fault of `decide` ended is back.
+        record: called before each start, in the context of the operator; it returns what is called at the stop.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Observer:
     finish: Callable[[Request], None] = lambda _: None
     max_latency: float = 0.01
     absence: float = 1.0
+    record: Callable[[Operator, Config], Callable[[], None]] | None = None
 
 
 class _ObservedReconciler:
@@ -123,6 +125,7 @@ class Replica:
         self.controllers: list[Controller] = []
         """The controllers of the present start."""
         self._adapters: list[ReconcilerAdapter] = []
+        self._on_stop: Callable[[], None] = lambda: None
         self.link = self._new_link()
 
     def __repr__(self) -> str:
@@ -190,8 +193,11 @@ class Replica:
             self._prepare(operator)
             self.controllers, self._adapters = [], []
             self._observe(operator, self.link)
+            config = replace(self._config, app=self.link)
+            if self.observer.record is not None:
+                self._on_stop = self.observer.record(operator, config)
             try:
-                await operator.start(replace(self._config, app=self.link))
+                await operator.start(config)
             except OpsdkError:
                 pass  # as after a lost lease: the process ends and is restarted
             except Exception as error:  # noqa: BLE001 - a bug of the operator or of the SDK
@@ -231,6 +237,7 @@ class Replica:
         task, self._task = self._task, None
         if task is None:
             return
+        self._on_stop()
         # The end of the faults may start the operator anew meanwhile, with another link.
         link = self.link
         task.cancel()

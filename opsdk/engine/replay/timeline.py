@@ -1,0 +1,137 @@
+"""The order of a recording: times of iterations, requests, and what the operator waited for. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from opsdk.recording.files import RecordingError
+from opsdk.recording.records import (
+    Closed,
+    ExchangeBegan,
+    Failed,
+    Iterations,
+    Moment,
+    Outcome,
+    Received,
+    Record,
+    RecordingBegan,
+    Responded,
+    Skipped,
+    Stopped,
+    WallMoved,
+)
+
+__all__ = ["RecordedExchange", "Timeline", "times_of"]
+
+
+@dataclass(slots=True, eq=False)
+class RecordedExchange:
+    """One exchange of a recording.
+
+    Attributes:
+        request: that the operator sent.
+        outcomes: what it waited for, in order, each with its place among all records.
+        number: its place among all requests, from 0.
+    """
+
+    request: ExchangeBegan
+    number: int
+    outcomes: deque[tuple[int, Outcome]] = field(default_factory=deque)
+
+    def __str__(self) -> str:
+        return f"{self.request.method} {self.request.target}"
+
+
+class Timeline:
+    """A recording, for its replay.
+
+    Args:
+        records: of all files that are left, in order; the first one is a `RecordingBegan`.
+
+    Attributes:
+        began: the first record.
+        exchanges: in the order of their requests.
+        last_iteration: of any record.
+        problem: why the recording ends early; empty if it does not.
+        end: the iteration in which the operator was stopped; None if it was not.
+
+    Raises:
+        RecordingError: it has no beginning.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        if not records or not isinstance(records[0], RecordingBegan):
+            raise RecordingError("the recording has no beginning: its first file is empty, or was not written to disk")
+        self.began = records[0]
+        self.exchanges: list[RecordedExchange] = []
+        self.last_iteration = 0
+        self.problem = ""
+        self.end: int | None = None
+        self._iterations: list[int] = [0, self.began.iteration]
+        self._times: list[float] = [0.0, self.began.time]
+        self._micros = 0
+        by_number: dict[int, RecordedExchange] = {}
+        for place, record in enumerate(records[1:]):
+            if isinstance(record, Skipped):
+                self.problem = f"{record.count} records are missing, because the disk was full or too slow"
+                break
+            if isinstance(record, Stopped):
+                self.end = record.iteration
+                break
+            self._add(place, record, by_number)
+
+    def _add(self, place: int, record: Record, by_number: dict[int, RecordedExchange]) -> None:
+        match record:
+            case ExchangeBegan():
+                self.last_iteration = max(self.last_iteration, record.iteration)
+                exchange = by_number[record.exchange] = RecordedExchange(record, len(self.exchanges))
+                self.exchanges.append(exchange)
+            case Responded() | Received() | Failed() | Closed():
+                self.last_iteration = max(self.last_iteration, record.iteration)
+                if (known := by_number.get(record.exchange)) is not None:
+                    known.outcomes.append((place, record))
+            case Moment():
+                self._iterations.append(record.iteration)
+                self._times.append(record.time)
+            case Iterations():
+                for iteration, micros in enumerate(times_of(record.micros), record.first):
+                    self._micros += micros
+                    self._iterations.append(iteration)
+                    self._times.append(self._micros / 1e6)
+            case WallMoved() | RecordingBegan() | Stopped() | Skipped():
+                pass
+
+    def time_of(self, iteration: int) -> float:
+        """Return the time of an iteration, in seconds of the event loop."""
+        return self._times[max(bisect_right(self._iterations, iteration) - 1, 0)]
+
+    def iteration_at(self, time: float) -> int | None:
+        """Return the first iteration whose time is at least `time`; None if the recording ends before."""
+        index = bisect_right(self._times, time)
+        while index and self._times[index - 1] >= time:
+            index -= 1
+        return self._iterations[index] if index < len(self._times) else None
+
+    def __repr__(self) -> str:
+        return f"<Timeline of {self.began.operator}: {len(self.exchanges)} exchanges>"
+
+
+def times_of(micros: bytes) -> Sequence[int]:
+    """Return the integers of `Iterations.micros`.
+
+    >>> times_of(bytes([5, 0x80 | 44, 2]))
+    [5, 300]
+    """
+    values: list[int] = []
+    value = shift = 0
+    for byte in micros:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            values.append(value)
+            value = shift = 0
+    return values

@@ -1,0 +1,136 @@
+"""Records the exchanges of an operator. The loop only notes what happened; redaction and files come later."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+from opsdk.aio.randomness import RANDOM
+from opsdk.http.body_stream import Body
+from opsdk.http.client.decompression import decoder_for
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.recording.boundary import BOUNDARY
+from opsdk.recording.records import (
+    Closed,
+    ExchangeBegan,
+    Failed,
+    Moment,
+    Received,
+    Record,
+    RecordingBegan,
+    Responded,
+)
+
+__all__ = ["CountingLoop", "Recorder", "begin_recording"]
+
+
+class CountingLoop(Protocol):
+    """An event loop that counts its iterations: `opsdk.recording.loop.RecordingLoop`, and loops in virtual time."""
+
+    @property
+    def iteration(self) -> int:
+        """The number of the iteration."""
+        ...
+
+
+class Recorder:
+    """A `Boundary` that notes each exchange. It changes neither order nor content of what passes.
+
+    Args:
+        add: called with each record, in order. It must not block.
+        loop: the running loop.
+    """
+
+    def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
+        self.add = add
+        self.loop = loop
+        self._numbers = count()
+
+    def around(self, backend: ConnectionBackend, server: str) -> ConnectionBackend:
+        """See `Boundary`."""
+        return _RecordedBackend(backend, server, self, self._numbers)
+
+    def observe_time(self, iteration: int, time: float) -> None:
+        """Note that virtual time has moved."""
+        self.add(Moment(iteration, time))
+
+    def __repr__(self) -> str:
+        return f"<Recorder on {self.loop!r}>"
+
+
+class _RecordedBackend:
+    def __init__(self, backend: ConnectionBackend, server: str, recorder: Recorder, numbers: count[int]) -> None:
+        self._backend, self._server, self._recorder, self._numbers = backend, server, recorder, numbers
+
+    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
+        recorder, number = self._recorder, next(self._numbers)
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        sent = body if isinstance(body, bytes) else b""
+        recorder.add(
+            ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
+        )
+        try:
+            stream = await self._backend.exchange(method, target, headers, body)
+        except BaseException as error:
+            recorder.add(Failed(recorder.loop.iteration, number, type(error).__name__, str(error)))
+            raise
+        recorder.add(Responded(recorder.loop.iteration, number, stream.status, dict(stream.headers)))
+        return _RecordedStream(stream, recorder, number)
+
+    def drain(self) -> None:
+        self._backend.drain()
+
+    async def aclose(self) -> None:
+        await self._backend.aclose()
+
+    def __repr__(self) -> str:
+        return f"<recorded {self._backend!r}>"
+
+
+class _RecordedStream:
+    """Notes the bytes of a response after their decompression, so that a recording can be searched and redacted."""
+
+    def __init__(self, stream: ResponseStream, recorder: Recorder, number: int) -> None:
+        self.status, self.headers = stream.status, stream.headers
+        self._stream, self._recorder, self._number = stream, recorder, number
+        self._decoder = decoder_for(stream.headers)
+        self._is_open = True
+
+    async def read(self) -> bytes:
+        try:
+            data = await self._stream.read()
+        except BaseException as error:
+            self._recorder.add(
+                Failed(self._recorder.loop.iteration, self._number, type(error).__name__, str(error))
+            )
+            raise
+        self._recorder.add(Received(self._recorder.loop.iteration, self._number, self._decoded(data)))
+        return data
+
+    def _decoded(self, data: bytes) -> bytes:
+        try:
+            return b"".join(self._decoder.feed(data))
+        except Exception:  # noqa: BLE001 - the operator's own decoder raises it too, with its request
+            return data
+
+    async def aclose(self) -> None:
+        began = self._recorder.loop.iteration
+        try:
+            await self._stream.aclose()
+        finally:
+            if self._recorder.loop.iteration != began:
+                self._recorder.add(Closed(self._recorder.loop.iteration, self._number))
+
+    def __repr__(self) -> str:
+        return f"<recorded {self._stream!r}>"
+
+
+def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> Recorder:
+    """Record the operator that starts in this context from now on: its exchanges and its random numbers."""
+    recorder = Recorder(add, loop)
+    add(began)
+    BOUNDARY.set(recorder)
+    RANDOM.set(random.Random(began.seed))  # noqa: S311 - jitter and identifiers, not secrets
+    return recorder
