@@ -209,6 +209,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return wall
 
     @property
+    def wall_origin(self) -> int:
+        """The UTC time at time 0 of the loop, in microseconds since 1970."""
+        return (self._epoch - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+    @property
     def has_ready(self) -> bool:
         """Whether more callbacks are ready than the one that runs: if not, only time can bring something new."""
         return bool(self._ready)  # the base class keeps them there

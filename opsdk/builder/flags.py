@@ -119,6 +119,7 @@ FLAGS = (
     Flag("webhook-service", "webhook.certificates", _self_signed, "issue certificates for the Service of this name"),
     Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
     Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
+    Flag("recording-dir", "recording.directory", str, "record the run into this directory, for opsdk replay"),
     Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a graceful shutdown"),
     Flag(
         "max-concurrent-reconciles",

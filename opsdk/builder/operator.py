@@ -56,6 +56,8 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rbac.rules import RbacRule
+from opsdk.recording.loop import RecordingLoop
+from opsdk.recording.process import ProcessRecording
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
@@ -518,7 +520,12 @@ class Operator:
         timeout = self.options.manager.shutdown_timeout
         guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         try:
-            run_program(self._run(config, guard, hooks))
+            if self.options.recording.directory:
+                recording = ProcessRecording(self.options.recording, self.name)
+                main = self._run(config, guard, hooks, on_signal=recording.note_stop)
+                run_program(recording.record(main, config), loop_factory=RecordingLoop)
+            else:
+                run_program(self._run(config, guard, hooks))
         finally:
             guard.disarm()
 
@@ -613,13 +620,24 @@ class Operator:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
 
-    async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
+    async def _run(
+        self,
+        config: Config,
+        guard: ExitGuard,
+        hooks: Sequence[TelemetryHook],
+        *,
+        on_signal: Callable[[], None] = lambda: None,
+    ) -> None:
+        def stop() -> None:
+            on_signal()
+            manager.stop()
+
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config, hooks=hooks)
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
-            with stop_on_signals(manager.stop, on_signal=guard.arm):
+            with stop_on_signals(stop, on_signal=guard.arm):
                 await self.start_prepared()
 
     def _serve_webhooks(self, manager: Manager) -> None:

@@ -14,6 +14,7 @@ from opsdk.errors import UsageError
 from opsdk.manager.leader_election.lease_options import LeaseOptions
 from opsdk.manager.options import ManagerOptions
 from opsdk.rbac.check import RbacCheck
+from opsdk.recording.options import RecordingOptions
 from opsdk.webhook.options import WebhookServerOptions
 
 COMPONENTS = ("controllers", "webhooks")
@@ -52,6 +53,7 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
         journal_size: number of reconciles in `Operator.journal`; 0 for none.
         debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
             --export-test``. Values of Secrets are hidden.
+        recording: `Operator.run` records what the operator sees and sends, for ``opsdk replay``.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -71,6 +73,7 @@ class OperatorOptions(LeaseOptions, frozen=True, kw_only=True):
     components: tuple[str, ...] = COMPONENTS
     journal_size: int = 1000
     debug_objects: bool = False
+    recording: RecordingOptions = RecordingOptions()
 
     def __post_init__(self) -> None:
         if not self.components or not set(self.components) <= set(COMPONENTS):

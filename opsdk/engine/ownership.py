@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Final
 
-from opsdk.engine.redaction import is_secret
+from opsdk.apimachinery.secret_values import is_secret
 from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from opsdk.apimachinery.secret_values import is_secret
 from opsdk.builder.operator import Operator
 from opsdk.engine.consequences.behaviour import behaviour_consequences
 from opsdk.engine.consequences.conversions import conversion_consequences
@@ -17,7 +18,7 @@ from opsdk.engine.differences import Difference
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
 from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
-from opsdk.engine.redaction import is_secret, without_secret_values
+from opsdk.engine.redaction import without_secret_values
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_kinds import blind_spots

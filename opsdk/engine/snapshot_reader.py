@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
+from opsdk.apimachinery.secret_values import redacted
 from opsdk.engine.read_only import ReadOnlyTransport
-from opsdk.engine.redaction import redacted
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.engine.snapshot_kinds import choose_kinds
 from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError

@@ -65,7 +65,11 @@ class ExitGuard:
         return f"<ExitGuard of {self.seconds} s{', armed' if self._timer else ''}>"
 
 
-def run_program(main: Coroutine[object, None, None]) -> None:
+def run_program(
+    main: Coroutine[object, None, None],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> None:
     """Run `main` in a new event loop, and exit the process if a thread would block the exit of the interpreter.
 
     Tasks that are left are cancelled, and have two seconds to end. Threads that `main` started have two seconds,
@@ -78,7 +82,7 @@ def run_program(main: Coroutine[object, None, None]) -> None:
     before = set(threading.enumerate())
     error: BaseException | None = None
     tasks: list[asyncio.Task[Any]] = []
-    loop = asyncio.new_event_loop()
+    loop = loop_factory()
     try:
         asyncio.set_event_loop(loop)
         task = loop.create_task(main, name="main")

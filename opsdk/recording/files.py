@@ -48,6 +48,8 @@ class FileEncoder:
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(_LEVEL)
         self._encoder = msgspec.msgpack.Encoder()
+        self.has_unflushed = True
+        """Whether there are records that cannot be read yet."""
 
     def begin(self) -> bytes:
         """Return the first bytes of the file."""
@@ -55,11 +57,13 @@ class FileEncoder:
 
     def encode(self, record: Record) -> bytes:
         """Return the bytes of a record, or of records before it; those of the last ones come with `flush`."""
+        self.has_unflushed = True
         frame = self._encoder.encode(record)
         return self._compressor.compress(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
 
     def flush(self) -> bytes:
         """Return what is left: with these bytes, all records until now can be read."""
+        self.has_unflushed = False
         return self._compressor.flush(zlib.Z_SYNC_FLUSH)
 
     def end(self) -> bytes:

@@ -21,6 +21,7 @@ from opsdk.recording.records import (
     Record,
     RecordingBegan,
     Responded,
+    StopRequested,
 )
 
 __all__ = ["CountingLoop", "Recorder", "begin_recording"]
@@ -56,6 +57,10 @@ class Recorder:
         """Note that virtual time has moved."""
         self.add(Moment(iteration, time))
 
+    def note_stop(self) -> None:
+        """Note that a signal asks the operator to stop."""
+        self.add(StopRequested(self.loop.iteration))
+
     def __repr__(self) -> str:
         return f"<Recorder on {self.loop!r}>"
 
@@ -68,15 +73,15 @@ class _RecordedBackend:
         recorder, number = self._recorder, next(self._numbers)
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         sent = body if isinstance(body, bytes) else b""
-        recorder.add(
-            ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
-        )
+        recorder.add(ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent))
         try:
             stream = await self._backend.exchange(method, target, headers, body)
         except BaseException as error:
             recorder.add(Failed(recorder.loop.iteration, number, type(error).__name__, str(error)))
             raise
-        recorder.add(Responded(recorder.loop.iteration, number, stream.status, dict(stream.headers)))
+        # The recorded body is decompressed.
+        response_headers = {name: value for name, value in stream.headers.items() if name != "content-encoding"}
+        recorder.add(Responded(recorder.loop.iteration, number, stream.status, response_headers))
         return _RecordedStream(stream, recorder, number)
 
     def drain(self) -> None:
@@ -96,17 +101,19 @@ class _RecordedStream:
         self.status, self.headers = stream.status, stream.headers
         self._stream, self._recorder, self._number = stream, recorder, number
         self._decoder = decoder_for(stream.headers)
-        self._is_open = True
+        self._has_ended = False
+        """Whether the last record of the exchange was added."""
 
     async def read(self) -> bytes:
         try:
             data = await self._stream.read()
         except BaseException as error:
-            self._recorder.add(
-                Failed(self._recorder.loop.iteration, self._number, type(error).__name__, str(error))
-            )
+            self._has_ended = True
+            self._recorder.add(Failed(self._recorder.loop.iteration, self._number, type(error).__name__, str(error)))
             raise
-        self._recorder.add(Received(self._recorder.loop.iteration, self._number, self._decoded(data)))
+        # A part of compressed data may have no decoded byte, and is not the end.
+        self._has_ended = not data
+        self._recorder.add(Received(self._recorder.loop.iteration, self._number, self._decoded(data), not data))
         return data
 
     def _decoded(self, data: bytes) -> bytes:
@@ -120,7 +127,8 @@ class _RecordedStream:
         try:
             await self._stream.aclose()
         finally:
-            if self._recorder.loop.iteration != began:
+            if self._recorder.loop.iteration != began or not self._has_ended:
+                self._has_ended = True
                 self._recorder.add(Closed(self._recorder.loop.iteration, self._number))
 
     def __repr__(self) -> str:
@@ -128,9 +136,14 @@ class _RecordedStream:
 
 
 def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> Recorder:
-    """Record the operator that starts in this context from now on: its exchanges and its random numbers."""
+    """Record the operator that starts in this context from now on: its exchanges and its random numbers.
+
+    Args:
+        add: called with each record after `began`.
+        began: the first record of the recording.
+        loop: the running loop.
+    """
     recorder = Recorder(add, loop)
-    add(began)
     BOUNDARY.set(recorder)
     RANDOM.set(random.Random(began.seed))  # noqa: S311 - jitter and identifiers, not secrets
     return recorder

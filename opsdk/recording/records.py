@@ -24,6 +24,7 @@ __all__ = [
     "RecordingBegan",
     "Responded",
     "Skipped",
+    "StopRequested",
     "Stopped",
     "WallMoved",
 ]
@@ -45,7 +46,7 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         code: digest of the operator's code; empty if it could not be read.
         namespace: of the operator.
         host: the address of its API server.
-        wall: the UTC time at time 0 of the event loop, in seconds since 1970.
+        wall: the UTC time at time 0 of the event loop, in microseconds since 1970.
         iteration: of the event loop, in which the operator was started.
         time: of this iteration.
         seed: of the random numbers that opsdk draws, and of `random`.
@@ -64,7 +65,7 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
     host: str = ""
     iteration: int = 0
     time: float = 0.0
-    wall: float
+    wall: int
     seed: int
     is_virtual: bool = False
     file: int = 0
@@ -99,11 +100,11 @@ class WallMoved(msgspec.Struct, frozen=True, array_like=True, tag="w"):
 
     Attributes:
         iteration: from which on the new time counts.
-        wall: the UTC time at time 0 of the event loop, in seconds since 1970.
+        wall: the UTC time at time 0 of the event loop, in microseconds since 1970.
     """
 
     iteration: int
-    wall: float
+    wall: int
 
 
 class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, tag="q"):
@@ -150,12 +151,14 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     Attributes:
         iteration: in which the operator saw them.
         exchange: whose response it is.
-        data: without values of Secrets and tokens; empty at the end of the response.
+        data: without values of Secrets and tokens; may be empty, for a part of a compressed body.
+        is_end: the response has ended.
     """
 
     iteration: int
     exchange: int
     data: bytes
+    is_end: bool = False
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="f"):
@@ -175,7 +178,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="f"):
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """The operator has closed an exchange, and had to wait for that.
+    """The operator has closed an exchange before its end, or had to wait until it was closed.
 
     Attributes:
         iteration: in which it went on.
@@ -186,8 +189,18 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     exchange: int
 
 
+class StopRequested(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+    """A signal asked the operator to stop.
+
+    Attributes:
+        iteration: in which.
+    """
+
+    iteration: int
+
+
 class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """The operator was stopped: by a signal, or by a crash. A replay ends here.
+    """The operator has ended. A replay ends here.
 
     Attributes:
         iteration: in which.
@@ -211,4 +224,4 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 Outcome = Responded | Received | Failed | Closed
 """What an operator waited for."""
 Clock = Iterations | Moment | WallMoved
-Record = RecordingBegan | Clock | ExchangeBegan | Outcome | Stopped | Skipped
+Record = RecordingBegan | Clock | ExchangeBegan | Outcome | StopRequested | Stopped | Skipped

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from opsdk.base.version import VERSION
 from opsdk.aio.virtual_loop import VirtualLoop
+from opsdk.base.version import VERSION
 from opsdk.builder.operator import Operator
 from opsdk.recording.recorder import begin_recording
 from opsdk.recording.records import Record, RecordingBegan, Stopped
 from opsdk.rest.config import Config
-from opsdk.testing.simulation.replica import Observer
 
 
 @dataclass
@@ -38,12 +37,13 @@ class RecordedRuns:
             operator=operator.name,
             namespace=config.namespace,
             host=f"http://{config.endpoint.host}:{config.endpoint.port}",
-            wall=loop.wall().timestamp() - loop.time(),
+            wall=loop.wall_origin,
             iteration=loop.iteration,
             time=loop.time(),
             seed=len(self.recordings),
             is_virtual=True,
         )
+        records.append(began)
         recorder = begin_recording(records.append, began, loop)
         loop.on_time.append(recorder.observe_time)
 

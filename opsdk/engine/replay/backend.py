@@ -132,9 +132,11 @@ class _ReplayStream:
     _is_closed: bool = field(default=False, init=False)
 
     async def read(self) -> bytes:
-        outcome = await _next(self.exchange, self.loop)
-        assert isinstance(outcome, Received)
-        return outcome.data
+        while True:
+            outcome = await _next(self.exchange, self.loop)
+            assert isinstance(outcome, Received)
+            if outcome.data or outcome.is_end:
+                return outcome.data
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -158,15 +160,16 @@ async def _next(exchange: RecordedExchange, loop: ReplayLoop) -> Outcome:
             # The recorded exchange took until then to end.
             await loop.wait_until(outcome.iteration, place)
         raise
+    if is_cancelled:
+        # The recorded task was cancelled, and this one is not: it goes on waiting.
+        await loop.create_future()
     if isinstance(outcome, Failed):
         raise _error(outcome)
     return outcome
 
 
-def _error(outcome: Failed) -> BaseException:
+def _error(outcome: Failed) -> Exception:
     """Return the exception of an outcome."""
-    if outcome.error == "CancelledError":
-        return asyncio.CancelledError(outcome.message)
     kind = getattr(opsdk.errors, outcome.error, ConnectionLostError)
     if isinstance(kind, type) and issubclass(kind, OpsdkError):
         return kind(outcome.message)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
 from opsdk.aio.virtual_loop import JumpingSelector, VirtualLoop
 from opsdk.engine.replay.timeline import Timeline
+from opsdk.recording.loop import EPOCH
 
 __all__ = ["RecordingEnd", "ReplayLoop"]
 
@@ -31,7 +34,7 @@ class _ReplayingSelector(JumpingSelector):
         self.end: int | None = None
         """The iteration at which the replay ends; None for the end of the recording."""
         self.is_over = False
-        self.waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []
+        self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if self.is_over:
@@ -59,8 +62,8 @@ class _ReplayingSelector(JumpingSelector):
     def _wake(self) -> None:
         loop = asyncio.get_running_loop()
         while self.waiting and self.waiting[0][0] <= self.iteration:
-            *_, future = heapq.heappop(self.waiting)
-            loop.call_soon(_finish, future)
+            *_, callback = heapq.heappop(self.waiting)
+            loop.call_soon(callback)
 
 
 def _finish(future: asyncio.Future[None]) -> None:
@@ -78,9 +81,11 @@ class ReplayLoop(VirtualLoop):
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._numbers = count()
-        super().__init__(
-            timeline.began.seed, epoch=datetime.fromtimestamp(0, UTC) + timedelta(seconds=timeline.began.wall)
-        )
+        super().__init__(timeline.began.seed, epoch=EPOCH + timedelta(microseconds=timeline.began.wall))
+
+    def wall(self) -> datetime:
+        """Return the UTC time of the recording."""
+        return EPOCH + timedelta(microseconds=self._timeline.wall_of(self.iteration), seconds=self.time())
 
     def _make_selector(self) -> JumpingSelector:
         self._replaying = _ReplayingSelector(self._timeline)
@@ -98,6 +103,10 @@ class ReplayLoop(VirtualLoop):
     def end_at(self, iteration: int) -> None:
         """End the replay after an iteration."""
         self._replaying.end = iteration
+
+    def call_in(self, iteration: int, callback: Callable[[], object]) -> None:
+        """Call a function in an iteration, as a socket's callback is called."""
+        heapq.heappush(self._replaying.waiting, (iteration, 0, next(self._numbers), callback))
 
     @property
     def is_over(self) -> bool:
@@ -119,5 +128,5 @@ class ReplayLoop(VirtualLoop):
             await asyncio.sleep(0)
         elif iteration > self.iteration:
             future = self.create_future()
-            heapq.heappush(self._replaying.waiting, (iteration - 1, place, next(self._numbers), future))
+            heapq.heappush(self._replaying.waiting, (iteration - 1, place, next(self._numbers), partial(_finish, future)))
             await future

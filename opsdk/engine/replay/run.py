@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from opsdk.aio.garbage import rare_collections
@@ -72,6 +73,7 @@ def replay_operator(
     with (
         rare_collections(),
         seeded_entropy(began.seed),
+        _environment(began.environment),
         refuse_connections(()),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
@@ -92,6 +94,21 @@ def replay_operator(
         # The operator's tasks are cancelled now, and end in virtual time.
         loop.leave_recording()
     return outcome
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment during the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 class _Run:
@@ -116,6 +133,9 @@ class _Run:
         self.operator = self._factory()
         self._prepare(self.operator)
         try:
-            await self.operator.start(Config(host=began.host, namespace=began.namespace))
+            manager = self.operator.prepare(Config(host=began.host, namespace=began.namespace))
+            if self._timeline.stop is not None:
+                self._loop.call_in(self._timeline.stop, manager.stop)
+            await self.operator.start_prepared()
         except Exception as error:  # noqa: BLE001 - what the operator may raise, too
             self.failure = f"{type(error).__name__}: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from opsdk.recording.records import (
     Responded,
     Skipped,
     Stopped,
+    StopRequested,
     WallMoved,
 )
 
@@ -56,7 +58,8 @@ class Timeline:
         exchanges: in the order of their requests.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
-        end: the iteration in which the operator was stopped; None if it was not.
+        end: the iteration in which the operator ended; None if it did not.
+        stop: the iteration in which a signal asked it to stop; None if none did.
 
     Raises:
         RecordingError: it has no beginning.
@@ -70,9 +73,13 @@ class Timeline:
         self.last_iteration = 0
         self.problem = ""
         self.end: int | None = None
-        self._iterations: list[int] = [0, self.began.iteration]
-        self._times: list[float] = [0.0, self.began.time]
-        self._micros = 0
+        self.stop: int | None = None
+        # Arrays: an hour has some million iterations.
+        self._iterations = array("q", (0, self.began.iteration))
+        self._times = array("d", (0.0, self.began.time))
+        self._micros = round(self.began.time * 1e6)
+        self._wall_iterations: list[int] = [0]
+        self._walls: list[int] = [self.began.wall]
         by_number: dict[int, RecordedExchange] = {}
         for place, record in enumerate(records[1:]):
             if isinstance(record, Skipped):
@@ -101,12 +108,21 @@ class Timeline:
                     self._micros += micros
                     self._iterations.append(iteration)
                     self._times.append(self._micros / 1e6)
-            case WallMoved() | RecordingBegan() | Stopped() | Skipped():
+            case WallMoved():
+                self._wall_iterations.append(record.iteration)
+                self._walls.append(record.wall)
+            case StopRequested():
+                self.stop = record.iteration
+            case RecordingBegan() | Stopped() | Skipped():
                 pass
 
     def time_of(self, iteration: int) -> float:
         """Return the time of an iteration, in seconds of the event loop."""
         return self._times[max(bisect_right(self._iterations, iteration) - 1, 0)]
+
+    def wall_of(self, iteration: int) -> int:
+        """Return the UTC time at time 0 of the event loop, as an iteration sees it, in microseconds since 1970."""
+        return self._walls[bisect_right(self._wall_iterations, iteration) - 1]
 
     def iteration_at(self, time: float) -> int | None:
         """Return the first iteration whose time is at least `time`; None if the recording ends before."""

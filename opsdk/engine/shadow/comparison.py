@@ -15,12 +15,13 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.secret_values import is_secret
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.apiserver.storage.objects import same_but_revision
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.masking import masked
 from opsdk.engine.ownership import own_part
-from opsdk.engine.redaction import is_secret, without_secret_values
+from opsdk.engine.redaction import without_secret_values
 from opsdk.engine.shadow.decisions import created_by, merged, presence_of, split_change, without_deletion
 from opsdk.engine.shadow.outcome import Disagreement, Side
 from opsdk.structured_merge.value import JsonObject

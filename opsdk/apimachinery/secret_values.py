@@ -1,0 +1,63 @@
+"""Replaces the values of Secrets by digests. Pure.
+
+Equal values have equal digests under one key, so that a changed value is still seen as a change. The key is random and
+forgotten: a digest of a short password cannot be found by trying.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Final
+
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["LAST_APPLIED", "digest", "is_secret", "redacted", "without_values"]
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation of ``kubectl apply`` has the whole object, and so its values."""
+
+
+def is_secret(obj: JsonObject) -> bool:
+    """Whether an object is a Secret."""
+    return obj.get("kind") == "Secret" and obj.get("apiVersion") == "v1"
+
+
+def redacted(obj: JsonObject, key: bytes) -> JsonObject:
+    """Return an object without values of Secrets; another object is returned as it is.
+
+    >>> secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "data": {"password": "aHVudA=="}}
+    >>> redacted(secret, b"key")["data"] == redacted(secret, b"key")["data"] != secret["data"]
+    True
+    """
+    return without_values(obj, key) if is_secret(obj) else obj
+
+
+def without_values(secret: JsonObject, key: bytes) -> JsonObject:
+    """Return a Secret, or a patch of one, without its values."""
+    result = {**secret}
+    for field in ("data", "stringData"):
+        if isinstance(values := secret.get(field), dict):
+            result[field] = {
+                name: None if value is None else digest(value, key, encoded=field == "data")
+                for name, value in values.items()
+            }
+    metadata = secret.get("metadata")
+    annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
+    if isinstance(metadata, dict) and LAST_APPLIED in annotations:
+        last_applied = digest(annotations[LAST_APPLIED], key, encoded=False)
+        result["metadata"] = {**metadata, "annotations": {**annotations, LAST_APPLIED: last_applied}}
+    return result
+
+
+def digest(value: object, key: bytes, *, encoded: bool) -> str:
+    """Return what stands for a value.
+
+    Args:
+        value: to hide.
+        key: of the digests.
+        encoded: in base64, as the fields of ``data`` are.
+    """
+    text = f"digest:{hmac.new(key, str(value).encode(), hashlib.sha256).hexdigest()}"
+    return base64.b64encode(text.encode()).decode() if encoded else text

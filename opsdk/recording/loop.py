@@ -1,0 +1,110 @@
+"""The event loop of a recorded operator: it counts its iterations, and all callbacks of one see the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+__all__ = ["EPOCH", "RecordingLoop"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WALL_STEP: Final = 50_000
+"""Microseconds between the system's clock and the loop's from which on the clock counts as set."""
+_WALL_CHECK: Final = 1_000_000
+"""Microseconds between two looks at the system's clock."""
+
+
+class _CountingSelector(selectors.DefaultSelector):
+    """A selector that notes number and time of each iteration. The loop selects once in each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.iteration = 0
+        self.origin = time.monotonic()
+        self.micros = 0
+        self.time = 0.0
+        self.wall = time.time_ns() // 1000
+        self.on_iteration: Callable[[int], None] | None = None
+        self.on_wall: Callable[[int, int], None] | None = None
+        self._next_check = _WALL_CHECK
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout:
+            # The loop has computed the timeout from the time at which this iteration began.
+            timeout = max(timeout - (time.monotonic() - self.origin - self.time), 0.0)
+        ready = super().select(timeout)
+        before = self.micros
+        self.micros = max(int((time.monotonic() - self.origin) * 1e6), before)
+        self.time = self.micros / 1e6
+        self.iteration += 1
+        if self.on_iteration is not None:
+            self.on_iteration(self.micros - before)
+        if self.micros >= self._next_check:
+            self._check_wall()
+        return ready
+
+    def _check_wall(self) -> None:
+        self._next_check = self.micros + _WALL_CHECK
+        wall = time.time_ns() // 1000 - self.micros
+        if abs(wall - self.wall) > _WALL_STEP:
+            self.wall = wall
+            if self.on_wall is not None:
+                self.on_wall(self.iteration, wall)
+
+
+class RecordingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose run can be repeated from a recording.
+
+    Its time stands still during an iteration, as that of libuv does, and has microseconds. So all that a callback
+    learns from the clock is one number for each iteration.
+
+    Attributes:
+        on_iteration: called in each iteration, with the microseconds since the one before.
+    """
+
+    def __init__(self) -> None:
+        self._counting = _CountingSelector()
+        super().__init__(self._counting)
+
+    @property
+    def iteration(self) -> int:
+        """The number of the loop's iteration."""
+        return self._counting.iteration
+
+    @property
+    def wall_origin(self) -> int:
+        """The UTC time at time 0 of the loop, in microseconds since 1970."""
+        return self._counting.wall
+
+    def observe(self, on_iteration: Callable[[int], None], on_wall: Callable[[int, int], None]) -> None:
+        """Report iterations and steps of the system's clock from now on.
+
+        Args:
+            on_iteration: called with the microseconds since the iteration before.
+            on_wall: called with the iteration, and the new UTC time at time 0 of the loop.
+        """
+        self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
+
+    @property
+    def _clock_resolution(self) -> float:
+        # A constant, so that a replay has the same timers ready in the same iterations on any system.
+        return 1e-9
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, value: float) -> None:
+        """Ignore the base class's value."""
+
+    def time(self) -> float:
+        """Return the seconds since the loop was created, as of the begin of this iteration."""
+        return self._counting.time
+
+    def wall(self) -> datetime:
+        """Return the UTC time, as of the begin of this iteration."""
+        return EPOCH + timedelta(microseconds=self._counting.wall + self._counting.micros)
+
+    def __repr__(self) -> str:
+        return f"<RecordingLoop in iteration {self.iteration}>"
