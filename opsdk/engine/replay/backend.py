@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import opsdk.errors
 from opsdk.engine.replay.loop import ReplayLoop
 from opsdk.engine.replay.timeline import RecordedExchange, Timeline
+from opsdk.engine.request_kinds import changes_state
 from opsdk.errors import ConnectionLostError, OpsdkError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.recording.records import Closed, ExchangeBegan, Failed, Outcome, Received, Responded
+from opsdk.telemetry.context import current as log_fields
 
-__all__ = ["Divergence", "ReplayBoundary"]
+__all__ = ["Divergence", "ReplayBoundary", "SentRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,32 @@ class Divergence:
         return f"{differs}: {self.recorded.method} {self.recorded.target}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRequest:
+    """A write of a replay.
+
+    Attributes:
+        request: what was sent.
+        time: of the event loop, in seconds.
+        controller: whose reconcile sent it; empty for a write outside of reconciles.
+        namespace: of the reconciled object.
+        name: of the reconciled object.
+        reconcile_id: of the reconcile, see `ReconcileRecord`.
+    """
+
+    request: ExchangeBegan
+    time: float
+    controller: str
+    namespace: str
+    name: str
+    reconcile_id: str
+
+    def __str__(self) -> str:
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        sender = f"reconcile of {self.controller} {key}" if self.controller else "outside of reconciles"
+        return f"{self.request.method} {self.request.target.partition('?')[0]} ({sender})"
+
+
 class ReplayBoundary:
     """A `Boundary` whose servers are a recording.
 
@@ -50,16 +78,20 @@ class ReplayBoundary:
     Args:
         timeline: of the recording.
         loop: of the replay.
+        on_write: called after each write was sent.
 
     Attributes:
         identical: number of requests that were sent in their iteration, byte for byte.
         divergences: the other ones, in order.
+        writes: that were sent, except those of leases, Events and reviews.
     """
 
-    def __init__(self, timeline: Timeline, loop: ReplayLoop) -> None:
+    def __init__(self, timeline: Timeline, loop: ReplayLoop, *, on_write: Callable[[], None] = lambda: None) -> None:
         self.timeline, self.loop = timeline, loop
         self.identical = 0
         self.divergences: list[Divergence] = []
+        self.writes: list[SentRequest] = []
+        self._on_write = on_write
         self._left: dict[tuple[str, str, str], deque[RecordedExchange]] = defaultdict(deque)
         for exchange in timeline.exchanges:
             self._left[exchange.request.server, exchange.request.method, exchange.request.target].append(exchange)
@@ -70,6 +102,8 @@ class ReplayBoundary:
 
     def begin(self, request: ExchangeBegan) -> RecordedExchange | None:
         """Return the recorded exchange of a request, and compare the two."""
+        if changes_state(request.method, request.target.partition("?")[0]):
+            self._note_write(request)
         left = self._left.get((request.server, request.method, request.target))
         if not left:
             self._diverge(None, request)
@@ -85,6 +119,20 @@ class ReplayBoundary:
         else:
             self._diverge(recorded, request)
         return exchange
+
+    def _note_write(self, request: ExchangeBegan) -> None:
+        fields = log_fields()
+        self.writes.append(
+            SentRequest(
+                request=request,
+                time=self.loop.time(),
+                controller=fields.get("controller", ""),
+                namespace=fields.get("namespace", ""),
+                name=fields.get("name", ""),
+                reconcile_id=fields.get("reconcileID", ""),
+            )
+        )
+        self._on_write()
 
     def unsent(self) -> Sequence[ExchangeBegan]:
         """Return the requests of the recording that the replay has not sent so far, in order."""

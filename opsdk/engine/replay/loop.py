@@ -18,7 +18,15 @@ __all__ = ["RecordingEnd", "ReplayLoop"]
 
 
 class RecordingEnd(BaseException):
-    """The recording has no more iterations. It ends the loop, whatever the operator catches."""
+    """Ends the loop's run, whatever the operator catches.
+
+    Attributes:
+        is_pause: the recording goes on, and the loop may run again.
+    """
+
+    def __init__(self, *, is_pause: bool) -> None:
+        super().__init__()
+        self.is_pause = is_pause
 
 
 class _ReplayingSelector(JumpingSelector):
@@ -26,40 +34,52 @@ class _ReplayingSelector(JumpingSelector):
 
     A socket's callback sets a future in one iteration, and its task runs in the next one. A replay does the same, so
     tasks that are ready at once keep their order.
+
+    Attributes:
+        timeline: of the recording.
+        pause: the iteration after which the loop's run ends; None for none.
+        is_over: the recording has been left: this is a selector in virtual time.
+        waiting: callbacks, each with the iteration in which it is called, and its order there.
     """
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()
         self.timeline = timeline
-        self.end: int | None = None
-        """The iteration at which the replay ends; None for the end of the recording."""
+        self.pause: int | None = None
         self.is_over = False
         self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if self.is_over:
             return super().select(timeout)
-        ready = super().select(0)
-        if self.busy_threads and timeout != 0 and not ready:
-            return super().select(timeout)
+        if self.pause is not None and self.iteration >= self.pause:
+            self.pause = None
+            raise RecordingEnd(is_pause=True)
+        ready = super().select(timeout if self.busy_threads else 0)
         if timeout != 0 and not ready:
             self._jump(None if timeout is None else self.skipped + timeout)
-        if self.end is not None and self.iteration > self.end:
-            raise RecordingEnd
+        if self.timeline.end is not None and self.iteration > self.timeline.end:
+            raise RecordingEnd(is_pause=False)
         self.skipped = max(self.skipped, self.timeline.time_of(self.iteration))
-        self._wake()
+        self._call()
         return ready
 
     def _jump(self, due: float | None) -> None:
         """Go to the next iteration in which something happens."""
-        wakes = [self.waiting[0][0]] if self.waiting else []
         timer = None if due is None else self.timeline.iteration_at(due)
-        targets = [*wakes, *([timer] if timer is not None else [])]
+        targets = [self.waiting[0][0]] if self.waiting else []
+        targets += [timer] if timer is not None else []
         if not targets:
-            raise RecordingEnd
-        self.iteration = max(self.iteration, min(targets))
+            raise RecordingEnd(is_pause=False)
+        target = max(self.iteration, min(targets))
+        if self.pause is not None and target > self.pause:
+            # The iteration counts when it begins: this one has not begun.
+            self.iteration = max(self.pause, self.iteration - 1)
+            self.pause = None
+            raise RecordingEnd(is_pause=True)
+        self.iteration = target
 
-    def _wake(self) -> None:
+    def _call(self) -> None:
         loop = asyncio.get_running_loop()
         while self.waiting and self.waiting[0][0] <= self.iteration:
             *_, callback = heapq.heappop(self.waiting)
@@ -100,9 +120,9 @@ class ReplayLoop(VirtualLoop):
     def _clock_resolution(self, value: float) -> None:
         """Ignore the base class's value."""
 
-    def end_at(self, iteration: int) -> None:
-        """End the replay after an iteration."""
-        self._replaying.end = iteration
+    def pause_at(self, iteration: int | None) -> None:
+        """End the loop's run after an iteration. It may run again."""
+        self._replaying.pause = iteration
 
     def call_in(self, iteration: int, callback: Callable[[], object]) -> None:
         """Call a function in an iteration, as a socket's callback is called."""
@@ -110,11 +130,11 @@ class ReplayLoop(VirtualLoop):
 
     @property
     def is_over(self) -> bool:
-        """Whether the replay has ended: what is left runs in virtual time."""
+        """Whether the recording has been left: what remains runs in virtual time."""
         return self._replaying.is_over
 
     def leave_recording(self) -> None:
-        """Let what is left end in virtual time."""
+        """Let what remains end in virtual time."""
         self._replaying.is_over = True
 
     async def wait_until(self, iteration: int, place: int = 0) -> None:
@@ -128,5 +148,7 @@ class ReplayLoop(VirtualLoop):
             await asyncio.sleep(0)
         elif iteration > self.iteration:
             future = self.create_future()
-            heapq.heappush(self._replaying.waiting, (iteration - 1, place, next(self._numbers), partial(_finish, future)))
+            heapq.heappush(
+                self._replaying.waiting, (iteration - 1, place, next(self._numbers), partial(_finish, future))
+            )
             await future

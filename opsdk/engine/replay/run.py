@@ -1,4 +1,4 @@
-"""Runs an operator again from a recording."""
+"""Runs an operator again from a recording, to any place of it, and shows what it saw there."""
 
 from __future__ import annotations
 
@@ -6,47 +6,81 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.randomness import RANDOM
+from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
+from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
-from opsdk.engine.replay.backend import Divergence, ReplayBoundary
+from opsdk.engine.replay.backend import Divergence, ReplayBoundary, SentRequest
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.webhooks import without_sockets
+from opsdk.manager.options import ManagerOptions
 from opsdk.recording.boundary import BOUNDARY
+from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import ExchangeBegan
 from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["ReplayOutcome", "replay_operator"]
+__all__ = ["Replay", "ReplayOutcome", "ReplayTarget", "TargetKind"]
+
+
+class TargetKind(Enum):
+    """Where a replay stops."""
+
+    END = "end"
+    """At the end of the recording."""
+    TIME = "time"
+    """At the first iteration of a time, in seconds of the event loop."""
+    RECONCILE = "reconcile"
+    """When so many reconciles have ended."""
+    WRITE = "write"
+    """When so many writes were sent, before their response."""
+
+
+class ReplayTarget(msgspec.Struct, frozen=True):
+    """A place in a recording.
+
+    >>> ReplayTarget(TargetKind.RECONCILE, 3).number
+    3
+    """
+
+    kind: TargetKind = TargetKind.END
+    number: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What a replay did.
+    """What a replay has done so far.
 
     Attributes:
-        operator: at the end, with its journal.
-        requests: number of requests in the recording, until the end of the replay.
+        requests: number of requests in the recording until here.
         identical: number of requests that the replay sent in the same iteration, byte for byte.
         divergences: requests that differ, in order.
-        unsent: requests of the recording that the replay did not send.
+        unsent: requests of the recording until here that the replay did not send.
         failure: why the operator ended by itself; empty if it did not.
-        seconds: of virtual time.
-        problem: why the recording ends early; empty if it does not.
+        is_over: whether the recording has ended here.
+        seconds: of the event loop.
     """
 
-    operator: Operator
     requests: int
     identical: int
     divergences: Sequence[Divergence]
     unsent: Sequence[ExchangeBegan]
     failure: str
+    is_over: bool
     seconds: float
-    problem: str
 
     @property
     def is_identical(self) -> bool:
@@ -54,46 +88,176 @@ class ReplayOutcome:
         return not self.divergences and not self.unsent
 
 
-def replay_operator(
-    timeline: Timeline, factory: Callable[[], Operator], *, prepare: Callable[[Operator], None] = lambda _: None
-) -> ReplayOutcome:
-    """Run an operator again. Must not be called from a running event loop.
+class Replay:
+    """An operator that runs again from its recording; a context manager. Not in a running event loop.
+
+    ::
+
+        with Replay(Timeline(records), make_operator) as replay:
+            replay.run(ReplayTarget(TargetKind.RECONCILE, 3))
+            print(replay.reconciles[-1])
 
     Args:
-        timeline: of the recording.
+        timeline: of the recording. A replay uses it up.
         factory: creates the operator.
         prepare: called with the operator before its start.
     """
-    began = timeline.began
-    loop = ReplayLoop(timeline)
-    if timeline.end is not None:
-        loop.end_at(timeline.end)
-    boundary = ReplayBoundary(timeline, loop)
-    run = _Run(timeline, factory, prepare, boundary, loop)
-    with (
-        rare_collections(),
-        seeded_entropy(began.seed),
-        _environment(began.environment),
-        refuse_connections(()),
-        asyncio.Runner(loop_factory=lambda: loop) as runner,
-    ):
-        with suppress(RecordingEnd):
-            runner.run(run.run())
-        seconds = loop.time()
-        end = timeline.end if timeline.end is not None else timeline.last_iteration
-        outcome = ReplayOutcome(
-            operator=run.operator,
-            requests=sum(each.request.iteration <= end for each in timeline.exchanges),
+
+    operator: Operator
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        factory: Callable[[], Operator],
+        *,
+        prepare: Callable[[Operator], None] = lambda _: None,
+    ) -> None:
+        self.timeline = timeline
+        self._factory, self._prepare = factory, prepare
+        self._loop = ReplayLoop(timeline)
+        self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
+        self._journal = _UnlimitedJournal(self._on_reconcile)
+        self._stack = ExitStack()
+        self._failure = ""
+        self._target = ReplayTarget()
+        self._main: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        began = self.timeline.began
+        self._stack.enter_context(rare_collections())
+        self._stack.enter_context(seeded_entropy(began.seed))
+        self._stack.enter_context(_environment(began.environment))
+        self._stack.enter_context(refuse_connections(()))
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._run(), name="replay")
+        self._main.add_done_callback(lambda _: self._loop.stop())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._end_tasks()
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+            self._stack.close()
+
+    def _end_tasks(self) -> None:
+        """Cancel the operator, which ends in virtual time, with servers that do not answer."""
+        self._loop.leave_recording()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        with suppress(DeadlockError):
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+    async def _run(self) -> None:
+        began = self.timeline.began
+        await self._loop.wait_until(began.iteration)
+        BOUNDARY.set(self._boundary)
+        RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
+        operator = self.operator = self._factory()
+        without_sockets(operator)
+        # Nothing listens in a replay, and nothing is recorded.
+        operator.options = replace(operator.options, manager=ManagerOptions(), recording=RecordingOptions())
+        operator.journal = self._journal
+        self._prepare(operator)
+        try:
+            manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
+            if self.timeline.stop is not None:
+                self._loop.call_in(self.timeline.stop, manager.stop)
+            await operator.start_prepared()
+        except Exception as error:  # noqa: BLE001 - what the operator may raise, too
+            self._failure = f"{type(error).__name__}: {error}"
+
+    # -------------------------------------------------------------- places
+    def run(self, target: ReplayTarget = ReplayTarget()) -> ReplayOutcome:  # noqa: B008 - frozen
+        """Run to a place, or to the end of the recording if it has no such place. A place that is over changes nothing."""
+        self._target = target
+        if not self._is_over and not self._is_reached():
+            if target.kind is TargetKind.TIME:
+                self._loop.pause_at(self.timeline.iteration_at(target.number))
+            try:
+                self._loop.run_forever()
+                self._is_over = True
+            except RecordingEnd as end:
+                self._is_over = not end.is_pause
+        return self.outcome
+
+    @property
+    def outcome(self) -> ReplayOutcome:
+        """What the replay has done so far."""
+        boundary, here = self._boundary, self._loop.iteration
+        requests = [exchange.request for exchange in self.timeline.exchanges]
+        if not self._is_over:
+            requests = [request for request in requests if request.iteration <= here]
+        unsent = {id(request) for request in boundary.unsent()}
+        return ReplayOutcome(
+            requests=len(requests),
             identical=boundary.identical,
             divergences=tuple(boundary.divergences),
-            unsent=tuple(each for each in boundary.unsent() if each.iteration <= end),
-            failure=run.failure,
-            seconds=seconds,
-            problem=timeline.problem,
+            unsent=tuple(request for request in requests if id(request) in unsent),
+            failure=self._failure,
+            is_over=self._is_over,
+            seconds=self._loop.time(),
         )
-        # The operator's tasks are cancelled now, and end in virtual time.
-        loop.leave_recording()
-    return outcome
+
+    @property
+    def reconciles(self) -> Sequence[ReconcileRecord]:
+        """The reconciles that have ended, in order."""
+        return self._journal.records
+
+    @property
+    def writes(self) -> Sequence[SentRequest]:
+        """The writes that were sent, in order, except those of leases, Events and reviews."""
+        return self._boundary.writes
+
+    def objects(self) -> Iterator[JsonObject]:
+        """Yield the objects in the caches of the operator at this place, as it sees them."""
+        for kind in self.operator.cluster.cache.kinds():
+            for entry in kind.entries():
+                tree = msgspec.json.decode(entry.data)
+                gvk = kind.gvk
+                yield {"apiVersion": gvk.api_version, "kind": gvk.kind, **tree}
+
+    def _is_reached(self) -> bool:
+        match self._target.kind:
+            case TargetKind.RECONCILE:
+                return len(self.reconciles) >= self._target.number
+            case TargetKind.WRITE:
+                return len(self.writes) >= self._target.number
+            case TargetKind.TIME:
+                return self._loop.time() >= self._target.number
+            case TargetKind.END:
+                return False
+
+    def _on_reconcile(self) -> None:
+        if self._target.kind is TargetKind.RECONCILE and self._is_reached():
+            self._loop.pause_at(self._loop.iteration)
+
+    def _on_write(self) -> None:
+        if self._target.kind is TargetKind.WRITE and self._is_reached():
+            self._loop.pause_at(self._loop.iteration)
+
+    def __repr__(self) -> str:
+        return f"<Replay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
+
+
+class _UnlimitedJournal(Journal):
+    """A journal that keeps each reconcile: a recording has an end."""
+
+    def __init__(self, on_add: Callable[[], None]) -> None:
+        super().__init__(size=1, max_bytes=0)
+        self.records: list[ReconcileRecord] = []
+        self._on_add = on_add
+
+    def add(self, record: ReconcileRecord) -> None:
+        """Keep a reconcile."""
+        self.records.append(record)
+        self._on_add()
 
 
 @contextmanager
@@ -109,33 +273,3 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-class _Run:
-    def __init__(
-        self,
-        timeline: Timeline,
-        factory: Callable[[], Operator],
-        prepare: Callable[[Operator], None],
-        boundary: ReplayBoundary,
-        loop: ReplayLoop,
-    ) -> None:
-        self._timeline, self._factory, self._prepare = timeline, factory, prepare
-        self._boundary, self._loop = boundary, loop
-        self.operator: Operator
-        self.failure = ""
-
-    async def run(self) -> None:
-        began = self._timeline.began
-        await self._loop.wait_until(began.iteration)
-        BOUNDARY.set(self._boundary)
-        RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
-        self.operator = self._factory()
-        self._prepare(self.operator)
-        try:
-            manager = self.operator.prepare(Config(host=began.host, namespace=began.namespace))
-            if self._timeline.stop is not None:
-                self._loop.call_in(self._timeline.stop, manager.stop)
-            await self.operator.start_prepared()
-        except Exception as error:  # noqa: BLE001 - what the operator may raise, too
-            self.failure = f"{type(error).__name__}: {error}"

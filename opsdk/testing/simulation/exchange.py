@@ -7,6 +7,8 @@ from contextvars import ContextVar
 
 import msgspec
 
+from opsdk.engine import request_kinds
+
 
 class Exchange(msgspec.Struct, kw_only=True):
     """One request of a replica, and its response.
@@ -44,7 +46,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     @property
     def is_write(self) -> bool:
         """Whether the request changes objects."""
-        return self.method in ("POST", "PUT", "PATCH", "DELETE")
+        return request_kinds.is_write(self.method)
 
     def __str__(self) -> str:
         fault = f" {self.fault}" if self.fault else ""
@@ -57,20 +59,15 @@ CURRENT_EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=N
 
 
 def is_lease(exchange: Exchange) -> bool:
-    """Whether the request is about a Lease: leader election continues in calm periods."""
-    return "/apis/coordination.k8s.io/" in exchange.path and "/leases" in exchange.path
+    """See `opsdk.engine.request_kinds.is_lease`."""
+    return request_kinds.is_lease(exchange.path)
 
 
 def is_event(exchange: Exchange) -> bool:
-    """Whether the request is about an Event, which every replica may write at any time."""
-    return exchange.path.partition("/namespaces/")[2].split("/")[1:2] == ["events"]
-
-
-def is_review(exchange: Exchange) -> bool:
-    """Whether the request is a review, which stores nothing: a standby replica sends some at its start."""
-    return exchange.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"))
+    """See `opsdk.engine.request_kinds.is_event`."""
+    return request_kinds.is_event(exchange.path)
 
 
 def changes_state(exchange: Exchange) -> bool:
-    """Whether the request is a write that leadership has to guard."""
-    return exchange.is_write and not (is_lease(exchange) or is_event(exchange) or is_review(exchange))
+    """See `opsdk.engine.request_kinds.changes_state`."""
+    return request_kinds.changes_state(exchange.method, exchange.path)
