@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from opsdk.aio.closing import Closing
-from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -31,6 +29,7 @@ from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.program import OperatorProgram
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.builder.setup_block import setup_function
@@ -49,15 +48,12 @@ from opsdk.errors import OpsdkError, UsageError
 from opsdk.manager.deferred import DeferredRunnable
 from opsdk.manager.manager import Manager
 from opsdk.manager.phases import Phase
-from opsdk.manager.process import ExitGuard, run_program
-from opsdk.manager.signals import stop_on_signals
 from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rbac.rules import RbacRule
-from opsdk.recording.loop import RecordingLoop
-from opsdk.recording.process import ProcessRecording
+from opsdk.recording.process import RecordedProgram
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
@@ -71,9 +67,6 @@ from opsdk.webhook.conversion import Converter
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
-
-# Seconds after the shutdown timeout when `Operator.run` exits the process; longer than the manager's grace periods.
-_EXIT_GRACE = 15.0
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 T = TypeVar("T", bound=AnyObject)
@@ -126,6 +119,11 @@ class Operator:
         self._manager: Manager | None = None
         self._election: Closing | None = None
         self._watchdog: Watchdog | None = None
+        self.reference = ""
+        """How a command line named it, such as ``shop.operator:make``; empty if none did."""
+        self._arguments: tuple[str, ...] = ()
+        self._modules: set[str] = set()
+        """Names of the modules of reconcilers."""
 
     @cached_property
     def registry(self) -> CollectorRegistry:
@@ -186,9 +184,11 @@ class Operator:
         )
         name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
         self._declared.append(DeclaredController(name, kinds, options.get("options"), externals))
-        return ReconcilerDecorator(
-            declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
-        )
+        return ReconcilerDecorator(declared_kind, lambda target: self._add_builder(declared_kind, options, target))
+
+    def _add_builder(self, kind: Kind[Any] | None, options: ReconcilerOptions, target: Any) -> None:
+        self._builders.append(partial(_build, kind, options, target))
+        self._modules.add(getattr(target, "__module__", ""))
 
     def daemon(
         self,
@@ -499,8 +499,7 @@ class Operator:
 
         The process exits within `ManagerOptions.shutdown_timeout` and a grace period, even if user code hangs. Code
         that blocks the event loop is logged (see `opsdk.aio.watchdog`). If remaining threads would keep the interpreter
-        from exiting, the process exits here: with status 0 if everything else ended well, else with 1 (see
-        `opsdk.manager.process.run_program`).
+        from exiting, the process exits here (see `opsdk.manager.process.run_program`).
 
         Args:
             kubeconfig: see `opsdk.rest.load.load_config`.
@@ -517,17 +516,14 @@ class Operator:
 
         setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
-        timeout = self.options.manager.shutdown_timeout
-        guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
-        try:
-            if self.options.recording.directory:
-                recording = ProcessRecording(self.options.recording, self.name)
-                main = self._run(config, guard, hooks, on_signal=recording.note_stop)
-                run_program(recording.record(main, config), loop_factory=RecordingLoop)
-            else:
-                run_program(self._run(config, guard, hooks))
-        finally:
-            guard.disarm()
+        program = OperatorProgram(
+            self.options,
+            prepare=lambda: self.prepare(config, hooks=hooks),
+            start=self.start_prepared,
+            watchdog=self._new_watchdog,
+        )
+        names = {"operator": self.name, "reference": self.reference}
+        program.run(config, RecordedProgram(**names, arguments=self._arguments, modules=tuple(self._modules)))
 
     def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
@@ -540,10 +536,9 @@ class Operator:
         """
         from opsdk.builder.flags import parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
 
+        self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)
         try:
-            self.options, run_arguments = parse_flags(
-                self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
-            )
+            self.options, run_arguments = parse_flags(self.name, self.options, self._arguments, os.environ)
             if run_arguments.pop("print_crds"):
                 import yaml  # noqa: PLC0415 - start-up time: only this option writes YAML
 
@@ -620,25 +615,9 @@ class Operator:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
 
-    async def _run(
-        self,
-        config: Config,
-        guard: ExitGuard,
-        hooks: Sequence[TelemetryHook],
-        *,
-        on_signal: Callable[[], None] = lambda: None,
-    ) -> None:
-        def stop() -> None:
-            on_signal()
-            manager.stop()
-
-        watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
-        manager = self.prepare(config, hooks=hooks)
-        manager.on_stop(guard.arm)
-        tune_garbage_collector()
-        async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
-            with stop_on_signals(stop, on_signal=guard.arm):
-                await self.start_prepared()
+    def _new_watchdog(self) -> Watchdog:
+        self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
+        return self._watchdog
 
     def _serve_webhooks(self, manager: Manager) -> None:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)

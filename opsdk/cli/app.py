@@ -68,6 +68,11 @@ class _OpsdkGroup(LazyGroup):
             summary="Attack the operator at each place of many short runs.",
             epilog="Requires the extra envtest: pip install 'opsdk[cli,envtest]'",
         ),
+        "replay": LazyCommand(
+            target="opsdk.cli.replay.command:replay",
+            summary="Run an operator again from its recording.",
+            epilog="An operator records itself with --recording-dir. Its status is 3 if a request differs.",
+        ),
         "apiserver": LazyCommand(
             target="opsdk.cli.apiserver:apiserver",
             summary="Run a local Kubernetes API server until SIGTERM.",

@@ -129,4 +129,5 @@ def load_operator(reference: str) -> Operator:
             raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {message}") from error
     if not isinstance(target, Operator):
         raise UsageError(f"{reference!r} is not an operator: name an Operator, or a function that returns one")
+    target.reference = reference
     return target

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
 import random
 import secrets
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from opsdk.base.version import VERSION
 from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.options import RecordingOptions
-from opsdk.recording.recorder import Recorder, begin_recording
-from opsdk.recording.records import RecordingBegan, Stopped
+from opsdk.recording.recorder import ExchangeRecorder, begin_recording
+from opsdk.recording.records import OperatorEnded, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.writer import RecordingWriter
 
-__all__ = ["ProcessRecording"]
+__all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
 
 _VARIABLES: Final = ("HOSTNAME", "POD_NAME", "POD_NAMESPACE", "PYTHONHASHSEED")
-"""Variables of the environment that a replay needs. Others may hold secrets."""
+_PREFIX: Final = "OPSDK_"
+"""Variables of the environment that a replay needs: flags of the operator, too. Others may hold secrets."""
+_MAX_FILES: Final = 2_000
+_MAX_FILE: Final = 4 << 20
+"""Files, and bytes of one, that the digest of the code reads."""
 
 
 class _Endpoint(Protocol):
@@ -45,17 +53,33 @@ class _Config(Protocol):
     def namespace(self) -> str: ...
 
 
+class RecordedProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recording says about the process of an operator.
+
+    Attributes:
+        operator: its name.
+        reference: how a command line named it; empty for the program that runs.
+        arguments: flags of the operator.
+        modules: names of modules with the operator's code.
+    """
+
+    operator: str
+    reference: str = ""
+    arguments: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
 class ProcessRecording:
     """Records the run of an operator.
 
     Args:
         options: the directory, its size, the age of files.
-        operator: its name.
+        program: what the recording says about this process.
     """
 
-    def __init__(self, options: RecordingOptions, operator: str) -> None:
-        self._options, self._operator = options, operator
-        self._recorder: Recorder | None = None
+    def __init__(self, options: RecordingOptions, program: RecordedProgram) -> None:
+        self._options, self._program = options, program
+        self._recorder: ExchangeRecorder | None = None
 
     async def record(self, main: Coroutine[object, None, None], config: _Config) -> None:
         """Record from now on, and run `main` on a `RecordingLoop`.
@@ -88,7 +112,7 @@ class ProcessRecording:
             await main
         finally:
             writer.flush_iterations()
-            writer.add(Stopped(loop.iteration))
+            writer.add(OperatorEnded(loop.iteration))
             writer.close()
 
     def note_stop(self) -> None:
@@ -101,11 +125,13 @@ class ProcessRecording:
         return RecordingBegan(
             opsdk=VERSION,
             python=platform.python_version(),
-            operator=self._operator,
-            arguments=tuple(sys.argv),
+            operator=self._program.operator,
+            reference=self._program.reference or _main_reference(),
+            arguments=self._program.arguments,
+            code=code_digest(self._program.modules),
             environment={
                 "HOSTNAME": socket.gethostname(),
-                **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                **{name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_PREFIX)},
             },
             namespace=config.namespace,
             host=f"http://{endpoint.host}:{endpoint.port}{endpoint.base_path}",
@@ -116,4 +142,36 @@ class ProcessRecording:
         )
 
     def __repr__(self) -> str:
-        return f"<ProcessRecording of {self._operator} in {self._options.directory}>"
+        return f"<ProcessRecording of {self._program.operator} in {self._options.directory}>"
+
+
+def code_digest(modules: Iterable[str]) -> str:
+    """Return a digest of the packages of some modules; empty if they have no files.
+
+    >>> code_digest(["builtins"])
+    ''
+    """
+    digest, count = hashlib.sha256(), 0
+    for top in sorted({name.partition(".")[0] for name in modules}):
+        place = getattr(sys.modules.get(top), "__file__", None)
+        if place is None:
+            continue
+        path = Path(place)
+        files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+        for file in files[:_MAX_FILES]:
+            try:
+                if file.stat().st_size <= _MAX_FILE:
+                    digest.update(f"{file.relative_to(path.parent)}\n".encode() + file.read_bytes())
+                    count += 1
+            except OSError:
+                continue
+    return digest.hexdigest() if count else ""
+
+
+def _main_reference() -> str:
+    """Return the program that runs, as a command line names it; empty if it is not known."""
+    main = sys.modules["__main__"]
+    spec, place = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return str(Path(place).absolute()) if place else ""

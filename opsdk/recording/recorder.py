@@ -16,15 +16,15 @@ from opsdk.recording.records import (
     Closed,
     ExchangeBegan,
     Failed,
-    Moment,
     Received,
     Record,
     RecordingBegan,
     Responded,
     StopRequested,
+    TimeMoved,
 )
 
-__all__ = ["CountingLoop", "Recorder", "begin_recording"]
+__all__ = ["CountingLoop", "ExchangeRecorder", "begin_recording"]
 
 
 class CountingLoop(Protocol):
@@ -36,41 +36,47 @@ class CountingLoop(Protocol):
         ...
 
 
-class Recorder:
+class ExchangeRecorder:
     """A `Boundary` that notes each exchange. It changes neither order nor content of what passes.
 
     Args:
         add: called with each record, in order. It must not block.
         loop: the running loop.
+
+    Attributes:
+        numbers: of exchanges.
     """
 
     def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
         self.add = add
         self.loop = loop
-        self._numbers = count()
+        self.numbers = count()
 
     def around(self, backend: ConnectionBackend, server: str) -> ConnectionBackend:
         """See `Boundary`."""
-        return _RecordedBackend(backend, server, self, self._numbers)
+        return _RecordedBackend(backend, server, self)
 
     def observe_time(self, iteration: int, time: float) -> None:
         """Note that virtual time has moved."""
-        self.add(Moment(iteration, time))
+        self.add(TimeMoved(iteration, time))
 
     def note_stop(self) -> None:
         """Note that a signal asks the operator to stop."""
         self.add(StopRequested(self.loop.iteration))
 
     def __repr__(self) -> str:
-        return f"<Recorder on {self.loop!r}>"
+        return f"<ExchangeRecorder on {self.loop!r}>"
 
 
 class _RecordedBackend:
-    def __init__(self, backend: ConnectionBackend, server: str, recorder: Recorder, numbers: count[int]) -> None:
+    def __init__(
+        self, backend: ConnectionBackend, server: str, recorder: ExchangeRecorder, numbers: count[int]
+    ) -> None:
         self._backend, self._server, self._recorder, self._numbers = backend, server, recorder, numbers
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
-        recorder, number = self._recorder, next(self._numbers)
+        recorder = self._recorder
+        number = next(recorder.numbers)
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         sent = body if isinstance(body, bytes) else b""
         recorder.add(ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent))
@@ -97,7 +103,7 @@ class _RecordedBackend:
 class _RecordedStream:
     """Notes the bytes of a response after their decompression, so that a recording can be searched and redacted."""
 
-    def __init__(self, stream: ResponseStream, recorder: Recorder, number: int) -> None:
+    def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, number: int) -> None:
         self.status, self.headers = stream.status, stream.headers
         self._stream, self._recorder, self._number = stream, recorder, number
         self._decoder = decoder_for(stream.headers)
@@ -135,7 +141,7 @@ class _RecordedStream:
         return f"<recorded {self._stream!r}>"
 
 
-def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> Recorder:
+def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> ExchangeRecorder:
     """Record the operator that starts in this context from now on: its exchanges and its random numbers.
 
     Args:
@@ -143,7 +149,7 @@ def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: 
         began: the first record of the recording.
         loop: the running loop.
     """
-    recorder = Recorder(add, loop)
+    recorder = ExchangeRecorder(add, loop)
     BOUNDARY.set(recorder)
     RANDOM.set(random.Random(began.seed))  # noqa: S311 - jitter and identifiers, not secrets
     return recorder

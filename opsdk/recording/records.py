@@ -17,7 +17,7 @@ __all__ = [
     "ExchangeBegan",
     "Failed",
     "Iterations",
-    "Moment",
+    "OperatorEnded",
     "Outcome",
     "Received",
     "Record",
@@ -25,7 +25,7 @@ __all__ = [
     "Responded",
     "Skipped",
     "StopRequested",
-    "Stopped",
+    "TimeMoved",
     "WallMoved",
 ]
 
@@ -83,7 +83,7 @@ class Iterations(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     micros: bytes
 
 
-class Moment(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+class TimeMoved(msgspec.Struct, frozen=True, array_like=True, tag="m"):
     """The time of one iteration and of those after it, until the next record of times. For virtual time.
 
     Attributes:
@@ -199,7 +199,7 @@ class StopRequested(msgspec.Struct, frozen=True, array_like=True, tag="t"):
     iteration: int
 
 
-class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """The operator has ended. A replay ends here.
 
     Attributes:
@@ -223,5 +223,5 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 Outcome = Responded | Received | Failed | Closed
 """What an operator waited for."""
-Clock = Iterations | Moment | WallMoved
-Record = RecordingBegan | Clock | ExchangeBegan | Outcome | StopRequested | Stopped | Skipped
+Clock = Iterations | TimeMoved | WallMoved
+Record = RecordingBegan | Clock | ExchangeBegan | Outcome | StopRequested | OperatorEnded | Skipped

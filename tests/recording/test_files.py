@@ -120,8 +120,8 @@ def test_the_oldest_files_go_until_the_rest_fits(parts: list[tuple[int, float]],
     times = sorted(time for _, time in parts)
     files = [RecordedFile(str(n), size, time) for n, ((size, _), time) in enumerate(zip(parts, times, strict=True))]
     removed = files_to_remove(files, now=100.0, max_bytes=most, max_seconds=age)
-    kept = files[len(removed) :]
+    rest = files[len(removed) :]
     assert list(removed) == files[: len(removed)]
-    assert bool(kept) == bool(files)
-    assert len(kept) <= 1 or sum(each.size for each in kept) <= most
-    assert all(100.0 - each.ended_at <= age for each in kept[:-1])
+    assert bool(rest) == bool(files)
+    assert len(rest) <= 1 or sum(each.size for each in rest) <= most
+    assert all(100.0 - each.ended_at <= age for each in rest[:-1])

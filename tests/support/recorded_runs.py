@@ -11,7 +11,7 @@ from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.base.version import VERSION
 from opsdk.builder.operator import Operator
 from opsdk.recording.recorder import begin_recording
-from opsdk.recording.records import Record, RecordingBegan, Stopped
+from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.rest.config import Config
 
 
@@ -48,6 +48,6 @@ class RecordedRuns:
         loop.on_time.append(recorder.observe_time)
 
         def stop() -> None:
-            records.append(Stopped(loop.iteration))
+            records.append(OperatorEnded(loop.iteration))
 
         return stop

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import opsdk.errors
 from opsdk.engine.replay.loop import ReplayLoop
@@ -104,11 +105,11 @@ class ReplayBoundary:
         """Return the recorded exchange of a request, and compare the two."""
         if changes_state(request.method, request.target.partition("?")[0]):
             self._note_write(request)
-        left = self._left.get((request.server, request.method, request.target))
-        if not left:
+        exchanges = self._left.get((request.server, request.method, request.target))
+        if not exchanges:
             self._diverge(None, request)
             return None
-        exchange = left.popleft()
+        exchange = exchanges.popleft()
         recorded = exchange.request
         if (recorded.body, recorded.content_type, recorded.iteration) == (
             request.body,
@@ -136,8 +137,8 @@ class ReplayBoundary:
 
     def unsent(self) -> Sequence[ExchangeBegan]:
         """Return the requests of the recording that the replay has not sent so far, in order."""
-        left = [exchange for exchanges in self._left.values() for exchange in exchanges]
-        return [each.request for each in sorted(left, key=lambda each: each.number)]
+        exchanges = sorted(chain.from_iterable(self._left.values()), key=lambda each: each.number)
+        return [each.request for each in exchanges]
 
     def _diverge(self, recorded: ExchangeBegan | None, replayed: ExchangeBegan) -> None:
         self.divergences.append(Divergence(recorded=recorded, replayed=replayed, time=self.loop.time()))

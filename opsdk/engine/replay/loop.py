@@ -126,7 +126,10 @@ class ReplayLoop(VirtualLoop):
 
     def call_in(self, iteration: int, callback: Callable[[], object]) -> None:
         """Call a function in an iteration, as a socket's callback is called."""
-        heapq.heappush(self._replaying.waiting, (iteration, 0, next(self._numbers), callback))
+        self._push(iteration, 0, callback)
+
+    def _push(self, iteration: int, place: int, callback: Callable[[], object]) -> None:
+        heapq.heappush(self._replaying.waiting, (iteration, place, next(self._numbers), callback))
 
     @property
     def is_over(self) -> bool:
@@ -147,8 +150,6 @@ class ReplayLoop(VirtualLoop):
         if iteration == self.iteration + 1:
             await asyncio.sleep(0)
         elif iteration > self.iteration:
-            future = self.create_future()
-            heapq.heappush(
-                self._replaying.waiting, (iteration - 1, place, next(self._numbers), partial(_finish, future))
-            )
+            future: asyncio.Future[None] = self.create_future()
+            self._push(iteration - 1, place, partial(_finish, future))
             await future

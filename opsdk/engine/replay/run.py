@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,10 +34,14 @@ from opsdk.recording.records import ExchangeBegan
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["Replay", "ReplayOutcome", "ReplayTarget", "TargetKind"]
+__all__ = ["OperatorReplay", "PlaceKind", "ReplayOutcome", "ReplayPlace"]
 
 
-class TargetKind(Enum):
+# Python prints warnings if there is no handler.
+logging.getLogger("opsdk").addHandler(logging.NullHandler())
+
+
+class PlaceKind(Enum):
     """Where a replay stops."""
 
     END = "end"
@@ -49,14 +54,14 @@ class TargetKind(Enum):
     """When so many writes were sent, before their response."""
 
 
-class ReplayTarget(msgspec.Struct, frozen=True):
+class ReplayPlace(msgspec.Struct, frozen=True):
     """A place in a recording.
 
-    >>> ReplayTarget(TargetKind.RECONCILE, 3).number
+    >>> ReplayPlace(PlaceKind.RECONCILE, 3).number
     3
     """
 
-    kind: TargetKind = TargetKind.END
+    kind: PlaceKind = PlaceKind.END
     number: float = 0
 
 
@@ -74,13 +79,13 @@ class ReplayOutcome:
         seconds: of the event loop.
     """
 
-    requests: int
-    identical: int
-    divergences: Sequence[Divergence]
-    unsent: Sequence[ExchangeBegan]
-    failure: str
-    is_over: bool
-    seconds: float
+    requests: int = 0
+    identical: int = 0
+    divergences: Sequence[Divergence] = ()
+    unsent: Sequence[ExchangeBegan] = ()
+    failure: str = ""
+    is_over: bool = False
+    seconds: float = 0.0
 
     @property
     def is_identical(self) -> bool:
@@ -88,19 +93,18 @@ class ReplayOutcome:
         return not self.divergences and not self.unsent
 
 
-class Replay:
+class OperatorReplay:
     """An operator that runs again from its recording; a context manager. Not in a running event loop.
 
     ::
 
-        with Replay(Timeline(records), make_operator) as replay:
-            replay.run(ReplayTarget(TargetKind.RECONCILE, 3))
+        with OperatorReplay(Timeline(records), make_operator) as replay:
+            replay.run(ReplayPlace(PlaceKind.RECONCILE, 3))
             print(replay.reconciles[-1])
 
     Args:
         timeline: of the recording. A replay uses it up.
         factory: creates the operator.
-        prepare: called with the operator before its start.
     """
 
     operator: Operator
@@ -119,9 +123,10 @@ class Replay:
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
         self._failure = ""
-        self._target = ReplayTarget()
+        self._target = ReplayPlace()
         self._main: asyncio.Task[None] | None = None
         self._is_over = False
+        self._outcome = ReplayOutcome()
 
     def __enter__(self) -> Self:
         began = self.timeline.began
@@ -131,7 +136,7 @@ class Replay:
         self._stack.enter_context(refuse_connections(()))
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._run(), name="replay")
-        self._main.add_done_callback(lambda _: self._loop.stop())
+        self._main.add_done_callback(self._on_end)
         return self
 
     def __exit__(
@@ -147,12 +152,18 @@ class Replay:
     def _end_tasks(self) -> None:
         """Cancel the operator, which ends in virtual time, with servers that do not answer."""
         self._loop.leave_recording()
+        self._journal.close()
+        assert self._main is not None
+        self._main.remove_done_callback(self._on_end)
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
-        with suppress(DeadlockError):
+        with _without_logs(), suppress(DeadlockError):
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+    def _on_end(self, _: asyncio.Task[None]) -> None:
+        self._loop.stop()
 
     async def _run(self) -> None:
         began = self.timeline.began
@@ -164,7 +175,6 @@ class Replay:
         # Nothing listens in a replay, and nothing is recorded.
         operator.options = replace(operator.options, manager=ManagerOptions(), recording=RecordingOptions())
         operator.journal = self._journal
-        self._prepare(operator)
         try:
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
             if self.timeline.stop is not None:
@@ -174,22 +184,26 @@ class Replay:
             self._failure = f"{type(error).__name__}: {error}"
 
     # -------------------------------------------------------------- places
-    def run(self, target: ReplayTarget = ReplayTarget()) -> ReplayOutcome:  # noqa: B008 - frozen
-        """Run to a place, or to the end of the recording if it has no such place. A place that is over changes nothing."""
+    def run(self, target: ReplayPlace = ReplayPlace()) -> ReplayOutcome:  # noqa: B008 - frozen
+        """Run to a place, or to the end of the recording if it has no such place. The replay never goes back."""
         self._target = target
         if not self._is_over and not self._is_reached():
-            if target.kind is TargetKind.TIME:
+            if target.kind is PlaceKind.TIME:
                 self._loop.pause_at(self.timeline.iteration_at(target.number))
             try:
                 self._loop.run_forever()
                 self._is_over = True
             except RecordingEnd as end:
                 self._is_over = not end.is_pause
-        return self.outcome
+        self._outcome = self._outcome_here()
+        return self._outcome
 
     @property
     def outcome(self) -> ReplayOutcome:
-        """What the replay has done so far."""
+        """What the replay had done at the end of its last run."""
+        return self._outcome
+
+    def _outcome_here(self) -> ReplayOutcome:
         boundary, here = self._boundary, self._loop.iteration
         requests = [exchange.request for exchange in self.timeline.exchanges]
         if not self._is_over:
@@ -225,25 +239,25 @@ class Replay:
 
     def _is_reached(self) -> bool:
         match self._target.kind:
-            case TargetKind.RECONCILE:
+            case PlaceKind.RECONCILE:
                 return len(self.reconciles) >= self._target.number
-            case TargetKind.WRITE:
+            case PlaceKind.WRITE:
                 return len(self.writes) >= self._target.number
-            case TargetKind.TIME:
+            case PlaceKind.TIME:
                 return self._loop.time() >= self._target.number
-            case TargetKind.END:
+            case PlaceKind.END:
                 return False
 
     def _on_reconcile(self) -> None:
-        if self._target.kind is TargetKind.RECONCILE and self._is_reached():
+        if self._target.kind is PlaceKind.RECONCILE and self._is_reached():
             self._loop.pause_at(self._loop.iteration)
 
     def _on_write(self) -> None:
-        if self._target.kind is TargetKind.WRITE and self._is_reached():
+        if self._target.kind is PlaceKind.WRITE and self._is_reached():
             self._loop.pause_at(self._loop.iteration)
 
     def __repr__(self) -> str:
-        return f"<Replay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
+        return f"<OperatorReplay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
 
 
 class _UnlimitedJournal(Journal):
@@ -253,11 +267,28 @@ class _UnlimitedJournal(Journal):
         super().__init__(size=1, max_bytes=0)
         self.records: list[ReconcileRecord] = []
         self._on_add = on_add
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Keep no more: the recording has been left."""
+        self._is_closed = True
 
     def add(self, record: ReconcileRecord) -> None:
         """Keep a reconcile."""
-        self.records.append(record)
-        self._on_add()
+        if not self._is_closed:
+            self.records.append(record)
+            self._on_add()
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Log nothing during the block: what is cancelled at the end of a replay did not happen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager

@@ -14,15 +14,15 @@ from opsdk.recording.records import (
     ExchangeBegan,
     Failed,
     Iterations,
-    Moment,
+    OperatorEnded,
     Outcome,
     Received,
     Record,
     RecordingBegan,
     Responded,
     Skipped,
-    Stopped,
     StopRequested,
+    TimeMoved,
     WallMoved,
 )
 
@@ -85,7 +85,7 @@ class Timeline:
             if isinstance(record, Skipped):
                 self.problem = f"{record.count} records are missing, because the disk was full or too slow"
                 break
-            if isinstance(record, Stopped):
+            if isinstance(record, OperatorEnded):
                 self.end = record.iteration
                 break
             self._add(place, record, by_number)
@@ -98,9 +98,9 @@ class Timeline:
                 self.exchanges.append(exchange)
             case Responded() | Received() | Failed() | Closed():
                 self.last_iteration = max(self.last_iteration, record.iteration)
-                if (known := by_number.get(record.exchange)) is not None:
-                    known.outcomes.append((place, record))
-            case Moment():
+                if (answered := by_number.get(record.exchange)) is not None:
+                    answered.outcomes.append((place, record))
+            case TimeMoved():
                 self._iterations.append(record.iteration)
                 self._times.append(record.time)
             case Iterations():
@@ -113,7 +113,7 @@ class Timeline:
                 self._walls.append(record.wall)
             case StopRequested():
                 self.stop = record.iteration
-            case RecordingBegan() | Stopped() | Skipped():
+            case RecordingBegan() | OperatorEnded() | Skipped():
                 pass
 
     def time_of(self, iteration: int) -> float:

@@ -1,0 +1,81 @@
+"""Runs an operator as a program: event loop, signals, watchdog, flight recorder, and the end of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from typing import Final
+
+from opsdk.aio.garbage import tune_garbage_collector
+from opsdk.aio.watchdog import Watchdog
+from opsdk.builder.options import OperatorOptions
+from opsdk.manager.manager import Manager
+from opsdk.manager.process import ExitGuard, run_program
+from opsdk.manager.signals import stop_on_signals
+from opsdk.recording.loop import RecordingLoop
+from opsdk.recording.process import ProcessRecording, RecordedProgram
+from opsdk.rest.config import Config
+
+__all__ = ["OperatorProgram"]
+
+_EXIT_GRACE: Final = 15.0
+"""Seconds after the shutdown timeout when the process exits; longer than the manager's grace periods."""
+
+
+class OperatorProgram:
+    """The process of an operator.
+
+    Args:
+        options: of the operator.
+        prepare: creates the manager, in the event loop.
+        start: runs the prepared manager.
+        watchdog: logs code that blocks the event loop.
+    """
+
+    def __init__(
+        self,
+        options: OperatorOptions,
+        *,
+        prepare: Callable[[], Manager],
+        start: Callable[[], Awaitable[None]],
+        watchdog: Callable[[], Watchdog],
+    ) -> None:
+        self._options = options
+        self._prepare, self._start, self._watchdog = prepare, start, watchdog
+        timeout = options.manager.shutdown_timeout
+        self._guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
+        self._recording: ProcessRecording | None = None
+
+    def run(self, config: Config, program: RecordedProgram) -> None:
+        """Run until SIGTERM or SIGINT, or until something fails.
+
+        Args:
+            config: of the API server.
+            program: what a recording says about this process.
+        """
+        try:
+            if self._options.recording.directory:
+                self._recording = ProcessRecording(self._options.recording, program)
+                run_program(self._recording.record(self._main(), config), loop_factory=RecordingLoop)
+            else:
+                run_program(self._main())
+        finally:
+            self._guard.disarm()
+
+    async def _main(self) -> None:
+        watchdog = self._watchdog()
+        manager = self._prepare()
+
+        def stop() -> None:
+            if self._recording is not None:
+                self._recording.note_stop()
+            manager.stop()
+
+        manager.on_stop(self._guard.arm)
+        tune_garbage_collector()
+        async with watchdog if self._options.watchdog_limit > 0 else nullcontext():
+            with stop_on_signals(stop, on_signal=self._guard.arm):
+                await self._start()
+
+    def __repr__(self) -> str:
+        return f"<OperatorProgram, {'recorded' if self._options.recording.directory else 'not recorded'}>"

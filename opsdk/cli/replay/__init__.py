@@ -1,0 +1,1 @@
+"""``opsdk replay``: runs an operator again from its recording."""
