@@ -29,7 +29,7 @@ from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.program import OperatorProgram
+from opsdk.builder.program import ProgramRun
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.builder.setup_block import setup_function
@@ -516,7 +516,7 @@ class Operator:
 
         setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
-        program = OperatorProgram(
+        program = ProgramRun(
             self.options,
             prepare=lambda: self.prepare(config, hooks=hooks),
             start=self.start_prepared,

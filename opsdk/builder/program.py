@@ -16,13 +16,13 @@ from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.process import ProcessRecording, RecordedProgram
 from opsdk.rest.config import Config
 
-__all__ = ["OperatorProgram"]
+__all__ = ["ProgramRun"]
 
 _EXIT_GRACE: Final = 15.0
 """Seconds after the shutdown timeout when the process exits; longer than the manager's grace periods."""
 
 
-class OperatorProgram:
+class ProgramRun:
     """The process of an operator.
 
     Args:
@@ -78,4 +78,4 @@ class OperatorProgram:
                 await self._start()
 
     def __repr__(self) -> str:
-        return f"<OperatorProgram, {'recorded' if self._options.recording.directory else 'not recorded'}>"
+        return f"<ProgramRun, {'recorded' if self._options.recording.directory else 'not recorded'}>"

@@ -24,6 +24,7 @@ from opsdk.client.client import Client
 from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
+from opsdk.recording.calls import call_method
 
 __all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
 
@@ -164,10 +165,19 @@ def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
 async def find_external(external: ExternalResource[Any, S], obj: Any) -> S | None:
     """Return the state of a resource by its id, or else by its token; None if it is not there."""
     ref = ref_of(external, obj)
-    observed = await external.observe(obj, ref)
+    observed: S | None = await _call(external, external.observe, obj, ref)
     if observed is None and ref.id:
-        observed = await external.observe(obj, ExternalRef(id="", token=ref.token))
+        observed = await _call(external, external.observe, obj, ExternalRef(id="", token=ref.token))
     return observed
+
+
+async def delete_external(external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef) -> None:
+    """Begin the deletion of a resource."""
+    await _call(external, external.delete, obj, ref)
+
+
+async def _call(external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any) -> Any:
+    return await call_method(f"{external.name}.{method.__name__}", method, obj, ref, *more)
 
 
 async def apply_external(
@@ -184,11 +194,12 @@ async def apply_external(
         obj: its owner.
         after: the children that come before it.
     """
-    observed = await find_external(external, obj)
+    observed: S | None = await find_external(external, obj)
     if observed is None:
-        observed = await external.create(obj, ExternalRef(id="", token=ref_of(external, obj).token))
+        new = ExternalRef(id="", token=ref_of(external, obj).token)
+        observed = await _call(external, external.create, obj, new)
     await _keep(client, external, obj, observed.id, after)
-    updated = await external.update(obj, ref_of(external, obj), observed)
+    updated: S | None = await _call(external, external.update, obj, ref_of(external, obj), observed)
     return observed if updated is None else updated
 
 

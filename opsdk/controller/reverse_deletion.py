@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.children.graph import ChildState, to_delete
 from opsdk.children.ordering import AFTER_ANNOTATION, ChildIdentity
 from opsdk.controller.context import Context
-from opsdk.controller.external import ExternalRef, ExternalResource, find_external, order_of, ref_of
+from opsdk.controller.external import ExternalRef, ExternalResource, delete_external, find_external, order_of, ref_of
 from opsdk.controller.progress import ChildRecord
 from opsdk.errors import ConflictError, NotReadyError
 from opsdk.recipes.finalizers import contains_finalizer, is_deleting
@@ -96,7 +96,7 @@ class ReverseDeletion:
         for identity in chosen:
             if identity in externals:
                 external, ref = externals[identity]
-                await external.delete(obj, ref)
+                await delete_external(external, obj, ref)
             else:
                 await self._delete(identity, children[identity], ctx)
 

@@ -13,6 +13,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.manager.address import parse_address
+from opsdk.recording.boundary import listens
 
 Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 """Returns the response to a request, or None if the path does not match."""
@@ -61,10 +62,11 @@ class HttpServer:
 
     async def start(self) -> None:
         """Serve until cancelled."""
-        if self._make_tls is not None:
-            self._server.options = replace(self._server.options, tls=self._make_tls())
         try:
-            await self._server.start()
+            if listens():
+                if self._make_tls is not None:
+                    self._server.options = replace(self._server.options, tls=self._make_tls())
+                await self._server.start()
             self._listening.set()
             await asyncio.get_running_loop().create_future()
         finally:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from opsdk.aio.randomness import RANDOM
+from opsdk.base.limits import MIB
+from opsdk.errors import ApiError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
-from opsdk.recording.boundary import BOUNDARY
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.recording.boundary import BOUNDARY, Call, RequestHandler
 from opsdk.recording.records import (
+    Answered,
+    CallBegan,
+    Called,
     Closed,
     ExchangeBegan,
     Failed,
@@ -20,11 +29,15 @@ from opsdk.recording.records import (
     Record,
     RecordingBegan,
     Responded,
+    Returned,
     StopRequested,
     TimeMoved,
 )
 
-__all__ = ["CountingLoop", "ExchangeRecorder", "begin_recording"]
+__all__ = ["CountingLoop", "ExchangeRecorder", "begin_recording", "encode_arguments", "error_name"]
+
+_MAX_REVIEW: Final = 8 * MIB
+"""Bytes of the body of a review: more than webhooks accept."""
 
 
 class CountingLoop(Protocol):
@@ -52,9 +65,44 @@ class ExchangeRecorder:
         self.loop = loop
         self.numbers = count()
 
+    @property
+    def listens(self) -> bool:
+        """See `Boundary`."""
+        return True
+
     def around(self, backend: ConnectionBackend, server: str) -> ConnectionBackend:
         """See `Boundary`."""
         return _RecordedBackend(backend, server, self)
+
+    def serve(self, handler: RequestHandler) -> RequestHandler:
+        """See `Boundary`."""
+
+        async def recorded(request: HttpRequest) -> HttpResponse:
+            number = next(self.numbers)
+            try:
+                body = await request.body(_MAX_REVIEW)
+            except ApiError:
+                # The handler gets it too, and answers it. It had no effect.
+                return await handler(request)
+            target = f"{request.path}?{request.query.raw}" if request.query.raw else request.path
+            self.add(Called(self.loop.iteration, number, request.method, target, request.header("content-type"), body))
+            response = await handler(request)
+            self.add(Answered(self.loop.iteration, number, response.status, response.body))
+            return response
+
+        return recorded
+
+    async def call(self, call: Call) -> Any:
+        """See `Boundary`."""
+        number = next(self.numbers)
+        self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))
+        try:
+            value = await call.run()
+        except BaseException as error:
+            self.add(Failed(self.loop.iteration, number, error_name(error), str(error)))
+            raise
+        self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
+        return value
 
     def observe_time(self, iteration: int, time: float) -> None:
         """Note that virtual time has moved."""
@@ -69,10 +117,8 @@ class ExchangeRecorder:
 
 
 class _RecordedBackend:
-    def __init__(
-        self, backend: ConnectionBackend, server: str, recorder: ExchangeRecorder, numbers: count[int]
-    ) -> None:
-        self._backend, self._server, self._recorder, self._numbers = backend, server, recorder, numbers
+    def __init__(self, backend: ConnectionBackend, server: str, recorder: ExchangeRecorder) -> None:
+        self._backend, self._server, self._recorder = backend, server, recorder
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
         recorder = self._recorder
@@ -83,7 +129,7 @@ class _RecordedBackend:
         try:
             stream = await self._backend.exchange(method, target, headers, body)
         except BaseException as error:
-            recorder.add(Failed(recorder.loop.iteration, number, type(error).__name__, str(error)))
+            recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
         # The recorded body is decompressed.
         response_headers = {name: value for name, value in stream.headers.items() if name != "content-encoding"}
@@ -115,7 +161,7 @@ class _RecordedStream:
             data = await self._stream.read()
         except BaseException as error:
             self._has_ended = True
-            self._recorder.add(Failed(self._recorder.loop.iteration, self._number, type(error).__name__, str(error)))
+            self._recorder.add(Failed(self._recorder.loop.iteration, self._number, error_name(error), str(error)))
             raise
         # A part of compressed data may have no decoded byte, and is not the end.
         self._has_ended = not data
@@ -139,6 +185,20 @@ class _RecordedStream:
 
     def __repr__(self) -> str:
         return f"<recorded {self._stream!r}>"
+
+
+def error_name(error: BaseException) -> str:
+    """Return how a recording names the class of an exception.
+
+    >>> error_name(KeyError())
+    'builtins:KeyError'
+    """
+    return f"{type(error).__module__}:{type(error).__qualname__}"
+
+
+def encode_arguments(arguments: tuple[Any, ...]) -> bytes:
+    """Return the arguments of a call, in MessagePack; those that have no such form as text."""
+    return msgspec.msgpack.encode(arguments, enc_hook=str)
 
 
 def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> ExchangeRecorder:

@@ -12,6 +12,9 @@ import msgspec
 
 __all__ = [
     "FORMAT",
+    "Answered",
+    "CallBegan",
+    "Called",
     "Clock",
     "Closed",
     "ExchangeBegan",
@@ -23,6 +26,7 @@ __all__ = [
     "Record",
     "RecordingBegan",
     "Responded",
+    "Returned",
     "Skipped",
     "StopRequested",
     "TimeMoved",
@@ -129,6 +133,72 @@ class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     body: bytes = b""
 
 
+class CallBegan(msgspec.Struct, frozen=True, array_like=True, tag="k"):
+    """A call of a system outside of Kubernetes.
+
+    Attributes:
+        iteration: in which it was called.
+        exchange: number of the call, among those of exchanges.
+        name: of the system and its method, such as ``dns.create``.
+        arguments: in MessagePack, as far as they have such a form.
+    """
+
+    iteration: int
+    exchange: int
+    name: str
+    arguments: bytes = b""
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+    """The result of a call. An exception is a `Failed`.
+
+    Attributes:
+        iteration: in which the operator saw it.
+        exchange: number of the call.
+        value: in MessagePack.
+    """
+
+    iteration: int
+    exchange: int
+    value: bytes
+
+
+class Called(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+    """A request to a webhook of the operator.
+
+    Attributes:
+        iteration: in which its body was complete.
+        exchange: number of the request, among those of exchanges.
+        method: HTTP method.
+        target: path and query.
+        content_type: of the body.
+        body: without values of Secrets and tokens.
+    """
+
+    iteration: int
+    exchange: int
+    method: str
+    target: str
+    content_type: str
+    body: bytes
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True, tag="n"):
+    """The response of a webhook.
+
+    Attributes:
+        iteration: in which it was complete.
+        exchange: number of the request.
+        status: HTTP status.
+        body: without values of Secrets and tokens.
+    """
+
+    iteration: int
+    exchange: int
+    status: int
+    body: bytes
+
+
 class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     """The head of a response.
 
@@ -221,7 +291,18 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     count: int
 
 
-Outcome = Responded | Received | Failed | Closed
+Outcome = Responded | Received | Returned | Failed | Closed
 """What an operator waited for."""
 Clock = Iterations | TimeMoved | WallMoved
-Record = RecordingBegan | Clock | ExchangeBegan | Outcome | StopRequested | OperatorEnded | Skipped
+Record = (
+    RecordingBegan
+    | Clock
+    | ExchangeBegan
+    | CallBegan
+    | Outcome
+    | Called
+    | Answered
+    | StopRequested
+    | OperatorEnded
+    | Skipped
+)

@@ -12,7 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.secret_values import digest, without_values
-from opsdk.recording.records import Closed, ExchangeBegan, Failed, Received, Record, Responded
+from opsdk.recording.records import (
+    Answered,
+    Called,
+    Closed,
+    ExchangeBegan,
+    Failed,
+    Received,
+    Record,
+    Responded,
+    Returned,
+)
 
 __all__ = ["Redactor"]
 
@@ -58,6 +68,12 @@ class Redactor:
                 return replace(record, headers=_without_cookies(record.headers))
             case Received():
                 return self._received(record)
+            case Called() | Answered():
+                # Reviews of Secrets have their values.
+                subject = _Subject.SECRETS if b'"Secret"' in record.body else _Subject.OTHERS
+                return replace(record, body=self._body(record.body, subject))
+            case Returned():
+                return replace(record, value=self._without_known_values(record.value))
             case Failed() | Closed():
                 self._forget(record.exchange)
         return record
@@ -98,8 +114,11 @@ class Redactor:
             return tree
         if isinstance(items := tree.get("items"), list):
             return {**tree, "items": [self._without_values(item) for item in items]}
-        if isinstance(obj := tree.get("object"), dict):
-            return {**tree, "object": self._without_values(obj)}
+        if isinstance(review := tree.get("request"), dict):
+            return {**tree, "request": self._without_values(review)}
+        parts = {name: self._without_values(tree[name]) for name in ("object", "oldObject") if tree.get(name)}
+        if parts:
+            return {**tree, **parts}
         if "op" in tree and "path" in tree:  # of a JSON patch
             return {**tree, "value": digest(tree.get("value"), self._key, encoded=True)}
         self._remember(tree)

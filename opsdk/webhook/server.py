@@ -21,6 +21,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.http.server.serving_certificate import ServingCertificate
+from opsdk.recording.boundary import BOUNDARY, listens
 from opsdk.telemetry.records import TelemetryHook, WebhookLoad, WebhookServed
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.calls import PANICKED
@@ -68,7 +69,8 @@ class WebhookServer:
 
     def __init__(self, options: WebhookServerOptions | None = None, *, hook: TelemetryHook | None = None) -> None:
         self.options = options or WebhookServerOptions()
-        self.app: App = asgi(self._serve)
+        boundary = BOUNDARY.get()
+        self.app: App = asgi(self._serve if boundary is None else boundary.serve(self._serve))
         self.registrations: list[WebhookRegistration] = []
         self.converted_definitions: list[str] = []
         self._issued: IssuedContext | None = None
@@ -159,10 +161,11 @@ class WebhookServer:
         if not self.options.listen:
             self._started.set()
             await asyncio.get_running_loop().create_future()
-        context = self._context() if self._issued is None else await self._issued()
-        self._server.options = replace(self._server.options, tls=context)
+        issued = await self._issued() if self._issued is not None else None
         try:
-            await self._server.start()
+            if listens():
+                self._server.options = replace(self._server.options, tls=issued or self._context())
+                await self._server.start()
             self._started.set()
             log.info("serving %d webhooks on port %d", len(self._webhooks), self.port)
             await asyncio.get_running_loop().create_future()

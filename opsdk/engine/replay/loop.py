@@ -124,9 +124,15 @@ class ReplayLoop(VirtualLoop):
         """End the loop's run after an iteration. It may run again."""
         self._replaying.pause = iteration
 
-    def call_in(self, iteration: int, callback: Callable[[], object]) -> None:
-        """Call a function in an iteration, as a socket's callback is called."""
-        self._push(iteration, 0, callback)
+    def call_in(self, iteration: int, callback: Callable[[], object], *, place: int = 0) -> None:
+        """Call a function in an iteration, as a socket's callback is called.
+
+        Args:
+            iteration: its number.
+            callback: the function.
+            place: order of those that are called in the same iteration.
+        """
+        self._push(iteration, place, callback)
 
     def _push(self, iteration: int, place: int, callback: Callable[[], object]) -> None:
         heapq.heappush(self._replaying.waiting, (iteration, place, next(self._numbers), callback))

@@ -13,7 +13,7 @@ from opsdk.base.version import VERSION
 from opsdk.client.activity import RequestSent
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.replay.run import ReplayOutcome
-from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.replay.timeline import Timeline, describe
 from opsdk.recording.loop import EPOCH
 from opsdk.structured_merge.value import JsonObject
 
@@ -82,7 +82,7 @@ def outcome_lines(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord])
     for divergence in outcome.divergences[:_MAX_SHOWN]:
         yield f"  {divergence.time:.6f} s {divergence}"
     for request in outcome.unsent[:_MAX_SHOWN]:
-        yield f"  not sent: {request.method} {request.target}"
+        yield f"  not sent: {describe(request)}"
     more = len(outcome.divergences) + len(outcome.unsent)
     more -= len(outcome.divergences[:_MAX_SHOWN]) + len(outcome.unsent[:_MAX_SHOWN])
     if more:
@@ -165,7 +165,7 @@ def outcome_json(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord]) 
         "requests": outcome.requests,
         "identical": outcome.identical,
         "divergences": [str(divergence) for divergence in outcome.divergences],
-        "unsent": [f"{request.method} {request.target}" for request in outcome.unsent],
+        "unsent": [describe(request) for request in outcome.unsent],
         "failure": outcome.failure,
         "isOver": outcome.is_over,
         "seconds": outcome.seconds,

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from msgspec.structs import replace
 
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.randomness import RANDOM
@@ -23,14 +22,11 @@ from opsdk.builder.operator import Operator
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
-from opsdk.engine.replay.backend import Divergence, ReplayBoundary, SentRequest
+from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.timeline import Timeline
-from opsdk.engine.webhooks import without_sockets
-from opsdk.manager.options import ManagerOptions
 from opsdk.recording.boundary import BOUNDARY
-from opsdk.recording.options import RecordingOptions
-from opsdk.recording.records import ExchangeBegan
+from opsdk.recording.records import CallBegan, ExchangeBegan
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
@@ -82,7 +78,7 @@ class ReplayOutcome:
     requests: int = 0
     identical: int = 0
     divergences: Sequence[Divergence] = ()
-    unsent: Sequence[ExchangeBegan] = ()
+    unsent: Sequence[ExchangeBegan | CallBegan] = ()
     failure: str = ""
     is_over: bool = False
     seconds: float = 0.0
@@ -171,9 +167,6 @@ class OperatorReplay:
         BOUNDARY.set(self._boundary)
         RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
         operator = self.operator = self._factory()
-        without_sockets(operator)
-        # Nothing listens in a replay, and nothing is recorded.
-        operator.options = replace(operator.options, manager=ManagerOptions(), recording=RecordingOptions())
         operator.journal = self._journal
         try:
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
@@ -225,7 +218,7 @@ class OperatorReplay:
         return self._journal.records
 
     @property
-    def writes(self) -> Sequence[SentRequest]:
+    def writes(self) -> Sequence[SentWrite]:
         """The writes that were sent, in order, except those of leases, Events and reviews."""
         return self._boundary.writes
 

@@ -10,41 +10,56 @@ from dataclasses import dataclass, field
 
 from opsdk.recording.files import RecordingError
 from opsdk.recording.records import (
-    Closed,
+    Answered,
+    CallBegan,
+    Called,
+    Clock,
     ExchangeBegan,
-    Failed,
     Iterations,
     OperatorEnded,
     Outcome,
-    Received,
     Record,
     RecordingBegan,
-    Responded,
     Skipped,
     StopRequested,
     TimeMoved,
     WallMoved,
 )
 
-__all__ = ["RecordedExchange", "Timeline", "times_of"]
+__all__ = ["RecordedExchange", "RecordedReview", "Timeline", "describe", "times_of"]
+
+
+@dataclass(slots=True, eq=False)
+class RecordedReview:
+    """A request to a webhook of the operator.
+
+    Attributes:
+        request: that came.
+        place: of the request among all records.
+        answer: of the operator; None if the recording ends before.
+    """
+
+    request: Called
+    place: int
+    answer: Answered | None = None
 
 
 @dataclass(slots=True, eq=False)
 class RecordedExchange:
-    """One exchange of a recording.
+    """One exchange of a recording, or a call of a system outside of Kubernetes.
 
     Attributes:
-        request: that the operator sent.
+        request: that the operator sent, or the call.
         outcomes: what it waited for, in order, each with its place among all records.
         number: its place among all requests, from 0.
     """
 
-    request: ExchangeBegan
+    request: ExchangeBegan | CallBegan
     number: int
     outcomes: deque[tuple[int, Outcome]] = field(default_factory=deque)
 
     def __str__(self) -> str:
-        return f"{self.request.method} {self.request.target}"
+        return describe(self.request)
 
 
 class Timeline:
@@ -55,7 +70,8 @@ class Timeline:
 
     Attributes:
         began: the first record.
-        exchanges: in the order of their requests.
+        exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
+        reviews: requests to webhooks, in order.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
         end: the iteration in which the operator ended; None if it did not.
@@ -70,6 +86,7 @@ class Timeline:
             raise RecordingError("the recording has no beginning: its first file is empty, or was not written to disk")
         self.began = records[0]
         self.exchanges: list[RecordedExchange] = []
+        self.reviews: list[RecordedReview] = []
         self.last_iteration = 0
         self.problem = ""
         self.end: int | None = None
@@ -91,15 +108,30 @@ class Timeline:
             self._add(place, record, by_number)
 
     def _add(self, place: int, record: Record, by_number: dict[int, RecordedExchange]) -> None:
+        if isinstance(record, Iterations | TimeMoved | WallMoved):
+            self._add_time(record)
+            return
+        if isinstance(record, RecordingBegan | Skipped | OperatorEnded):
+            return
+        self.last_iteration = max(self.last_iteration, record.iteration)
         match record:
-            case ExchangeBegan():
-                self.last_iteration = max(self.last_iteration, record.iteration)
+            case ExchangeBegan() | CallBegan():
                 exchange = by_number[record.exchange] = RecordedExchange(record, len(self.exchanges))
                 self.exchanges.append(exchange)
-            case Responded() | Received() | Failed() | Closed():
-                self.last_iteration = max(self.last_iteration, record.iteration)
+            case Called():
+                self.reviews.append(RecordedReview(record, place))
+            case Answered():
+                asked = (review for review in reversed(self.reviews) if review.request.exchange == record.exchange)
+                if (review := next(asked, None)) is not None:
+                    review.answer = record
+            case StopRequested():
+                self.stop = record.iteration
+            case _:
                 if (answered := by_number.get(record.exchange)) is not None:
                     answered.outcomes.append((place, record))
+
+    def _add_time(self, record: Clock) -> None:
+        match record:
             case TimeMoved():
                 self._iterations.append(record.iteration)
                 self._times.append(record.time)
@@ -111,10 +143,6 @@ class Timeline:
             case WallMoved():
                 self._wall_iterations.append(record.iteration)
                 self._walls.append(record.wall)
-            case StopRequested():
-                self.stop = record.iteration
-            case RecordingBegan() | OperatorEnded() | Skipped():
-                pass
 
     def time_of(self, iteration: int) -> float:
         """Return the time of an iteration, in seconds of the event loop."""
@@ -133,6 +161,11 @@ class Timeline:
 
     def __repr__(self) -> str:
         return f"<Timeline of {self.began.operator}: {len(self.exchanges)} exchanges>"
+
+
+def describe(request: ExchangeBegan | CallBegan) -> str:
+    """Return a request or a call in a few words."""
+    return f"call {request.name}" if isinstance(request, CallBegan) else f"{request.method} {request.target}"
 
 
 def times_of(micros: bytes) -> Sequence[int]:

@@ -1,0 +1,285 @@
+"""The boundary of a replay: each request, call and review gets what the recording has."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from opsdk.aio.tasks import TaskOwner
+from opsdk.engine.replay.loop import ReplayLoop
+from opsdk.engine.replay.timeline import RecordedExchange, RecordedReview, Timeline, describe
+from opsdk.engine.request_kinds import changes_state
+from opsdk.errors import ConnectionLostError, OpsdkError
+from opsdk.http.asgi_types import Message
+from opsdk.http.body_stream import Body
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.recording.boundary import Call, RequestHandler
+from opsdk.recording.recorder import encode_arguments
+from opsdk.recording.records import CallBegan, Closed, ExchangeBegan, Failed, Outcome, Received, Responded, Returned
+from opsdk.telemetry.context import current as log_fields
+
+__all__ = ["Divergence", "ReplayBoundary", "SentWrite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Something that differs from the recording.
+
+    Attributes:
+        what: in a sentence.
+        recorded: the body of the recording; empty if it has none.
+        replayed: the body of the replay; empty if it has none.
+        time: of the event loop, in seconds.
+    """
+
+    what: str
+    recorded: bytes
+    replayed: bytes
+    time: float
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentWrite:
+    """A write of a replay.
+
+    Attributes:
+        request: what was sent.
+        time: of the event loop, in seconds.
+        controller: whose reconcile sent it; empty for a write outside of reconciles.
+        namespace: of the reconciled object.
+        name: of the reconciled object.
+        reconcile_id: of the reconcile, see `ReconcileRecord`.
+    """
+
+    request: ExchangeBegan
+    time: float
+    controller: str
+    namespace: str
+    name: str
+    reconcile_id: str
+
+    def __str__(self) -> str:
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        sender = f"reconcile of {self.controller} {key}" if self.controller else "outside of reconciles"
+        return f"{self.request.method} {self.request.target.partition('?')[0]} ({sender})"
+
+
+class ReplayBoundary:
+    """A `Boundary` whose other side is a recording.
+
+    A request gets the responses of the first recorded request that is left with its method and target, and a call the
+    result of the first call that is left with its name.
+
+    Args:
+        timeline: of the recording.
+        loop: of the replay.
+        on_write: called after each write was sent.
+
+    Attributes:
+        identical: number of requests and calls that came in their iteration, byte for byte.
+        divergences: the other ones, and answers of webhooks that differ, in order.
+        writes: that were sent, except those of leases, Events and reviews.
+    """
+
+    listens = False
+
+    def __init__(self, timeline: Timeline, loop: ReplayLoop, *, on_write: Callable[[], None] = lambda: None) -> None:
+        self.timeline, self.loop = timeline, loop
+        self.identical = 0
+        self.divergences: list[Divergence] = []
+        self.writes: list[SentWrite] = []
+        self._on_write = on_write
+        self._left: dict[Hashable, deque[RecordedExchange]] = defaultdict(deque)
+        self._reviews = TaskOwner("reviews")
+        for exchange in timeline.exchanges:
+            self._left[_identity(exchange.request)].append(exchange)
+
+    # -------------------------------------------------------------- the operator's side
+    def around(self, backend: ConnectionBackend, server: str) -> ConnectionBackend:
+        """See `Boundary`: no request reaches `backend`."""
+        return _ReplayBackend(backend, server, self)
+
+    def serve(self, handler: RequestHandler) -> RequestHandler:
+        """See `Boundary`. The recorded reviews come in their iterations."""
+        for review in self.timeline.reviews:
+            # A task runs in the iteration after the one that creates it.
+            start = partial(self._start_review, handler, review)
+            self.loop.call_in(review.request.iteration - 1, start, place=review.place)
+        return handler
+
+    async def call(self, call: Call) -> Any:
+        """See `Boundary`."""
+        began = CallBegan(self.loop.iteration, 0, call.name, encode_arguments(call.arguments))
+        outcome = await self.next(self.begin(began))
+        assert isinstance(outcome, Returned)
+        try:
+            return msgspec.msgpack.decode(outcome.value, type=call.returns)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise OpsdkError(
+                f"the recorded result of {call.name} is no {call.returns}: {error}; annotate the type that the method "
+                "returns"
+            ) from error
+
+    # -------------------------------------------------------------- the recording's side
+    def begin(self, request: ExchangeBegan | CallBegan) -> RecordedExchange:
+        """Return the recorded exchange of a request, and compare the two. Raises `ConnectionLostError` without one."""
+        if self.loop.is_over:
+            raise ConnectionLostError("the replay has ended")
+        if isinstance(request, ExchangeBegan) and changes_state(request.method, request.target.partition("?")[0]):
+            self._note_write(request)
+        exchanges = self._left.get(_identity(request))
+        if not exchanges:
+            self._diverge(f"sent in addition: {describe(request)}", b"", _body(request))
+            raise ConnectionLostError(f"the recording has no response to {describe(request)}")
+        exchange = exchanges.popleft()
+        if _body(exchange.request) != _body(request):
+            self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request))
+        elif exchange.request.iteration != request.iteration:
+            moment = self.timeline.time_of(exchange.request.iteration)
+            self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", b"", b"")
+        else:
+            self.identical += 1
+        return exchange
+
+    async def next(self, exchange: RecordedExchange) -> Outcome:
+        """Wait for the next outcome of an exchange, and return it or raise its exception."""
+        if not exchange.outcomes:
+            # The recording ends first. Only the end of the replay ends this wait.
+            await self.loop.create_future()
+        place, outcome = exchange.outcomes.popleft()
+        is_cancelled = isinstance(outcome, Failed) and outcome.error.endswith(":CancelledError")
+        try:
+            await self.loop.wait_until(outcome.iteration, place)
+        except asyncio.CancelledError:
+            if is_cancelled:
+                # The recorded exchange took until then to end.
+                await self.loop.wait_until(outcome.iteration, place)
+            raise
+        if is_cancelled:
+            # The recorded task was cancelled, and this one is not: it goes on waiting.
+            await self.loop.create_future()
+        if isinstance(outcome, Failed):
+            raise _error(outcome)
+        return outcome
+
+    def unsent(self) -> Sequence[ExchangeBegan | CallBegan]:
+        """Return the requests of the recording that the replay has not sent so far, in order."""
+        exchanges = sorted(chain.from_iterable(self._left.values()), key=lambda each: each.number)
+        return [each.request for each in exchanges]
+
+    def _start_review(self, handler: RequestHandler, review: RecordedReview) -> None:
+        self._reviews.start(self._review(handler, review), name=f"review {review.request.target}")
+
+    async def _review(self, handler: RequestHandler, review: RecordedReview) -> None:
+        """Let the operator answer a recorded request to a webhook, and compare the answers."""
+        request = review.request
+        path, _, query = request.target.partition("?")
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": request.body, "more_body": False}
+
+        response = await handler(
+            HttpRequest(
+                method=request.method,
+                path=path,
+                query=Query(query),
+                headers={"content-type": request.content_type},
+                receive=receive,
+            )
+        )
+        answer = review.answer
+        if answer is not None and (answer.status, answer.body) != (response.status, response.body):
+            self._diverge(f"another answer: {request.method} {request.target}", answer.body, response.body)
+
+    def _note_write(self, request: ExchangeBegan) -> None:
+        fields = log_fields()
+        self.writes.append(
+            SentWrite(
+                request=request,
+                time=self.loop.time(),
+                controller=fields.get("controller", ""),
+                namespace=fields.get("namespace", ""),
+                name=fields.get("name", ""),
+                reconcile_id=fields.get("reconcileID", ""),
+            )
+        )
+        self._on_write()
+
+    def _diverge(self, what: str, recorded: bytes, replayed: bytes) -> None:
+        self.divergences.append(Divergence(what=what, recorded=recorded, replayed=replayed, time=self.loop.time()))
+
+
+@dataclass(slots=True, eq=False)
+class _ReplayBackend:
+    backend: ConnectionBackend
+    server: str
+    boundary: ReplayBoundary
+
+    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
+        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        sent = body if isinstance(body, bytes) else b""
+        iteration = self.boundary.loop.iteration
+        exchange = self.boundary.begin(ExchangeBegan(iteration, 0, self.server, method, target, content_type, sent))
+        outcome = await self.boundary.next(exchange)
+        assert isinstance(outcome, Responded)
+        return _ReplayStream(outcome.status, outcome.headers, exchange, self.boundary)
+
+    def drain(self) -> None:
+        """Do nothing: there are no connections."""
+
+    async def aclose(self) -> None:
+        await self.backend.aclose()
+
+
+@dataclass(slots=True, eq=False)
+class _ReplayStream:
+    status: int
+    headers: dict[str, str]
+    exchange: RecordedExchange
+    boundary: ReplayBoundary
+
+    async def read(self) -> bytes:
+        while True:
+            outcome = await self.boundary.next(self.exchange)
+            assert isinstance(outcome, Received)
+            if outcome.data or outcome.is_end:
+                return outcome.data
+
+    async def aclose(self) -> None:
+        if self.exchange.outcomes and isinstance(self.exchange.outcomes[0][1], Closed):
+            await self.boundary.next(self.exchange)
+
+
+def _identity(request: ExchangeBegan | CallBegan) -> Hashable:
+    if isinstance(request, CallBegan):
+        return request.name
+    return (request.server, request.method, request.target, request.content_type)
+
+
+def _body(request: ExchangeBegan | CallBegan) -> bytes:
+    return request.arguments if isinstance(request, CallBegan) else request.body
+
+
+def _error(outcome: Failed) -> Exception:
+    """Return the exception of an outcome. Only classes of modules that the operator has imported are used."""
+    module, _, name = outcome.error.partition(":")
+    kind = getattr(builtins if module == "builtins" else sys.modules.get(module), name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            return kind(outcome.message)
+        except TypeError:
+            pass
+    return ConnectionLostError(f"{name}: {outcome.message}")
