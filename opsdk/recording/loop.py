@@ -9,9 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["EPOCH", "RecordingLoop"]
+__all__ = ["CLOCK_RESOLUTION", "EPOCH", "RecordingLoop"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_RESOLUTION: Final = 1e-9
+"""Seconds by which timers are early. A constant: a replay has the same timers ready in an iteration on any system."""
 _WALL_STEP: Final = 50_000
 """Microseconds between the system's clock and the loop's from which on the clock counts as set."""
 _WALL_CHECK: Final = 1_000_000
@@ -91,8 +93,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
 
     @property
     def _clock_resolution(self) -> float:
-        # A constant, so that a replay has the same timers ready in the same iterations on any system.
-        return 1e-9
+        return CLOCK_RESOLUTION
 
     @_clock_resolution.setter
     def _clock_resolution(self, value: float) -> None:

@@ -58,6 +58,8 @@ def _joined(files: Sequence[Path]) -> Recording:
             raise RecordingError(f"{file} cannot be read: {error}") from error
         began = content.records[0] if content.records else None
         if not isinstance(began, RecordingBegan) or began.file != number:
+            if began is None and not records:
+                raise RecordingError(f"{file} has no records: the process ended before it wrote any")
             if not records:
                 raise RecordingError(
                     f"the beginning of the recording is gone, {file.name} is the oldest file that is left: "

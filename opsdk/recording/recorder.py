@@ -36,6 +36,9 @@ from opsdk.recording.records import (
 
 __all__ = ["CountingLoop", "ExchangeRecorder", "begin_recording", "encode_arguments", "error_name"]
 
+_HEADERS: Final = frozenset({"content-type", "retry-after", "warning", "location", "audit-id"})
+"""Headers of responses that clients read, and the one that finds the request in the server's audit log. The body is
+recorded after decompression, so its encoding is not one of them."""
 _MAX_REVIEW: Final = 8 * MIB
 """Bytes of the body of a review: more than webhooks accept."""
 
@@ -131,9 +134,8 @@ class _RecordedBackend:
         except BaseException as error:
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
-        # The recorded body is decompressed.
-        response_headers = {name: value for name, value in stream.headers.items() if name != "content-encoding"}
-        recorder.add(Responded(recorder.loop.iteration, number, stream.status, response_headers))
+        recorded = {name: value for name, value in stream.headers.items() if name in _HEADERS}
+        recorder.add(Responded(recorder.loop.iteration, number, stream.status, recorded))
         return _RecordedStream(stream, recorder, number)
 
     def drain(self) -> None:

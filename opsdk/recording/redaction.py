@@ -20,7 +20,6 @@ from opsdk.recording.records import (
     Failed,
     Received,
     Record,
-    Responded,
     Returned,
 )
 
@@ -64,8 +63,6 @@ class Redactor:
                 if "watch=" in record.target and subject is not _Subject.OTHERS:
                     self._watches[record.exchange] = bytearray()
                 return replace(record, body=self._body(record.body, subject)) if record.body else record
-            case Responded():
-                return replace(record, headers=_without_cookies(record.headers))
             case Received():
                 return self._received(record)
             case Called() | Answered():
@@ -183,7 +180,3 @@ def _without_tokens(tree: Any, key: bytes) -> Any:
         else _without_tokens(value, key)
         for name, value in tree.items()
     }
-
-
-def _without_cookies(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name not in ("set-cookie", "www-authenticate")}

@@ -66,6 +66,7 @@ class RecordingWriter:
         self._iteration = began.iteration
         self._micros = 0
         self._skipped = 0
+        self._lock = threading.Lock()
         self._is_closing = threading.Event()
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
@@ -74,6 +75,7 @@ class RecordingWriter:
         self._file: IO[bytes] | None = None
         self._encoder = FileEncoder()
         self._size = 0
+        self._opened_at = 0.0
         self._ended: list[RecordedFile] = []
 
     @property
@@ -90,7 +92,11 @@ class RecordingWriter:
 
     # -------------------------------------------------------------- the event loop
     def add(self, record: Record) -> None:
-        """Take a record."""
+        """Take a record, after the iterations before it: a file that is cut off has the times of its records."""
+        self.flush_iterations()
+        self._add(record)
+
+    def _add(self, record: Record) -> None:
         if self._problem:
             return
         if self._queued - self._taken > _MAX_PENDING:
@@ -120,7 +126,7 @@ class RecordingWriter:
     def flush_iterations(self) -> None:
         """Put the iterations that were noted into the queue."""
         if self._iterations:
-            self.add(Iterations(self._first_iteration, bytes(self._iterations)))
+            self._add(Iterations(self._first_iteration, bytes(self._iterations)))
         self._iterations.clear()
         self._first_iteration, self._micros = self._iteration + 1, 0
 
@@ -134,25 +140,32 @@ class RecordingWriter:
     def _run(self) -> None:
         try:
             while not self._is_closing.wait(_FLUSH_SECONDS):
-                self._write_queue()
-            self._write_queue()
-            self._end()
+                self.write_queue()
+            self.write_queue()
+            with self._lock:
+                self._end()
         except OSError as error:
             self._problem = str(error)
             self._queue.clear()
             log.error("the recording ends, and the operator goes on: %s", error)  # noqa: TRY400 - the message says it
 
+    def write_queue(self) -> None:
+        """Write the records that wait. Raises ``OSError``."""
+        with self._lock:
+            self._write_queue()
+
     def _write_queue(self) -> None:
+        if not self._queue:
+            return
         data = bytearray()
         while self._queue:
             record = self._queue.popleft()
             self._taken += _size(record)
             data += self._encoder.encode(self._redact(record))
-        if not data and not self._encoder.has_unflushed:
-            return
         data += self._encoder.flush()
         self._write(bytes(data))
-        if self._size > self._options.max_bytes // _FILES:
+        is_old = time.time() - self._opened_at > self._options.max_age / _FILES
+        if self._size > self._options.max_bytes // _FILES or is_old:
             self._end()
             self._open()
 
@@ -166,8 +179,9 @@ class RecordingWriter:
         path = self._directory / f"{self._stem}-{self._number:06}{SUFFIX}"
         # Unbuffered: what was written survives a killed process.
         self._file = path.open("xb", buffering=0)
-        self._encoder, self._size = FileEncoder(), 0
-        self._write(self._encoder.begin() + self._encoder.encode(replace(self._began, file=self._number)))
+        self._encoder, self._size, self._opened_at = FileEncoder(), 0, time.time()
+        began = self._encoder.encode(replace(self._began, file=self._number))
+        self._write(self._encoder.begin() + began + self._encoder.flush())
         self._number += 1
         current = RecordedFile(path.name, self._options.max_bytes // _FILES, time.time())
         for file in files_to_remove(

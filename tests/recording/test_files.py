@@ -24,7 +24,7 @@ from opsdk.recording.records import (
     Skipped,
 )
 
-BEGAN = RecordingBegan(opsdk="1.0", python="3.11.7", operator="site", wall=1.5, seed=1)
+BEGAN = RecordingBegan(opsdk="1.0", python="3.11.7", operator="site", wall=1, seed=1)
 NUMBERS = st.integers(min_value=0, max_value=1000)
 RECORDS: st.SearchStrategy[Record] = st.one_of(
     st.builds(

@@ -123,7 +123,7 @@ class ReplayBoundary:
     async def call(self, call: Call) -> Any:
         """See `Boundary`."""
         began = CallBegan(self.loop.iteration, 0, call.name, encode_arguments(call.arguments))
-        outcome = await self.next(self.begin(began))
+        outcome = await self.next(await self.begin(began))
         assert isinstance(outcome, Returned)
         try:
             return msgspec.msgpack.decode(outcome.value, type=call.returns)
@@ -134,7 +134,7 @@ class ReplayBoundary:
             ) from error
 
     # -------------------------------------------------------------- the recording's side
-    def begin(self, request: ExchangeBegan | CallBegan) -> RecordedExchange:
+    async def begin(self, request: ExchangeBegan | CallBegan) -> RecordedExchange:
         """Return the recorded exchange of a request, and compare the two. Raises `ConnectionLostError` without one."""
         if self.loop.is_over:
             raise ConnectionLostError("the replay has ended")
@@ -142,6 +142,9 @@ class ReplayBoundary:
             self._note_write(request)
         exchanges = self._left.get(_identity(request))
         if not exchanges:
+            if self.timeline.end is None and self.loop.iteration >= self.timeline.last_iteration:
+                # The recording is cut off here: what follows is unknown.
+                await self.loop.create_future()
             self._diverge(f"sent in addition: {describe(request)}", b"", _body(request))
             raise ConnectionLostError(f"the recording has no response to {describe(request)}")
         exchange = exchanges.popleft()
@@ -232,7 +235,9 @@ class _ReplayBackend:
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         sent = body if isinstance(body, bytes) else b""
         iteration = self.boundary.loop.iteration
-        exchange = self.boundary.begin(ExchangeBegan(iteration, 0, self.server, method, target, content_type, sent))
+        exchange = await self.boundary.begin(
+            ExchangeBegan(iteration, 0, self.server, method, target, content_type, sent)
+        )
         outcome = await self.boundary.next(exchange)
         assert isinstance(outcome, Responded)
         return _ReplayStream(outcome.status, outcome.headers, exchange, self.boundary)

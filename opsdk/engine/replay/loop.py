@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 
 from opsdk.aio.virtual_loop import JumpingSelector, VirtualLoop
 from opsdk.engine.replay.timeline import Timeline
-from opsdk.recording.loop import EPOCH
+from opsdk.recording.loop import CLOCK_RESOLUTION, EPOCH
 
 __all__ = ["RecordingEnd", "ReplayLoop"]
 
@@ -37,6 +38,7 @@ class _ReplayingSelector(JumpingSelector):
 
     Attributes:
         timeline: of the recording.
+        resolution: seconds by which timers are early on the recorded loop.
         pause: the iteration after which the loop's run ends; None for none.
         is_over: the recording has been left: this is a selector in virtual time.
         waiting: callbacks, each with the iteration in which it is called, and its order there.
@@ -45,6 +47,7 @@ class _ReplayingSelector(JumpingSelector):
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()
         self.timeline = timeline
+        self.resolution = 0.0 if timeline.began.is_virtual else CLOCK_RESOLUTION
         self.pause: int | None = None
         self.is_over = False
         self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
@@ -66,7 +69,11 @@ class _ReplayingSelector(JumpingSelector):
 
     def _jump(self, due: float | None) -> None:
         """Go to the next iteration in which something happens."""
-        timer = None if due is None else self.timeline.iteration_at(due)
+        timer = None
+        if due is not None:
+            # The loop has computed the timeout from the timer's time, and `due` from the timeout: both round.
+            early = max(self.resolution, 4 * math.ulp(due))
+            timer = self.timeline.iteration_at(due - early, after=self.iteration - 1)
         targets = [self.waiting[0][0]] if self.waiting else []
         targets += [timer] if timer is not None else []
         if not targets:
@@ -114,7 +121,7 @@ class ReplayLoop(VirtualLoop):
     @property
     def _clock_resolution(self) -> float:
         # That of the recorded loop, so that the same timers are ready in the same iterations.
-        return super()._clock_resolution if self._timeline.began.is_virtual else 1e-9
+        return super()._clock_resolution if self._timeline.began.is_virtual else CLOCK_RESOLUTION
 
     @_clock_resolution.setter
     def _clock_resolution(self, value: float) -> None:

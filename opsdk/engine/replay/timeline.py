@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -152,11 +152,14 @@ class Timeline:
         """Return the UTC time at time 0 of the event loop, as an iteration sees it, in microseconds since 1970."""
         return self._walls[bisect_right(self._wall_iterations, iteration) - 1]
 
-    def iteration_at(self, time: float) -> int | None:
-        """Return the first iteration whose time is at least `time`; None if the recording ends before."""
-        index = bisect_right(self._times, time)
-        while index and self._times[index - 1] >= time:
-            index -= 1
+    def iteration_at(self, time: float, *, after: int = -1) -> int | None:
+        """Return the first iteration whose time is at least `time`; None if the recording ends before.
+
+        Args:
+            time: of the event loop, in seconds.
+            after: an iteration that is over.
+        """
+        index = max(bisect_left(self._times, time), bisect_right(self._iterations, after))
         return self._iterations[index] if index < len(self._times) else None
 
     def __repr__(self) -> str:

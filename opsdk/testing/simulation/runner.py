@@ -13,6 +13,7 @@ from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
 from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
+from opsdk.testing.simulation.recorded_starts import RecordedStart, StartRecorder
 from opsdk.testing.simulation.replica import Observer, seeded
 
 # Faults cause expected warnings, which Python prints if there is no handler.
@@ -71,12 +72,33 @@ class Simulation(SimulatedOperator):
             seed: of every random number.
             steps: the plan; None for the plan of the seed.
         """
+        return self._run(seed, steps, order=seed)
+
+    def record(self, seed: int, steps: Sequence[Step] | None = None) -> tuple[Outcome, Sequence[RecordedStart]]:
+        """Run a plan, and record every start of a replica, for `opsdk replay`. Must not be called from a running loop.
+
+        Tasks run in the order in which they become ready, as on a real event loop; `run` mixes their order. Reconciles
+        are not slowed: that happens inside of the operator, and a replay has nothing of the simulation.
+
+        Args:
+            seed: of every random number.
+            steps: the plan; None for the plan of the seed.
+        """
+        plan = self.plan(seed) if steps is None else steps
+        recorder = StartRecorder()
+        replayed = [step for step in plan if step.name != Fault.SLOW_RECONCILE.value]
+        outcome = self._run(seed, replayed, order=None, recorder=recorder)
+        return outcome, recorder.starts
+
+    def _run(
+        self, seed: int, steps: Sequence[Step] | None, *, order: int | None, recorder: StartRecorder | None = None
+    ) -> Outcome:
         plan = self.plan(seed) if steps is None else tuple(steps)
-        run = _Run(self, seed, plan)
+        run = _Run(self, seed, plan, Observer(record=recorder.record if recorder is not None else None))
         with (
             rare_collections(OFTEN_REPEATED),
             seeded_entropy(seed),
-            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=seed)) as runner,
+            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=order)) as runner,
         ):
             try:
                 return runner.run(run.run())
@@ -113,9 +135,9 @@ class Outcome:
 
 
 class _Run:
-    def __init__(self, simulation: Simulation, seed: int, plan: tuple[Step, ...]) -> None:
+    def __init__(self, simulation: Simulation, seed: int, plan: tuple[Step, ...], observer: Observer) -> None:
         self._simulation, self._seed, self._plan = simulation, seed, plan
-        self._cluster = SimulatedCluster(simulation, Observer())
+        self._cluster = SimulatedCluster(simulation, observer)
         self._notes: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seconds = 0.0

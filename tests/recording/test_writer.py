@@ -1,0 +1,126 @@
+"""The writer's thread: files in order, a ring within its size, and a full disk that ends only the recording."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsdk.errors import UsageError
+from opsdk.recording.files import RecordingError
+from opsdk.recording.options import RecordingOptions
+from opsdk.recording.reading import load_recording
+from opsdk.recording.records import Iterations, Received, RecordingBegan, Skipped
+from opsdk.recording.writer import RecordingWriter, file_names
+
+BEGAN = RecordingBegan(opsdk="1.0", python="3.11.7", operator="a/b", wall=1, seed=1)
+NOISE = random.Random(1)
+
+
+def received(number: int, size: int) -> Received:
+    """Return a record that does not compress."""
+    return Received(number, number, NOISE.randbytes(size))
+
+
+def write(folder: Path, count: int, *, size: int = 100_000, max_bytes: int = 1 << 20) -> RecordingWriter:
+    """Write records, each of them after the one before is in the file."""
+    writer = RecordingWriter(RecordingOptions(directory=folder, max_bytes=max_bytes), BEGAN)
+    writer.start()
+    for number in range(count):
+        writer.add(received(number, size))
+        writer.write_queue()
+    writer.close()
+    return writer
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """In order, over several files; the first record once."""
+    write(tmp_path, 5, max_bytes=8 << 20)
+    recording = load_recording(tmp_path)
+    assert recording.records[0] == BEGAN
+    assert [record.exchange for record in recording.records[1:]] == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
+    assert not recording.problems
+
+
+def test_the_ring_keeps_the_newest_files(tmp_path: Path) -> None:
+    """Within its size. A replay that needs the beginning says that it is gone."""
+    write(tmp_path, 40)
+    files = file_names(tmp_path)
+    assert len(files) >= 3
+    assert sum(file.stat().st_size for file in files) <= (1 << 20) + 200_000
+    with pytest.raises(RecordingError, match="the beginning of the recording is gone"):
+        load_recording(tmp_path)
+
+
+def test_the_next_process_counts_the_files_of_the_one_before(tmp_path: Path) -> None:
+    """A crash loop does not fill the disk."""
+    for _ in range(4):
+        write(tmp_path, 9)
+        for file in file_names(tmp_path):
+            file.rename(file.with_name(f"0{file.name}"))  # as of another process
+    assert sum(file.stat().st_size for file in file_names(tmp_path)) <= (1 << 20) + 200_000
+
+
+def test_a_queue_that_is_full_says_what_it_skipped(tmp_path: Path) -> None:
+    """A disk that is too slow costs records, and no memory."""
+    writer = RecordingWriter(RecordingOptions(directory=tmp_path, max_bytes=1 << 30), BEGAN)
+    for number in range(70):  # 1 MiB each; nothing is written yet
+        writer.add(received(number, 1 << 20))
+    writer.start()
+    writer.write_queue()
+    writer.add(received(70, 1))
+    writer.close()
+    records = load_recording(tmp_path).records
+    assert records[-2] == Skipped(0, 70 - (len(records) - 3))
+
+
+def test_iterations_come_before_what_happened_in_them(tmp_path: Path) -> None:
+    """So a file that is cut off has the time of each of its records."""
+    writer = RecordingWriter(RecordingOptions(directory=tmp_path), BEGAN)
+    writer.start()
+    for micros in (5, 300, 70_000):
+        writer.add_iteration(micros)
+    writer.add(received(3, 1))
+    writer.close()
+    records = load_recording(tmp_path).records
+    assert records[1] == Iterations(1, bytes([5, 0x80 | 44, 2, 0x80 | 112, 0x80 | 34, 4]))
+    assert isinstance(records[2], Received)
+
+
+_FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from opsdk.recording.options import RecordingOptions
+from opsdk.recording.records import Received, RecordingBegan
+from opsdk.recording.writer import RecordingWriter
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+began = RecordingBegan(opsdk="1", python="3", operator="a", wall=1, seed=1)
+writer = RecordingWriter(RecordingOptions(directory=sys.argv[1]), began)
+writer.start()
+import random
+writer.add(Received(1, 0, random.Random(1).randbytes(100_000)))
+writer.close()
+writer.add(Received(2, 0, b"more"))
+print(bool(writer.problem), len(writer._queue))
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_only_the_recording(tmp_path: Path) -> None:
+    """The process goes on, logs one line, and keeps no records. What was written can be read."""
+    program = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert program.stdout.split() == ["True", "0"]
+    assert program.stderr.count("the recording ends, and the operator goes on") == 1
+    assert load_recording(tmp_path).problems
+
+
+@pytest.mark.parametrize(("options", "message"), [({"max_bytes": 10}, "max_bytes"), ({"max_age": 0}, "max_age")])
+def test_options_that_cannot_work(options: dict[str, int], message: str) -> None:
+    """The error names the option, and what to pass."""
+    with pytest.raises(UsageError, match=rf"{message} of a recording is \d+: pass"):
+        RecordingOptions(**options)  # type: ignore[arg-type]
