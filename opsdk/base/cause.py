@@ -10,6 +10,8 @@ from typing import NamedTuple
 __all__ = ["ReconcileCause", "ReconcileCauses"]
 
 _MAX_CAUSES = 16
+# With 16 causes, a reconcile has at most 128 links: the limit of a span in the SDK of OpenTelemetry.
+_MAX_TRACEPARENTS = 8
 
 
 class ReconcileCause(NamedTuple):
@@ -24,6 +26,8 @@ class ReconcileCause(NamedTuple):
         initial: the object was part of the informer's initial list.
         detail: text for people: the delay, or the error of the previous attempt.
         events: number of events that this cause combines. `resource_version` is that of the last one.
+        traceparents: the newest trace contexts of the writes that these events show, at most 8, oldest first. Each is a
+            valid W3C ``traceparent``. Empty unless a hook of the operator follows writes.
     """
 
     source: str
@@ -34,6 +38,7 @@ class ReconcileCause(NamedTuple):
     initial: bool = False
     detail: str = ""
     events: int = 1
+    traceparents: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = [self.source, self.event, self.key]
@@ -78,7 +83,9 @@ class ReconcileCauses:
             # The last one is the state that the reconcile sees, so it moves to the end.
             del self._by_identity[identity]
             self._by_identity[identity] = cause._replace(
-                events=existing.events + cause.events, own=existing.own and cause.own
+                events=existing.events + cause.events,
+                own=existing.own and cause.own,
+                traceparents=_newest(existing.traceparents, cause.traceparents),
             )
         elif len(self._by_identity) < _MAX_CAUSES:
             self._by_identity[identity] = cause
@@ -89,3 +96,9 @@ class ReconcileCauses:
         """Return the causes, oldest first; events beyond the bound are one cause at the end."""
         more = (ReconcileCause("other causes", events=self._more),) if self._more else ()
         return (*self._by_identity.values(), *more)
+
+
+def _newest(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    if not before or before == after:  # without tracing, both are empty
+        return after
+    return (*(text for text in before if text not in after), *after)[-_MAX_TRACEPARENTS:]

@@ -13,14 +13,24 @@ Upstream: opentelemetry.io/docs/specs/semconv/http/http-spans (v1.37)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from opsdk.base.cause import ReconcileCause
 from opsdk.base.extras import RequiredExtra
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
-from opsdk.telemetry.records import Reconciled, ReconcileStarted, Record, Requested, RequestStarted, TelemetryHook
+from opsdk.telemetry.records import (
+    NO_HEADERS,
+    Reconciled,
+    ReconcileStarted,
+    Record,
+    Requested,
+    RequestStarted,
+    TelemetryHook,
+    WriteStarted,
+)
 
 __all__ = ["OpenTelemetryHook"]
 
@@ -43,11 +53,18 @@ class OpenTelemetryHook(TelemetryHook):
 
     Queries, headers and bodies are not attributes. A failing exporter fails no reconcile: `Hooks` logs its exceptions.
 
+    With `annotate_objects`, traces go through objects (KEP-5915). A write of a reconcile has a span around its
+    attempts, named ``<verb> <kind>``. The annotation ``tracing.k8s.io/traceparent`` of the object has its context. A
+    reconcile links to the writes whose events caused it, also to those of other programs; the attribute ``cause`` of a
+    link is the cause in words. `opsdk.client.trace_annotation` describes the writes that carry the annotation.
+
     Args:
         tracer_provider: None for the global one.
+        annotate_objects: write the annotation, and link reconciles to the writes that carry it.
     """
 
-    def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
+    def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, annotate_objects: bool = False) -> None:
+        self.follows_writes = annotate_objects
         self._tracer = trace.get_tracer("opsdk", tracer_provider=tracer_provider)
         self._propagator = TraceContextTextMapPropagator()
         self._reconcile_span: ContextVar[trace.Span | None] = ContextVar("opsdk_reconcile_span", default=None)
@@ -60,13 +77,32 @@ class OpenTelemetryHook(TelemetryHook):
             **started.log_fields(),
             "causes": tuple(map(str, started.causes)),
         }
-        with self._span(f"reconcile {started.controller}", trace.SpanKind.INTERNAL, attributes) as span:
+        name, links = f"reconcile {started.controller}", _links(started.causes)
+        with self._span(name, trace.SpanKind.INTERNAL, attributes, links) as span:
             token = self._reconcile_span.set(span)
             try:
                 with log_context(traceID=trace.format_trace_id(span.get_span_context().trace_id)):
                     yield
             finally:
                 self._reconcile_span.reset(token)
+
+    def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:
+        """Open the span of a write inside a reconcile, and yield its ``traceparent``."""
+        return self._write(started) if self._reconcile_span.get() is not None else NO_HEADERS
+
+    @contextmanager
+    def _write(self, started: WriteStarted) -> Iterator[Mapping[str, str]]:
+        attributes = {
+            "k8s.verb": started.verb,
+            "k8s.group": started.group,
+            "k8s.kind": started.kind,
+            "k8s.namespace.name": started.namespace,
+            "k8s.name": started.name,
+        }
+        with self._span(f"{started.verb} {started.kind}", trace.SpanKind.PRODUCER, attributes):
+            headers: dict[str, str] = {}
+            self._propagator.inject(headers)
+            yield headers
 
     @contextmanager
     def request(self, started: RequestStarted) -> Iterator[Mapping[str, str]]:
@@ -90,12 +126,19 @@ class OpenTelemetryHook(TelemetryHook):
                 self._request_span.reset(token)
 
     @contextmanager
-    def _span(self, name: str, kind: trace.SpanKind, attributes: Mapping[str, AttributeValue]) -> Iterator[trace.Span]:
+    def _span(
+        self,
+        name: str,
+        kind: trace.SpanKind,
+        attributes: Mapping[str, AttributeValue],
+        links: Sequence[trace.Link] = (),
+    ) -> Iterator[trace.Span]:
         # Errors are set from the records: a conflict that the reconciler handles is not an error of the reconcile.
         with self._tracer.start_as_current_span(
             name,
             kind=kind,
             attributes={key: value for key, value in attributes.items() if value},
+            links=links,
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -115,6 +158,22 @@ class OpenTelemetryHook(TelemetryHook):
 
     def __repr__(self) -> str:
         return f"<OpenTelemetryHook {self._tracer!r}>"
+
+
+def _links(causes: Sequence[ReconcileCause]) -> list[trace.Link]:
+    """Return a link to each write that the causes name. Their trace contexts are valid, and at most 128."""
+    return [
+        trace.Link(_span_context(traceparent), {"cause": str(cause)})
+        for cause in causes
+        for traceparent in cause.traceparents
+    ]
+
+
+def _span_context(traceparent: str) -> trace.SpanContext:
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return trace.SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=trace.TraceFlags(int(flags, 16))
+    )
 
 
 def _resource_attributes(info: RequestInfo) -> dict[str, AttributeValue]:
