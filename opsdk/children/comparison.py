@@ -27,7 +27,8 @@ from opsdk.structured_merge.schema import Topology
 from opsdk.structured_merge.typed import ABSENT, list_element, topology_for
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-_TRACE_CONTEXT: Final = FieldSet.of(("f:metadata", "f:annotations", f"f:{TRACEPARENT_ANNOTATION}"))
+TRACE_CONTEXT: Final = FieldSet.of(("f:metadata", "f:annotations", f"f:{TRACEPARENT_ANNOTATION}"))
+"""The field of a trace context. An apply owns it, and the comparison ignores that."""
 
 
 class DifferenceKind(Enum):
@@ -147,7 +148,7 @@ def _with_default_tolerations(pod: JsonObject, live: Mapping[str, JsonValue]) ->
 def _ownership(owned: FieldSet, to_own: FieldSet, differences: list[ApplyDifference]) -> list[ApplyDifference]:
     if owned == to_own:
         return []
-    owned = owned.difference(_TRACE_CONTEXT)  # it belongs to one write: leaving it out again is not a change
+    owned = owned.difference(TRACE_CONTEXT)  # it belongs to one write: leaving it out again is not a change
     if owned == to_own:
         return []
     values = {difference.path for difference in differences}
