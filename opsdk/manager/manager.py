@@ -230,6 +230,7 @@ class Manager:
             raise UsageError("the manager was already started: create a new one")
         self._metrics_endpoint.check_client()
         self.state = ManagerState.RUNNING
+        self.hook.export_metrics(self.metrics)
         if self._task_ages is not None:
             self._task_ages.install()
         helpers: list[asyncio.Task[None]] = []

@@ -1,17 +1,20 @@
-"""OpenTelemetry spans for reconciles and requests. Needs the extra ``opsdk[otel]``; nothing else of opsdk imports this.
+"""OpenTelemetry spans for reconciles and requests, and metrics. Needs the extra ``opsdk[otel]``.
+
+Nothing else of opsdk imports this module.
 
 ::
 
     hook = OpenTelemetryHook()
     await operator.start(config, hooks=[hook])
 
-The tracer provider decides where spans go: configure the SDK (``opentelemetry-sdk`` and an exporter) before the start.
+The providers decide where spans and metrics go: configure the SDK (``opentelemetry-sdk``, exporters) before the start.
 
 Upstream: opentelemetry.io/docs/specs/semconv/http/http-spans (v1.37)
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -21,6 +24,8 @@ from opsdk.base.extras import RequiredExtra
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
+from opsdk.telemetry.otel_metrics import OpenTelemetryMetrics
+from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
     NO_HEADERS,
     Reconciled,
@@ -35,7 +40,7 @@ from opsdk.telemetry.records import (
 __all__ = ["OpenTelemetryHook"]
 
 with RequiredExtra("otel", "tracing"):
-    from opentelemetry import trace
+    from opentelemetry import metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 AttributeValue = str | int | float | bool | Sequence[str]
@@ -58,17 +63,43 @@ class OpenTelemetryHook(TelemetryHook):
     reconcile links to the writes whose events caused it, also to those of other programs; the attribute ``cause`` of a
     link is the cause in words. `opsdk.client.trace_annotation` describes the writes that carry the annotation.
 
+    With a `meter_provider`, all metrics of ``/metrics`` are OpenTelemetry metrics too, see
+    `opsdk.telemetry.otel_metrics`.
+
     Args:
         tracer_provider: None for the global one.
+        meter_provider: None exports no metrics; ``opentelemetry.metrics.get_meter_provider()`` is the global one.
         annotate_objects: write the annotation, and link reconciles to the writes that carry it.
     """
 
-    def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, annotate_objects: bool = False) -> None:
+    def __init__(
+        self,
+        tracer_provider: trace.TracerProvider | None = None,
+        *,
+        meter_provider: metrics.MeterProvider | None = None,
+        annotate_objects: bool = False,
+    ) -> None:
         self.follows_writes = annotate_objects
         self._tracer = trace.get_tracer("opsdk", tracer_provider=tracer_provider)
+        self._meter_provider = meter_provider
+        self._exports: list[OpenTelemetryMetrics] = []
         self._propagator = TraceContextTextMapPropagator()
         self._reconcile_span: ContextVar[trace.Span | None] = ContextVar("opsdk_reconcile_span", default=None)
         self._request_span: ContextVar[trace.Span | None] = ContextVar("opsdk_request_span", default=None)
+
+    def export_metrics(self, metrics: PrometheusHook) -> None:
+        """Export all metrics that another hook counts, if there is a meter provider.
+
+        A manager calls it at its start. A program without a manager calls it with its `PrometheusHook`.
+        """
+        if self._meter_provider is None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        meter = self._meter_provider.get_meter("opsdk")
+        self._exports.append(OpenTelemetryMetrics(meter, metrics, loop=loop))
 
     @contextmanager
     def reconcile(self, started: ReconcileStarted) -> Iterator[None]:

@@ -376,11 +376,19 @@ class PrometheusHook(TelemetryHook):
         self._priorities.add(priority)
         return str(priority)
 
-    def expose(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
+    def histograms(self) -> list[Histograms]:
+        """Return the histograms that records fill."""
+        return [value for value in vars(self).values() if isinstance(value, Histograms)]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics of `registry` with their present values."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
-        return generate_latest(_WithoutCreated(self.registry))
+        yield from _WithoutCreated(self.registry).collect()
+
+    def expose(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
+        return generate_latest(self)
 
     def _read_queue(self, name: str, queue: QueueView) -> None:
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
