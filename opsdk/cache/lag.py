@@ -38,8 +38,8 @@ def compare_resource_versions(first: str, second: str) -> int | None:
     """
     if not (_is_comparable(first) and _is_comparable(second)):
         return None
-    left, right = (len(first), first), (len(second), second)
-    return (left > right) - (left < right)
+    lengths = len(first) - len(second)
+    return lengths or (first > second) - (first < second)
 
 
 def _is_comparable(version: str) -> bool:

@@ -65,9 +65,9 @@ class LagMonitor:
         before = self._reflector.resource_version
         async with asyncio.timeout(_TIMEOUT):
             _, meta = await self._source.list_page(continue_token="", limit=1)
-        shown = self._reflector.resource_version
-        if self._lag.listed(meta.resource_version, before=before, shown=shown, now=monotonic()):
-            self._lag.compared(missing=await self._is_missing(shown))
+        watched_version = self._reflector.resource_version
+        if self._lag.listed(meta.resource_version, before=before, shown=watched_version, now=monotonic()):
+            self._lag.compared(missing=await self._is_missing(watched_version))
 
     async def _is_missing(self, resource_version: str) -> bool:
         """Whether a second watch shows a change after a resource version. Raises `OpsdkError` and ``TimeoutError``."""

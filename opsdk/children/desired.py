@@ -22,12 +22,11 @@ def without_trace(tree: JsonObject) -> JsonObject:
     A trace context belongs to one write. A copy of it would differ from that of the live object at each comparison.
     """
     metadata = tree["metadata"]
-    annotations = metadata.get("annotations") or {}
-    if TRACEPARENT_ANNOTATION not in annotations:
+    if TRACEPARENT_ANNOTATION not in (metadata.get("annotations") or {}):
         return tree
-    kept = {name: value for name, value in annotations.items() if name != TRACEPARENT_ANNOTATION}
+    annotations = {name: value for name, value in metadata["annotations"].items() if name != TRACEPARENT_ANNOTATION}
     rest = {name: value for name, value in metadata.items() if name != "annotations"}
-    return {**tree, "metadata": {**rest, "annotations": kept} if kept else rest}
+    return {**tree, "metadata": {**rest, "annotations": annotations} if annotations else rest}
 
 
 def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:

@@ -25,7 +25,7 @@ from opsdk.errors import RequestInfo
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.otel_metrics import OpenTelemetryMetrics
-from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.prometheus import MetricsExporter, PrometheusHook
 from opsdk.telemetry.records import (
     NO_HEADERS,
     Reconciled,
@@ -33,7 +33,6 @@ from opsdk.telemetry.records import (
     Record,
     Requested,
     RequestStarted,
-    TelemetryHook,
     WriteStarted,
 )
 
@@ -46,7 +45,7 @@ with RequiredExtra("otel", "tracing"):
 AttributeValue = str | int | float | bool | Sequence[str]
 
 
-class OpenTelemetryHook(TelemetryHook):
+class OpenTelemetryHook(MetricsExporter):
     """Creates a span for each reconcile, and a child span for each attempt of a request.
 
     * The reconcile's span is named ``reconcile <controller>``. Its attributes have the names of the log fields:

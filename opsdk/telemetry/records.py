@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,9 +23,6 @@ from opsdk.aio.containment import contain
 from opsdk.base.cause import ReconcileCause
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.safe_logger import SafeLogger
-
-if TYPE_CHECKING:
-    from opsdk.telemetry.prometheus import PrometheusHook
 
 __all__ = [
     "CertificateRead",
@@ -425,12 +422,6 @@ class TelemetryHook:
         """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
         return NO_HEADERS
 
-    def export_metrics(self, metrics: PrometheusHook) -> None:
-        """Export the metrics that another hook counts. A manager calls it once, at its start, with its own ones.
-
-        The default exports nothing.
-        """
-
     def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
         """Return a block that lasts as long as the write of an object.
 
@@ -547,15 +538,6 @@ class Hooks(TelemetryHook):
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Enter the block of each hook, and yield the headers of all."""
         return _CombinedBlocks(self._request, started) if self._request else NO_HEADERS
-
-    def export_metrics(self, metrics: PrometheusHook) -> None:
-        """Pass the metrics to each hook."""
-        for hook in self.hooks:
-            try:
-                hook.export_metrics(metrics)
-            except BaseException as error:
-                contain(error)
-                log.exception("the telemetry hook %r cannot export metrics", hook)
 
     def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Enter the block of each hook that follows writes, and yield the headers of all."""

@@ -231,8 +231,8 @@ async def test_an_applier_annotates_only_what_it_knows_to_change() -> None:
         assert (trace_of(live), len(hook.started)) == (None, 1)
         assert trace_of(await restarted.apply(config(x="4"))) == numbered(2)
         other = Applier(client, field_owner="other")
-        mine = ConfigMap(metadata=ObjectMeta(name="a", namespace="default", labels={"b": "c"}))
-        await other.apply(mine, force=False)  # the annotation is not a conflict
+        labelled = ConfigMap(metadata=ObjectMeta(name="a", namespace="default", labels={"b": "c"}))
+        await other.apply(labelled, force=False)  # the annotation is not a conflict
         assert trace_of(await client.get(ConfigMap, "default/a")) == numbered(2)
 
 
