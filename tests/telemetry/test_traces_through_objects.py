@@ -4,20 +4,60 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: pip install opsdk[dev]")
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from envtest.environment import Environment
+from opsdk import BlockingContext, Cluster, Context, Operator, Unstructured
 from opsdk.api.apps.v1 import Deployment
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.client.patch import merge_patch
+from opsdk.telemetry.otel import OpenTelemetryHook
 from tools.generate.traced_operators import Shop, ShopSpec, traced_operators
+
+POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+_POLICY = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "no-traces"}}
+REFUSING_POLICY = [
+    {
+        **_POLICY,
+        "kind": "ValidatingAdmissionPolicy",
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["configmaps"],
+                    }
+                ]
+            },
+            "validations": [
+                {
+                    "expression": f"!('{TRACEPARENT_ANNOTATION}' in object.metadata.?annotations.orValue({{}}))",
+                    "message": "not here",
+                }
+            ],
+        },
+    },
+    {
+        **_POLICY,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "spec": {"policyName": "no-traces", "validationActions": ["Deny"]},
+    },
+]
 
 
 def shop() -> Shop:
@@ -108,3 +148,106 @@ async def test_a_foreign_write_is_linked_once() -> None:
         if any(f"{link.context.trace_id:032x}" in traceparent for link in span.links)
     ]
     assert [operator_of(span) for span in linked] == ["shops"]
+
+
+# ------------------------------------------------------------------ other reconcilers
+@asynccontextmanager
+async def traced(operator: Operator) -> AsyncIterator[tuple[Cluster, InMemorySpanExporter]]:
+    """Run an operator on a new cluster with annotations, and yield a cluster of a user and the spans."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with Environment() as env, Cluster(env.config) as user:
+        hook = OpenTelemetryHook(provider, annotate_objects=True)
+        running = asyncio.create_task(operator.start(env.config, hooks=[hook]))
+        await asyncio.sleep(5)
+        exporter.clear()
+        try:
+            yield user, exporter
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_update_that_the_server_reverts_comes_to_rest() -> None:
+    """Only the first one carries the annotation. Without it, the update has no effect, and causes no event."""
+    operator, names = Operator("reverted"), list[str]()
+
+    @operator.reconciler(unstructured("v1", "ConfigMap"))
+    async def reconcile(config: Unstructured, ctx: Context) -> None:
+        names.append(config.metadata.name)
+        config.content["unknown"] = {"field": "of a server that drops it"}
+        await ctx.client.update(config)
+
+    async with traced(operator) as (user, _):
+        names.clear()
+        await user.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        await asyncio.sleep(3600)
+    assert names == ["a", "a"]
+
+
+async def test_a_blocking_reconciler_carries_its_context() -> None:
+    """A thread has the span of its reconcile, so what it writes is linked."""
+    operator = Operator("blocking")
+
+    @operator.reconciler(ConfigMap)
+    def reconcile(config: ConfigMap, ctx: BlockingContext) -> None:
+        if config.metadata.name == "a":
+            ctx.apply(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
+
+    async with traced(operator) as (user, exporter):
+        await user.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        await asyncio.sleep(60)
+        first, *_ = [span for span in exporter.get_finished_spans() if span.name == "apply ConfigMap"]
+        linked = [span for span in reconciles(exporter.get_finished_spans()) if span.links]
+    assert linked
+    assert all(link.context.span_id == first.context.span_id for span in linked for link in span.links)
+
+
+async def test_combined_writes_are_links_of_one_reconcile() -> None:
+    """The queue combines the events of several writes into one request."""
+    operator, gate = Operator("combined"), asyncio.Event()
+
+    @operator.reconciler(Deployment, owns=[ConfigMap])
+    async def deployment(_: Deployment, __: Context) -> None:
+        await gate.wait()
+
+    writers = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2, 3)]
+    async with traced(operator) as (user, exporter):
+        tree = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "default"}}
+        live = await user.uncached.create(
+            Unstructured.from_tree({**tree, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": POD}})
+        )
+        await asyncio.sleep(10)
+        for replicas, traceparent in enumerate(writers, 2):
+            annotations = {TRACEPARENT_ANNOTATION: traceparent}
+            change = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
+            await user.uncached.patch(live, merge_patch(change))
+            await asyncio.sleep(1)
+        gate.set()
+        await asyncio.sleep(60)
+    (linked,) = [span for span in reconciles(exporter.get_finished_spans()) if span.links]
+    assert [link.context.trace_id for link in linked.links] == [1, 2, 3]
+
+
+async def test_a_policy_against_the_annotation_fails_no_reconcile() -> None:
+    """An admission policy refuses the first annotated write; all writes succeed without the annotation."""
+    operator = Operator("refused")
+
+    @operator.reconciler(ConfigMap)
+    async def reconcile(config: ConfigMap, ctx: Context) -> None:
+        if config.metadata.name.startswith("a"):
+            await ctx.apply(ConfigMap(metadata=ObjectMeta(name=f"child-{config.metadata.name}", namespace="default")))
+
+    async with traced(operator) as (user, exporter):
+        for tree in REFUSING_POLICY:
+            await user.uncached.create(Unstructured.from_tree(tree))
+        await asyncio.sleep(10)
+        for name in ("a", "ab"):
+            await user.uncached.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+            await asyncio.sleep(60)
+            child = await user.uncached.get(ConfigMap, f"default/child-{name}")
+            assert TRACEPARENT_ANNOTATION not in child.metadata.annotations
+        results = {str((span.attributes or {})["result"]) for span in reconciles(exporter.get_finished_spans())}
+        attempts = [span for span in exporter.get_finished_spans() if span.name == "patch configmaps"]
+    assert results == {"success"}
+    assert len(attempts) == 3
