@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
 
 import pytest
 
@@ -28,6 +27,6 @@ def test_a_reconcile_stands_after_its_causes() -> None:
 
 def test_names_are_escaped() -> None:
     """Names of objects come from clusters."""
-    root = ElementTree.fromstring(render_trace([reconcile("<&>")]))
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"<&>", "reconcile <a> b"} <= set(texts)
+    text = render_trace([reconcile("<&>")])
+    assert ">&lt;&amp;&gt;</text>" in text
+    assert ">reconcile &lt;a&gt; b</text>" in text
