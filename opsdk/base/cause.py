@@ -5,6 +5,7 @@ Upstream: none; controller-runtime forgets the event when it queues its request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 __all__ = ["ReconcileCause", "ReconcileCauses"]
@@ -27,7 +28,7 @@ class ReconcileCause(NamedTuple):
         detail: text for people: the delay, or the error of the previous attempt.
         events: number of events that this cause combines. `resource_version` is that of the last one.
         traceparents: the newest trace contexts of the writes that these events show, at most 8, oldest first. Each is a
-            valid W3C ``traceparent``. Empty unless a hook of the operator follows writes.
+            valid W3C ``traceparent``. A retry has those of the failed attempt. Empty unless a hook follows writes.
     """
 
     source: str
@@ -98,7 +99,15 @@ class ReconcileCauses:
         return (*self._by_identity.values(), *more)
 
 
+def traceparents_of(causes: Iterable[ReconcileCause]) -> tuple[str, ...]:
+    """Return the newest 8 trace contexts of some causes: for the cause of a retry, which continues their reconcile."""
+    newest: tuple[str, ...] = ()
+    for cause in causes:
+        newest = _newest(newest, cause.traceparents)
+    return newest
+
+
 def _newest(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
     if not before or before == after:  # without tracing, both are empty
         return after
-    return (*(text for text in before if text not in after), *after)[-_MAX_TRACEPARENTS:]
+    return (*[text for text in before if text not in after], *after)[-_MAX_TRACEPARENTS:]

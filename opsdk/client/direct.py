@@ -146,11 +146,11 @@ class DirectClient:
 
         A refused write had no effect. Telemetry must not make a write fail, so a second request is the lesser evil.
         """
-        started = annotator.started(operation)
-        if started is None or self._hook is None:
+        write = annotator.started(operation)
+        if write is None or self._hook is None:
             return await self._write(mapping, operation, request)
-        with self._hook.write(started) as headers:
-            annotated = annotator.annotate(request, headers.get("traceparent", ""))
+        with self._hook.write(write.record) as headers:
+            annotated = annotator.annotate(write, request, headers.get("traceparent", ""))
             if annotated is None:
                 return await self._write(mapping, operation, request)
             try:

@@ -25,7 +25,7 @@ from cachetools import TTLCache
 from msgspec.structs import replace
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.object import key_of
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION, is_traceparent
 from opsdk.client.operations import Apply, Create, ObjectWrite, PatchObject, Update
@@ -46,6 +46,8 @@ _UNTRACED_GROUPS: Final = frozenset(
     {"authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"}
 )
 _VERBS: Final = {Create: "create", Update: "update", PatchObject: "patch", Apply: "apply"}
+# Metadata whose change is not an action of its own.
+_HOUSEKEEPING: Final = frozenset({"resourceVersion", "finalizers", "managedFields"})
 # One entry takes about 200 bytes.
 _MAX_CHANGES: Final = 4096
 _REPEAT_SECONDS: Final = 600.0
@@ -53,66 +55,60 @@ _REPEAT_SECONDS: Final = 600.0
 _MAX_REFUSED: Final = 256
 
 
+Change = tuple[GroupVersionKind, ObjectKey, bytes]
+"""An object, and the digest of its difference from what was read."""
+
+
+class AnnotatedWrite(msgspec.Struct, frozen=True):
+    """A write that may carry its trace context.
+
+    Attributes:
+        record: for the hook.
+        change: of an update or a patch; None for another write.
+    """
+
+    record: WriteStarted
+    change: Change | None
+
+
 class TraceAnnotator:
     """Adds trace contexts to writes."""
 
     def __init__(self) -> None:
-        self._changes: TTLCache[tuple[object, ...], None] = TTLCache(_MAX_CHANGES, _REPEAT_SECONDS, timer=monotonic)
+        self._changes: TTLCache[Change, None] = TTLCache(_MAX_CHANGES, _REPEAT_SECONDS, timer=monotonic)
         self._refused: dict[GroupVersionKind, None] = {}
 
-    def started(self, operation: ObjectWrite) -> WriteStarted | None:
-        """Return the record of a write that may carry its trace context; None for any other write."""
+    def started(self, operation: ObjectWrite) -> AnnotatedWrite | None:
+        """Return what a write that may carry its trace context is; None for any other write."""
         gvk = operation.gvk
         if operation.subresource or operation.body is not None or operation.options.dry_run:
             return None
         if gvk.group in _UNTRACED_GROUPS or gvk.group_kind == ("", "Event") or gvk in self._refused:
             return None
-        if not self._changes_object(operation):
-            return None
+        change: Change | None = None
+        match operation:
+            case Apply() if not operation.changes:
+                return None
+            case Update() | PatchObject():
+                change = _change_of(operation)
+                if change is None or change in self._changes:
+                    return None
         metadata = operation.obj.metadata
-        return WriteStarted(
+        record = WriteStarted(
             verb=_VERBS[type(operation)],
             group=gvk.group,
             kind=gvk.kind,
             namespace=metadata.namespace,
             name=metadata.name or metadata.generate_name or "",
         )
+        return AnnotatedWrite(record, change)
 
-    def _changes_object(self, operation: ObjectWrite) -> bool:
-        """Whether a write changes the object, as far as the client can know."""
-        if isinstance(operation, Create):
-            return True
-        if isinstance(operation, Apply):
-            return operation.changes
-        if isinstance(operation, PatchObject):
-            return isinstance(operation.patch, MergeFrom) and self._is_new(operation, operation.patch)
-        return self._is_new(operation, MergeFrom())
-
-    def _is_new(self, operation: ObjectWrite, patch: MergeFrom) -> bool:
-        """Whether the difference is an action, and was not annotated lately."""
-        try:
-            difference: JsonObject = msgspec.json.decode(patch.data(operation.obj), type=dict)
-        except (UsageError, *JSON_ERRORS):
-            return False  # the object was not read, so its changes are unknown
-        metadata = {
-            name: value
-            for name, value in (difference.pop("metadata", None) or {}).items()
-            if name not in ("resourceVersion", "finalizers", "managedFields")
-        }
-        difference.pop("status", None)
-        if not difference and not metadata:
-            return False
-        content = msgspec.json.encode((difference, metadata), order="deterministic")
-        change = (operation.gvk, key_of(operation.obj), hashlib.blake2b(content, digest_size=16).digest())
-        if change in self._changes:
-            return False
-        self._changes[change] = None
-        return True
-
-    def annotate(self, request: RestRequest, traceparent: str) -> RestRequest | None:
+    def annotate(self, write: AnnotatedWrite, request: RestRequest, traceparent: str) -> RestRequest | None:
         """Return the request of a write with the annotation in its body; None if there is nothing to add."""
         if not is_traceparent(traceparent) or not isinstance(request.body, bytes):
             return None
+        if write.change is not None:
+            self._changes[write.change] = None
         tree: JsonObject = msgspec.json.decode(request.body, type=dict)
         metadata = tree.get("metadata") or {}
         annotations = {**(metadata.get("annotations") or {}), TRACEPARENT_ANNOTATION: traceparent}
@@ -132,3 +128,22 @@ class TraceAnnotator:
 
     def __repr__(self) -> str:
         return f"<TraceAnnotator: {len(self._changes)} changes, {len(self._refused)} kinds refuse>"
+
+
+def _change_of(operation: Update | PatchObject) -> Change | None:
+    """Return the change of an update or a patch; None if it is not known, or only status and finalizers."""
+    patch = operation.patch if isinstance(operation, PatchObject) else MergeFrom()
+    if not isinstance(patch, MergeFrom):
+        return None
+    try:
+        difference: JsonObject = msgspec.json.decode(patch.data(operation.obj), type=dict)
+    except (UsageError, *JSON_ERRORS):
+        return None  # the object was not read, so its changes are unknown
+    metadata = {
+        name: value for name, value in (difference.pop("metadata", None) or {}).items() if name not in _HOUSEKEEPING
+    }
+    difference.pop("status", None)
+    if not difference and not metadata:
+        return None
+    content = msgspec.json.encode((difference, metadata), order="deterministic")
+    return operation.gvk, key_of(operation.obj), hashlib.blake2b(content, digest_size=16).digest()

@@ -129,9 +129,10 @@ class OpenTelemetryHook(MetricsExporter):
             "k8s.namespace.name": started.namespace,
             "k8s.name": started.name,
         }
-        with self._span(f"{started.verb} {started.kind}", trace.SpanKind.PRODUCER, attributes):
+        with self._span(f"{started.verb} {started.kind}", trace.SpanKind.PRODUCER, attributes) as span:
             headers: dict[str, str] = {}
-            self._propagator.inject(headers)
+            if span.get_span_context().trace_flags.sampled:  # a link to a span that nobody keeps leads nowhere
+                self._propagator.inject(headers)
             yield headers
 
     @contextmanager

@@ -33,12 +33,13 @@ class NumberedWrites(TelemetryHook):
     def __init__(self) -> None:
         self.started: list[WriteStarted] = []
         self.requests = 0
+        self.is_silent = False
 
     @contextmanager
     def write(self, started: WriteStarted) -> Iterator[Mapping[str, str]]:
         """Yield the next context."""
         self.started.append(started)
-        yield {"traceparent": numbered(len(self.started))}
+        yield {} if self.is_silent else {"traceparent": numbered(len(self.started))}
 
     def record(self, record: Record) -> None:
         """Count the writes that are sent."""
@@ -171,6 +172,20 @@ async def test_the_same_difference_is_annotated_once_in_ten_minutes() -> None:
         await client.patch(live, MergeFrom())
         assert trace_of(live) == numbered(3)
         assert len(hook.started) == 3
+
+
+async def test_a_write_without_a_context_is_no_repetition() -> None:
+    """Only what carried a context counts, not the same change outside a reconcile."""
+    async with traced_client() as (client, hook, _):
+        hook.is_silent = True
+        live = await client.create(config(x="1"))
+        live.data["x"] = "2"
+        await client.patch(live, MergeFrom())
+        await client.patch(live, merge_patch({"data": {"x": "1"}}))
+        hook.is_silent = False
+        live.data["x"] = "2"
+        await client.patch(live, MergeFrom())
+        assert trace_of(live) == numbered(3)
 
 
 # ------------------------------------------------------------------ refused writes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from opsdk.base.cause import ReconcileCause, ReconcileCauses
+from opsdk.base.cause import ReconcileCause, ReconcileCauses, traceparents_of
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import AnyEvent, ObjectView, cause_of
@@ -80,3 +80,12 @@ async def test_the_queue_decides_whether_contexts_are_read(*, keeps_traces: bool
     assert item is not None
     assert item.causes[0].traceparents == ((numbered(1),) if keeps_traces else ())
     queue.shut_down()
+
+
+def test_a_retry_names_the_newest_contexts_of_all_causes() -> None:
+    """The bound holds for each cause, so retries of retries do not grow."""
+    causes = [ReconcileCause("Pod", traceparents=tuple(map(numbered, range(n, n + 5)))) for n in (1, 4, 11)]
+    assert traceparents_of(causes) == tuple(map(numbered, (6, 7, 8, 11, 12, 13, 14, 15)))
+    again = ReconcileCause("retry", traceparents=traceparents_of(causes))
+    assert traceparents_of([again]) == again.traceparents
+    assert traceparents_of([ReconcileCause("Pod"), ReconcileCause("retry")]) == ()

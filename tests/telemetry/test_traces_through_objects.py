@@ -14,6 +14,7 @@ pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from envtest.environment import Environment
 from opsdk import BlockingContext, Cluster, Context, Operator, Unstructured
@@ -24,6 +25,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.client.patch import merge_patch
 from opsdk.telemetry.otel import OpenTelemetryHook
+from opsdk.telemetry.records import ReconcileStarted
 from tools.generate.traced_operators import Shop, ShopSpec, traced_operators
 
 POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
@@ -251,3 +253,31 @@ async def test_a_policy_against_the_annotation_fails_no_reconcile() -> None:
         attempts = [span for span in exporter.get_finished_spans() if span.name == "patch configmaps"]
     assert results == {"success"}
     assert len(attempts) == 3
+
+
+async def test_a_retry_keeps_the_links_of_the_failed_attempt() -> None:
+    """The trace does not end at a failure: each attempt links to the write that caused the first one."""
+    operator, failures = Operator("retried"), iter([ValueError("no luck"), ValueError("no luck"), None])
+
+    @operator.reconciler(ConfigMap)
+    async def reconcile(config: ConfigMap, _: Context) -> None:
+        if config.metadata.name == "a" and (failure := next(failures)) is not None:
+            raise failure
+
+    async with traced(operator) as (user, exporter):
+        annotations = {TRACEPARENT_ANNOTATION: f"00-{7:032x}-{8:016x}-01"}
+        meta = ObjectMeta(name="a", namespace="default", annotations=annotations)
+        await user.uncached.create(ConfigMap(metadata=meta))
+        await asyncio.sleep(60)
+    attempts = [span for span in reconciles(exporter.get_finished_spans()) if (span.attributes or {})["name"] == "a"]
+    assert [[link.context.trace_id for link in span.links] for span in attempts] == [[7], [7], [7]]
+    assert [(span.attributes or {})["result"] for span in attempts] == ["error", "error", "success"]
+
+
+async def test_a_trace_that_is_not_sampled_annotates_nothing() -> None:
+    """No back end has its spans, so a link would lead nowhere."""
+    hook = OpenTelemetryHook(TracerProvider(sampler=ALWAYS_OFF), annotate_objects=True)
+    async with Environment() as env, Cluster(env.config, hook=hook) as cluster:
+        with hook.reconcile(ReconcileStarted(controller="a")):
+            live = await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+    assert live.metadata.annotations == {}
