@@ -60,10 +60,10 @@ class OpenTelemetryHook(MetricsExporter):
     With `annotate_objects`, traces go through objects (KEP-5915). A write of a reconcile has a span around its
     attempts, named ``<verb> <kind>``. The annotation ``tracing.k8s.io/traceparent`` of the object has its context. A
     reconcile links to the writes whose events caused it, also to those of other programs; the attribute ``cause`` of a
-    link is the cause in words. `opsdk.client.trace_annotation` describes the writes that carry the annotation.
+    link is the cause in words. Only a write that changes the object anyway carries the annotation.
 
-    With a `meter_provider`, all metrics of ``/metrics`` are OpenTelemetry metrics too, see
-    `opsdk.telemetry.otel_metrics`.
+    With a `meter_provider`, all metrics of ``/metrics`` are OpenTelemetry metrics, too. Only the values of histograms
+    are counted twice.
 
     Args:
         tracer_provider: None for the global one.
