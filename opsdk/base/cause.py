@@ -5,11 +5,14 @@ Upstream: none; controller-runtime forgets the event when it queues its request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 __all__ = ["ReconcileCause", "ReconcileCauses"]
 
 _MAX_CAUSES = 16
+# With 16 causes, a reconcile has at most 128 links: the limit of a span in the SDK of OpenTelemetry.
+_MAX_TRACEPARENTS = 8
 
 
 class ReconcileCause(NamedTuple):
@@ -24,6 +27,8 @@ class ReconcileCause(NamedTuple):
         initial: the object was part of the informer's initial list.
         detail: text for people: the delay, or the error of the previous attempt.
         events: number of events that this cause combines. `resource_version` is that of the last one.
+        traceparents: the newest trace contexts of the writes that these events show, at most 8, oldest first. Each is a
+            valid W3C ``traceparent``. A retry has those of the failed attempt. Empty unless a hook follows writes.
     """
 
     source: str
@@ -34,6 +39,7 @@ class ReconcileCause(NamedTuple):
     initial: bool = False
     detail: str = ""
     events: int = 1
+    traceparents: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = [self.source, self.event, self.key]
@@ -78,7 +84,9 @@ class ReconcileCauses:
             # The last one is the state that the reconcile sees, so it moves to the end.
             del self._by_identity[identity]
             self._by_identity[identity] = cause._replace(
-                events=existing.events + cause.events, own=existing.own and cause.own
+                events=existing.events + cause.events,
+                own=existing.own and cause.own,
+                traceparents=_newest(existing.traceparents, cause.traceparents),
             )
         elif len(self._by_identity) < _MAX_CAUSES:
             self._by_identity[identity] = cause
@@ -89,3 +97,17 @@ class ReconcileCauses:
         """Return the causes, oldest first; events beyond the bound are one cause at the end."""
         more = (ReconcileCause("other causes", events=self._more),) if self._more else ()
         return (*self._by_identity.values(), *more)
+
+
+def traceparents_of(causes: Iterable[ReconcileCause]) -> tuple[str, ...]:
+    """Return the newest 8 trace contexts of some causes: for the cause of a retry, which continues their reconcile."""
+    newest: tuple[str, ...] = ()
+    for cause in causes:
+        newest = _newest(newest, cause.traceparents)
+    return newest
+
+
+def _newest(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    if not before or before == after:  # without tracing, both are empty
+        return after
+    return (*[text for text in before if text not in after], *after)[-_MAX_TRACEPARENTS:]

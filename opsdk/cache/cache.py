@@ -329,6 +329,7 @@ class Cache:
             watch_list=o.watch_list,
             resync=scope.resync,
             stale_after=o.stale_after,
+            lag_interval=o.lag_interval,
             expected=_METADATA_GVK if scope.metadata_only else scope.gvk,
             transform=scope.transform,
             namespace=scope.namespace,

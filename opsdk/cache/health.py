@@ -45,6 +45,9 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
         own_writes_seen: own writes that the watch has shown so far.
         own_write_delay: seconds from the end of these writes until the watch showed them, in all.
         rollbacks: how often the API server went back to older resource versions, for example because etcd was restored.
+        resource_version: everything up to it is in the store; empty before the first list.
+        lag_seconds: for how long a change has been missing in the store, see `opsdk.cache.lag`. None if it is not
+            measured, or not known.
     """
 
     name: str
@@ -64,6 +67,8 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
     own_writes_seen: int = 0
     own_write_delay: float = 0.0
     rollbacks: int = 0
+    resource_version: str = ""
+    lag_seconds: float | None = None
 
     @property
     def ready(self) -> bool:

@@ -26,6 +26,7 @@ from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.informer_indices import InformerIndices
 from opsdk.cache.informer_writes import InformerWrites
+from opsdk.cache.lag_monitor import LagMonitor
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.options import ListWatchOptions
 from opsdk.cache.reflector import (
@@ -75,6 +76,7 @@ class InformerOptions(ListWatchOptions, frozen=True, kw_only=True):
         watch_list: use streaming lists; the informer falls back to pages where the server has none.
         resync: time between resyncs for handlers that request them, with 10 % jitter; 0 for never.
         stale_after: time without a watch until the health is `InformerState.STALE`.
+        lag_interval: see `ListWatchOptions`.
         expected: the kind of the objects; events with another kind are skipped.
         transform: changes each object before it is stored.
         namespace: the namespace of `source`; own writes in others are ignored.
@@ -136,6 +138,7 @@ class Informer(Closing):
             name=self.name,
         )
         """Reads what own writes left unknown."""
+        self._lag = LagMonitor(source, self.reflector)
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -147,6 +150,8 @@ class Informer(Closing):
         self._tasks.start(self._run(), name="reflect")
         if self.options.resync:
             self._tasks.start(self._resync_handlers(), name="resync")
+        if self.options.lag_interval is not None:
+            self._tasks.start(self._lag.run(self.options.lag_interval), name="lag")
 
     @property
     def started(self) -> bool:
@@ -197,6 +202,8 @@ class Informer(Closing):
             own_writes_seen=self.own_writes.shown,
             own_write_delay=self.own_writes.delay,
             rollbacks=self.counts["rollback"],
+            resource_version=self.reflector.resource_version,
+            lag_seconds=self._lag.seconds(),
         )
 
     async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why

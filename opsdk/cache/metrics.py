@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from opsdk.cache.health import InformerHealth
+from opsdk.cache.own_writes import revision_of
 
 _PREFIX = "opsdk_informer"
 # Name, help, value.
@@ -22,6 +23,12 @@ _GAUGES: tuple[tuple[str, str, Callable[[InformerHealth], float | None]], ...] =
         lambda h: h.seconds_without_watch,
     ),
     ("seconds_since_contact", "Seconds since a list, event or bookmark.", lambda h: h.seconds_since_contact),
+    ("lag_seconds", "Seconds for which a change has been missing in the store, if measured.", lambda h: h.lag_seconds),
+    (
+        "resource_version",
+        "Resource version up to which the store has everything, if it is a number.",
+        lambda h: _number(h.resource_version),
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
     ("lists", "Complete lists. More than one means that the watch was interrupted for too long.", lambda h: h.lists),
@@ -32,6 +39,12 @@ _COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
     ("rollbacks", "Times the API server went back to older resource versions.", lambda h: h.rollbacks),
     ("function_failures", "Failures of index and transform functions.", lambda h: h.function_failures),
 )
+
+
+def _number(resource_version: str) -> float | None:
+    """Return a resource version as a number, exact up to 2**53; None if it is not one of Kubernetes."""
+    revision = revision_of(resource_version)
+    return float(revision) if revision and revision < 1 << 128 else None
 
 
 class InformerCollector(Collector):

@@ -45,7 +45,7 @@ from opsdk.children.decision import (
     decide_write,
     own_fields,
 )
-from opsdk.children.desired import check_desired
+from opsdk.children.desired import check_desired, without_trace
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.children.former_owners import FormerOwners
@@ -53,6 +53,8 @@ from opsdk.children.memory import Memory
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.operations import Apply
+from opsdk.client.options import WriteOptions
 from opsdk.client.patch import json_patch
 from opsdk.client.ports import observe_removals
 from opsdk.errors import (
@@ -270,7 +272,7 @@ class Applier:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
-        tree = shared_tree(desired)
+        tree = without_trace(shared_tree(desired))
         if owner is not None:
             # Change a copy, not the caller's object.
             child = PartialObjectMetadata(
@@ -295,7 +297,8 @@ class Applier:
         self._report(write.explanation)
         sent = Unstructured.from_tree(declared.tree)
         try:
-            await self._client.apply(sent, field_owner=self._owner, force=force)
+            options = WriteOptions(field_owner=self._owner, force=force)
+            await self._client.executor.execute(Apply(obj=sent, options=options, changes=write.changes(force=force)))
         except InvalidError:
             if owner is not None:
                 # A second controller is invalid. The cache did not have the object, or not its controller.

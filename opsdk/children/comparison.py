@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.children.defaults import KEPT_IF_EMPTY, fill_defaults
 from opsdk.children.field_types import FieldType, Form
 from opsdk.children.ownership import APPLY, OwnerEntry, applied_by, managers_of, owns
@@ -25,6 +26,9 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet, Path
 from opsdk.structured_merge.schema import Topology
 from opsdk.structured_merge.typed import ABSENT, list_element, topology_for
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+TRACE_CONTEXT: Final = FieldSet.of(("f:metadata", "f:annotations", f"f:{TRACEPARENT_ANNOTATION}"))
+"""The field of a trace context. An apply owns it, and the comparison ignores that."""
 
 
 class DifferenceKind(Enum):
@@ -142,6 +146,9 @@ def _with_default_tolerations(pod: JsonObject, live: Mapping[str, JsonValue]) ->
 
 
 def _ownership(owned: FieldSet, to_own: FieldSet, differences: list[ApplyDifference]) -> list[ApplyDifference]:
+    if owned == to_own:
+        return []
+    owned = owned.difference(TRACE_CONTEXT)  # it belongs to one write: leaving it out again is not a change
     if owned == to_own:
         return []
     values = {difference.path for difference in differences}

@@ -102,6 +102,14 @@ class Send(msgspec.Struct, frozen=True):
     repetition: Repetition = Repetition.NONE
     take_over: TakeOver | None = None
 
+    def changes(self, *, force: bool) -> bool:
+        """Whether the apply is known to change the object, so that it may carry a trace context.
+
+        Without a record of the last write, the differences may be those that remain after each apply. Without `force`,
+        the annotation of another field manager would be a conflict.
+        """
+        return self.explanation.reason is ApplyReason.CREATE or (force and self.repetition is not Repetition.NONE)
+
 
 def create(declared: Declared) -> Send:
     """Return the write of an object that does not exist."""

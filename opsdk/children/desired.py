@@ -1,10 +1,11 @@
-"""Checks a desired object before any request. Pure."""
+"""Prepares and checks a desired object before any request. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.children.explanation import shown_value
 from opsdk.children.field_types import FieldType
 from opsdk.children.resolver import ResolvedType
@@ -13,6 +14,19 @@ from opsdk.structured_merge.fieldpath import Path, field_element, format_path
 from opsdk.structured_merge.schema import Topology
 from opsdk.structured_merge.typed import check_typed, list_element, topology_for
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+
+def without_trace(tree: JsonObject) -> JsonObject:
+    """Return a desired object without a trace context, for example if its annotations are those of the owner.
+
+    A trace context belongs to one write. A copy of it would differ from that of the live object at each comparison.
+    """
+    metadata = tree["metadata"]
+    if TRACEPARENT_ANNOTATION not in (metadata.get("annotations") or {}):
+        return tree
+    annotations = {name: value for name, value in metadata["annotations"].items() if name != TRACEPARENT_ANNOTATION}
+    rest = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**tree, "metadata": {**rest, "annotations": annotations} if annotations else rest}
 
 
 def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:

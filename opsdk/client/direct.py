@@ -34,12 +34,14 @@ from opsdk.client.operations import (
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
+from opsdk.client.trace_annotation import REFUSALS, TraceAnnotator
 from opsdk.errors import DecodeError, NotFoundError, RequestInfo, UsageError
 from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JSON_ERRORS
+from opsdk.telemetry.records import TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -61,6 +63,7 @@ class DirectClient:
         mapper: maps kinds to resources.
         on_warning: called for each warning of a response, without deduplication.
         observer: receives every successful write.
+        hook: if it follows writes, they carry its trace context, see `opsdk.client.trace_annotation`.
     """
 
     def __init__(
@@ -71,8 +74,11 @@ class DirectClient:
         mapper: RestMapper,
         on_warning: WarningHandler = log_warning,
         observer: WriteObserver | None = None,
+        hook: TelemetryHook | None = None,
     ) -> None:
         self._observer = observer
+        self._hook = hook if hook is not None and hook.follows_writes else None
+        self._annotator = TraceAnnotator() if self._hook is not None else None
         self.transport = transport
         self.scheme = scheme
         self.mapper = mapper
@@ -84,7 +90,10 @@ class DirectClient:
         request = build_request(operation, mapping)
         match operation:
             case ObjectWrite():
-                response = await self._write(mapping, operation, request)
+                if self._annotator is None:
+                    response = await self._write(mapping, operation, request)
+                else:
+                    response = await self._traced_write(self._annotator, mapping, operation, request)
                 target = operation.body if operation.body is not None else operation.obj
                 return self._update_target(response, target, subresource=operation.subresource)
             case Get():
@@ -128,6 +137,28 @@ class DirectClient:
             observer.failed(operation, mapping, request=body, error=error)
             raise
         observer.written(operation, mapping, request=body, response=response.body, sent=sent)
+        return response
+
+    async def _traced_write(
+        self, annotator: TraceAnnotator, mapping: RestMapping, operation: ObjectWrite, request: RestRequest
+    ) -> RestResponse:
+        """Send a write with its trace context. If the server refuses it, send it without.
+
+        A refused write had no effect. Telemetry must not make a write fail, so a second request is the lesser evil.
+        """
+        write = annotator.started(operation)
+        if write is None or self._hook is None:
+            return await self._write(mapping, operation, request)
+        with self._hook.write(write.record) as headers:
+            annotated = annotator.annotate(write, request, headers.get("traceparent", ""))
+            if annotated is None:
+                return await self._write(mapping, operation, request)
+            try:
+                return await self._write(mapping, operation, annotated)
+            except REFUSALS as error:
+                refusal = error
+            response = await self._write(mapping, operation, request)
+        annotator.refused(operation.gvk, refusal)
         return response
 
     async def _read(self, mapping: RestMapping, operation: Get, request: RestRequest) -> RestResponse:

@@ -96,7 +96,14 @@ class PatchObject(ObjectWrite, frozen=True, kw_only=True):
 
 
 class Apply(ObjectWrite, frozen=True, kw_only=True):
-    """Server-side apply of an object or one of its subresources."""
+    """Server-side apply of an object or one of its subresources.
+
+    Attributes:
+        changes: the caller compared the live object, and the apply changes it. Only such an apply may carry a trace
+            context: the annotation would turn an apply without effect into a write.
+    """
+
+    changes: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,6 +95,7 @@ class Cluster(Closing):
             mapper=self.mapper,
             on_warning=on_warning,
             observer=WriteRecorder(self.cache),
+            hook=hook,
         )
         direct = RecordRequests(unrecorded)
         self.uncached = Client(self._decorate(direct))

@@ -157,6 +157,7 @@ class Controller:
             fairness=options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
+        self.queue.keeps_traces = self.hook.follows_writes
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
@@ -487,7 +488,7 @@ class Controller:
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
-                self.queue.add(queue_item.item, cause=cause_of(event))
+                self.queue.add(queue_item.item, cause=cause_of(event, traced=self.queue.keeps_traces))
         if self.options.hot_loop_limit and (activity.requests or queue_item.item in self._hot_loops.rows):
             await self._check_hot_loop(ctx, queue_item, activity)
         if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):

@@ -56,13 +56,17 @@ def record_from_json(tree: JsonObject) -> ReconcileRecord:
     try:
         values = dict(tree)
         values["started_at"] = datetime.fromisoformat(values["started_at"])
-        values["causes"] = tuple(ReconcileCause(**cause) for cause in values["causes"])
+        values["causes"] = tuple(map(_cause, values["causes"]))
         values["requests"] = tuple(RequestSent(**request) for request in values["requests"])
         values["reads"] = tuple(map(_object_read, values["reads"]))
         values["children"] = tuple(map(_child, values.get("children", ())))  # absent before 0.2
         return ReconcileRecord(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(f"the JSON is not a reconcile record: {error!r}") from error
+
+
+def _cause(tree: JsonObject) -> ReconcileCause:
+    return ReconcileCause(**{**tree, "traceparents": tuple(tree.get("traceparents", ()))})
 
 
 def _child(tree: JsonObject) -> ChildRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
-from opsdk.base.cause import ReconcileCause
+from opsdk.base.cause import ReconcileCause, traceparents_of
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.pausing import HeldBack, format_time
 from opsdk.controller.reconcile import Result
@@ -53,7 +53,8 @@ class RequeuePolicy:
         if gave_up:
             log_failure(error, wait=None)
             return ReconcileEnd(Outcome.ERROR, detail=f"{gave_up}: {text_of(error)}", gave_up=gave_up)
-        cause = ReconcileCause("retry", detail=shorten_error(error))
+        traceparents = traceparents_of(queue_item.causes)
+        cause = ReconcileCause("retry", detail=shorten_error(error), traceparents=traceparents)
         queue.add(item, after=wait, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
         return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}")
@@ -94,7 +95,8 @@ class RequeuePolicy:
         pause = held.pause
         if pause.until is not None:
             after = max((pause.until - utc_now()).total_seconds(), 0.0)
-            cause = ReconcileCause("pause", detail=f"ended at {format_time(pause.until)}")
+            detail, traceparents = f"ended at {format_time(pause.until)}", traceparents_of(queue_item.causes)
+            cause = ReconcileCause("pause", detail=detail, traceparents=traceparents)
             queue.add(queue_item.item, after=after, priority=queue_item.priority, cause=cause, timer=True)
         return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new)
 

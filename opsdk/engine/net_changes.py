@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.children.desired import without_trace
 from opsdk.engine.differences import Difference, differences
 from opsdk.engine.plan import ChangeAction
 from opsdk.engine.recording import RunPhase, WriteSource
@@ -127,6 +128,7 @@ def _starts(path: str, above: str) -> bool:
 def _without_server_set(obj: JsonObject | None) -> JsonObject | None:
     if obj is None:
         return None
+    obj = without_trace(obj)  # the operator writes it in the cluster, and not in a plan
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
     if obj["kind"] == _DEFINITION:
         # The fork's server calls the conversion in this process: its address says nothing about the cluster.

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from opsdk.apimachinery.secret_values import is_secret
+from opsdk.children.comparison import TRACE_CONTEXT
 from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -26,7 +27,7 @@ def own_fields(obj: JsonObject, managers: Collection[str]) -> FieldSet:
     for entry in obj["metadata"].get("managedFields") or ():
         if is_manager_of(str(entry.get("manager", "")), managers):
             fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
-    return fields
+    return fields.difference(TRACE_CONTEXT)  # it belongs to a write of the cluster, and is not decided
 
 
 def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:

@@ -178,7 +178,7 @@ class EventDispatcher:
         if not requests:
             return
         default = LOW_PRIORITY if event.initial or event.resync else 0
-        cause = cause_of(event)
+        cause = cause_of(event, traced=self._queue.keeps_traces)
         for item in requests:
             priority = default if item.priority is None else item.priority
             if item.rate_limited:

@@ -18,9 +18,11 @@ from opsdk.apimachinery.kinds import Kind, kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import AnyObject, to_tree
 from opsdk.base.cause import ReconcileCause
+from opsdk.base.traceparent import TRACEPARENT_ANNOTATION, is_traceparent
 from opsdk.cache.entry import OwnerRef, StoreEntry, make_entry
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JSON_ERRORS
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -147,8 +149,8 @@ def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     )
 
 
-def cause_of(event: Event[Any]) -> ReconcileCause:
-    """Return the cause of a request that an event queues."""
+def cause_of(event: Event[Any], *, traced: bool = False) -> ReconcileCause:
+    """Return the cause of a request that an event queues; with `traced`, it names the trace context of the write."""
     view = event.view
     return ReconcileCause(
         view.kind.name,
@@ -157,7 +159,49 @@ def cause_of(event: Event[Any]) -> ReconcileCause:
         view.resource_version,
         own=event.own,
         initial=event.initial,
+        traceparents=_traceparents_of(event) if traced else (),
     )
+
+
+class _TraceAnnotations(msgspec.Struct):
+    traceparent: object = msgspec.field(default=None, name=TRACEPARENT_ANNOTATION)
+
+
+class _TracedMeta(msgspec.Struct):
+    annotations: _TraceAnnotations | None = None
+
+
+class _TracedObject(msgspec.Struct):
+    metadata: _TracedMeta | None = None
+
+
+_TRACED_DECODER = msgspec.json.Decoder(_TracedObject)
+_TRACEPARENT_KEY = TRACEPARENT_ANNOTATION.encode()
+
+
+def _traceparents_of(event: Event[Any]) -> tuple[str, ...]:
+    """Return the trace context of the write that an event shows; empty if the write did not carry one.
+
+    A write that carries none leaves the annotation of an earlier one, so only a changed value counts.
+    """
+    if event.new is None:
+        return ()
+    traceparent = _traceparent_in(event.new.entry.data)
+    if not traceparent or (event.old is not None and _traceparent_in(event.old.entry.data) == traceparent):
+        return ()
+    return (traceparent,)
+
+
+def _traceparent_in(data: bytes) -> str:
+    """Return the trace context in an object's JSON; empty if it has none, or not a valid one."""
+    if _TRACEPARENT_KEY not in data:  # one scan: most objects have none
+        return ""
+    try:
+        metadata = _TRACED_DECODER.decode(data).metadata
+    except JSON_ERRORS:
+        return ""
+    value = metadata.annotations.traceparent if metadata is not None and metadata.annotations is not None else None
+    return value if isinstance(value, str) and is_traceparent(value) else ""
 
 
 def generic_event(obj: T) -> Event[T]:

@@ -19,7 +19,7 @@ from opsdk.aio.containment import cancellations, contain, is_panic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
-from opsdk.base.cause import ReconcileCause
+from opsdk.base.cause import ReconcileCause, traceparents_of
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -87,10 +87,11 @@ class _RequeueHandlers(RequeuePolicy):
             return super().after_failure(queue, queue_item, error)
         now = monotonic()
         waits = []
+        traceparents = traceparents_of(queue_item.causes)
         for name, reason in zip(error.names, error.exceptions, strict=True):
             item = HandlerRequest.of(request_of(queue_item.item), name)
             if not is_terminal(reason) and item not in self.scheduled:
-                cause = ReconcileCause("retry", detail=shorten_error(reason))
+                cause = ReconcileCause("retry", detail=shorten_error(reason), traceparents=traceparents)
                 wait = queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
                 self.scheduled[item] = now + wait
             if item in self.scheduled:

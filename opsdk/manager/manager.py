@@ -23,7 +23,7 @@ from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.manager.servers import IssuedContext, MetricsEndpoint, http_servers
 from opsdk.rbac.delegated import ReviewClient
 from opsdk.telemetry.context import add_context_to_records
-from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.prometheus import PrometheusHook, export_metrics
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -88,7 +88,7 @@ class Manager:
         queues = QueueMonitor(monotonic)
         debugs = is_enabled(self.options.debug_bind_address)
         self._task_ages = TaskAges() if debugs else None
-        self.hook: TelemetryHook = Hooks([self.metrics, *([queues] if debugs else []), *hooks])
+        self.hook = Hooks([self.metrics, *([queues] if debugs else []), *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
         self._leadership = ManagerLeadership(None)
@@ -230,6 +230,7 @@ class Manager:
             raise UsageError("the manager was already started: create a new one")
         self._metrics_endpoint.check_client()
         self.state = ManagerState.RUNNING
+        export_metrics(self.metrics, self.hook.hooks)
         if self._task_ages is not None:
             self._task_ages.install()
         helpers: list[asyncio.Task[None]] = []

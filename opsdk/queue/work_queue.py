@@ -46,6 +46,7 @@ class WorkQueue(Generic[K]):
 
     Attributes:
         hooks: see above; may be set before the first event.
+        keeps_traces: causes of events name the trace contexts of the writes that the events show.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class WorkQueue(Generic[K]):
             fair_order(name, fairness, self.item_type) if fairness is not None else None
         )
         self.hooks = hooks
+        self.keeps_traces = False
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None

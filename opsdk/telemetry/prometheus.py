@@ -7,7 +7,8 @@ pkg/metrics/leaderelection.go; k8s.io/component-base/metrics/prometheus/restclie
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import msgspec
@@ -45,9 +46,12 @@ from opsdk.telemetry.records import (
     WebhookServed,
     Workers,
 )
+from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.telemetry.series import Counters, Gauges, Histograms
 
 __all__ = ["PrometheusHook"]
+
+log = SafeLogger(__name__)
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -376,11 +380,19 @@ class PrometheusHook(TelemetryHook):
         self._priorities.add(priority)
         return str(priority)
 
-    def expose(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
+    def histograms(self) -> list[Histograms]:
+        """Return the histograms that records fill."""
+        return [value for value in vars(self).values() if isinstance(value, Histograms)]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics of `registry` with their present values."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
-        return generate_latest(_WithoutCreated(self.registry))
+        yield from _WithoutCreated(self.registry).collect()
+
+    def expose(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
+        return generate_latest(self)
 
     def _read_queue(self, name: str, queue: QueueView) -> None:
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
@@ -395,6 +407,24 @@ class PrometheusHook(TelemetryHook):
             depth[label] = depth.get(label, 0) + count
         for label, count in depth.items():
             self._depth.set(count, name, name, label)
+
+
+class MetricsExporter(TelemetryHook):
+    """A hook that exports the metrics of a `PrometheusHook` elsewhere, too."""
+
+    @abstractmethod
+    def export_metrics(self, metrics: PrometheusHook) -> None:
+        """Begin to export. A manager calls it once, at its start, with its own metrics."""
+
+
+def export_metrics(metrics: PrometheusHook, hooks: Iterable[TelemetryHook]) -> None:
+    """Export metrics through each hook that exports some. A failure is logged: telemetry stops no program."""
+    for hook in hooks:
+        if isinstance(hook, MetricsExporter):
+            try:
+                hook.export_metrics(metrics)
+            except Exception:
+                log.exception("the telemetry hook %r cannot export metrics", hook)
 
 
 class _QueueSeries(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ A reconcile and a request are blocks with a begin and an end, so that a hook can
 
 * `TelemetryHook.reconcile` is entered before the reconciler is called. `Reconciled` is recorded inside the block.
 * `TelemetryHook.request` is entered before each attempt of a request. `Requested` is recorded inside the block.
+* `TelemetryHook.write` is entered before the write of an object, around its attempts, if the hook follows writes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = [
     "WebhookLoad",
     "WebhookServed",
     "Workers",
+    "WriteStarted",
 ]
 
 log = SafeLogger(__name__)
@@ -201,6 +203,24 @@ class RequestStarted(msgspec.Struct, frozen=True, kw_only=True):
     request: RequestInfo
     method: str
     host: str
+
+
+class WriteStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """The write of an object begins. Writes that cannot carry an annotation have no such record.
+
+    Attributes:
+        verb: ``create``, ``update``, ``patch`` or ``apply``.
+        group: API group of the object.
+        kind: its kind.
+        namespace: its namespace; empty for a cluster-scoped object.
+        name: its name; empty if the server generates it.
+    """
+
+    verb: str
+    group: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
@@ -379,7 +399,10 @@ NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})
 
 
 class TelemetryHook:
-    """Receives records and drops them. Override `record`, and `reconcile` and `request` for tracing."""
+    """Receives records and drops them. Override `record`, and `reconcile`, `request` and `write` for tracing."""
+
+    follows_writes: bool = False
+    """Whether `write` is called, and causes name the trace contexts that events carry."""
 
     def record(self, record: Record) -> None:
         """Receive one record. Must not block."""
@@ -397,6 +420,13 @@ class TelemetryHook:
 
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
         """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
+        return NO_HEADERS
+
+    def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
+        """Return a block that lasts as long as the write of an object.
+
+        It yields ``traceparent``, which becomes an annotation of the object, or nothing.
+        """
         return NO_HEADERS
 
 
@@ -479,6 +509,8 @@ class Hooks(TelemetryHook):
         # Most hooks only count: blocks that do nothing are not entered.
         self._reconcile = [hook.reconcile for hook in self.hooks if _overrides(hook, "reconcile")]
         self._request = [hook.request for hook in self.hooks if _overrides(hook, "request")]
+        self._write = [hook.write for hook in self.hooks if hook.follows_writes]
+        self.follows_writes = bool(self._write)
 
     @property
     def follows_requests(self) -> bool:
@@ -506,6 +538,10 @@ class Hooks(TelemetryHook):
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Enter the block of each hook, and yield the headers of all."""
         return _CombinedBlocks(self._request, started) if self._request else NO_HEADERS
+
+    def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:
+        """Enter the block of each hook that follows writes, and yield the headers of all."""
+        return _CombinedBlocks(self._write, started) if self._write else NO_HEADERS
 
 
 def _overrides(hook: TelemetryHook, method: str) -> bool:

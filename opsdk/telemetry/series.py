@@ -12,12 +12,15 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+HistogramRecorder = Callable[[Mapping[str, str]], Callable[[float], None]]
+"""Returns the function that gets the values of the series with these labels."""
 
 
 class NumberSeries:
@@ -108,21 +111,28 @@ class Gauges(_Values):
 
 
 class HistogramSeries:
-    """One histogram: the number of values in each bucket, and their sum. For any thread."""
+    """One histogram: the number of values in each bucket, and their sum. For any thread.
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_total")
+    Attributes:
+        forward: gets each value, too; None for nobody.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_total", "forward")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)  # the last one counts what is above all bounds
         self._total = 0.0
         self._lock = threading.Lock()
+        self.forward: Callable[[float], None] | None = None
 
     def observe(self, value: float) -> None:
         """Count a value. One that equals a bound is below it."""
         with self._lock:
             self._counts[bisect_left(self._bounds, value)] += 1
             self._total += value
+        if self.forward is not None:
+            self.forward(value)
 
     def read(self) -> tuple[list[int], float]:
         """Return the count of each bucket, and the sum."""
@@ -139,6 +149,11 @@ class Histograms(Collector):
         labels: names of the labels.
         buckets: upper bounds, ascending, without infinity.
 
+    Attributes:
+        name: see above.
+        documentation: see above.
+        bounds: the buckets.
+
     >>> seconds = Histograms("seconds", "Time.", ["verb"], buckets=(0.1, 1.0))
     >>> seconds.observe(0.1, "get"), seconds.observe(5, "get")
     (None, None)
@@ -154,22 +169,38 @@ class Histograms(Collector):
         *,
         buckets: Sequence[float],
     ) -> None:
-        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
-        self._bounds = tuple(buckets)
+        self.name, self.documentation, self._labels = name, documentation, tuple(labels)
+        self.bounds = tuple(buckets)
         self._series: dict[tuple[str, ...], HistogramSeries] = {}
+        self._recorder: HistogramRecorder | None = None
 
     def series(self, *labels: str) -> HistogramSeries:
         """Return the series with these label values. The first call creates it, so it is shown with zeros."""
         series = self._series.get(labels)
-        return series if series is not None else self._series.setdefault(labels, HistogramSeries(self._bounds))
+        return series if series is not None else self._new_series(labels)
+
+    def _new_series(self, labels: tuple[str, ...]) -> HistogramSeries:
+        series = self._series.setdefault(labels, HistogramSeries(self.bounds))
+        if self._recorder is not None:
+            series.forward = self._recorder(dict(zip(self._labels, labels, strict=True)))
+        return series
+
+    def forward(self, recorder: HistogramRecorder) -> None:
+        """Pass each value from now on to the function that `recorder` returns for the labels of its series.
+
+        The function is called in the thread that counts the value, and must neither block nor raise.
+        """
+        self._recorder = recorder
+        for labels, series in tuple(self._series.items()):
+            series.forward = recorder(dict(zip(self._labels, labels, strict=True)))
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value in the series with these label values. A value that equals a bound is below it."""
         self.series(*labels).observe(value)
 
     def collect(self) -> Iterator[Metric]:
-        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
-        names = [floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
+        family = HistogramMetricFamily(self.name, self.documentation, labels=self._labels)
+        names = [floatToGoString(bound) for bound in (*self.bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, series in tuple(self._series.items()):
             counts, total = series.read()
             passed = 0

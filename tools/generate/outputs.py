@@ -21,6 +21,7 @@ from tools.generate.reference import FOLDER as REFERENCE
 from tools.generate.reference import render_reference
 from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
+from tools.generate.trace_diagram import render_trace_diagram
 
 TABLES = "envtest/data"
 CHILDREN = "opsdk/children/data/types.txt"
@@ -44,7 +45,7 @@ def outputs_of_root(root: Path) -> Outputs:
 
 def outputs_of_program(root: Path) -> Outputs:
     """What is made of the program's own tables: nothing if the repository at `root` has no reference."""
-    return render_reference() if (root / REFERENCE).is_dir() else {}
+    return {**render_reference(), **render_trace_diagram()} if (root / REFERENCE).is_dir() else {}
 
 
 def outputs_of_facts(facts: Facts) -> Outputs:
