@@ -18,7 +18,7 @@ import msgspec
 from opsdk.errors import UsageError
 from opsdk.recording.boundary import BOUNDARY
 
-__all__ = ["MethodCall", "call_method", "record_calls"]
+__all__ = ["record_calls"]
 
 S = TypeVar("S")
 Method = Callable[..., Coroutine[Any, Any, Any]]
