@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from opsdk.aio.blocking import BlockingPool
@@ -25,6 +26,7 @@ from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.debug_rows import queue_rows, retry_rows, running_rows
 from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
@@ -72,6 +74,8 @@ _MAX_NOTE = 1024
 _CANCEL_GRACE = 5.0
 # The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
 _INTERVAL_JITTER = 0.1
+# Priority of a request from the console: before everything that waits.
+_NOW_PRIORITY = 100
 
 
 class ControllerState(Enum):
@@ -129,7 +133,7 @@ class Controller:
             raise UsageError("a controller needs a name: pass name=...")
         self.name = name
         self.kind = kind
-        self._kind_name = str(kind.gvk) if kind is not None else ""
+        self.kind_name = str(kind.gvk) if kind is not None else ""
         options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
@@ -149,7 +153,7 @@ class Controller:
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
-        self._cluster_name = cluster.name if cluster is not None else ""
+        self.cluster_name = cluster.name if cluster is not None else ""
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(options.rate_limiter),
@@ -161,6 +165,7 @@ class Controller:
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
+        self.current_pause: Pause | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -215,6 +220,7 @@ class Controller:
 
         Requests wait in the queue, including those for finalizers of objects that are being deleted.
         """
+        self.current_pause = pause
         if self._pause_timer is not None:
             self._pause_timer.cancel()
             self._pause_timer = None
@@ -228,6 +234,27 @@ class Controller:
             self.queue.pause()
         else:
             self.queue.resume()
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        return {
+            "controllers": partial(queue_rows, self),
+            "running": lambda: running_rows(self, self._workers),
+            "retries": partial(retry_rows, self),
+        }
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Queue a request; see `opsdk.base.runnable.Enqueues`."""
+        if controller != self.name:
+            return ""
+        if self.queue.standby or self.state is not ControllerState.RUNNING:
+            raise UsageError(f"controller {self.name} does not run on this replica: ask the replica that leads")
+        if not issubclass(Request, self.queue.item_type):
+            raise UsageError(f"the requests of controller {self.name} are not keys of objects")
+        request = Request(namespace, name)
+        self.queue.add(request, priority=_NOW_PRIORITY, cause=ReconcileCause("console", detail="reconcile now"))
+        if self.queue.core.paused:
+            return "queued until the pause of the controller ends"
+        return "queued after the reconcile that runs" if request in self.queue.core.processing() else "queued"
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""
@@ -367,7 +394,7 @@ class Controller:
             self.journal.add(
                 ReconcileRecord(
                     controller=self.name,
-                    kind=self._kind_name,
+                    kind=self.kind_name,
                     namespace=change.request.namespace,
                     name=change.request.name,
                     reconcile_id="",
@@ -442,7 +469,7 @@ class Controller:
             )
         record = ReconcileRecord(
             controller=self.name,
-            kind=self._kind_name,
+            kind=self.kind_name,
             namespace=started.namespace,
             name=started.name,
             reconcile_id=ctx.reconcile_id,
@@ -523,9 +550,9 @@ class Controller:
         """Return the context of an item's reconcile."""
         limit = self.options.reconciliation_timeout
         request = queue_item.item
-        if self._cluster_name and type(request) is Request:
+        if self.cluster_name and type(request) is Request:
             # The queue belongs to one cluster, so its items need no name.
-            request = Request(request.namespace, request.name, self._cluster_name)
+            request = Request(request.namespace, request.name, self.cluster_name)
         return Context(
             request=request,
             controller=self.name,

@@ -1,0 +1,129 @@
+"""Rows of a controller on the debug pages: its queue, what runs now, and what waits for a retry.
+
+They are read from the live queue when a page is requested, so they cost nothing before. Pages and the time for them are
+bounded: of a long queue, only the oldest items are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from opsdk.aio.clock import monotonic
+from opsdk.aio.task_stacks import author_frame, await_stack, waits_for
+from opsdk.aio.watchdog import thread_frames
+from opsdk.controller.context import request_key
+
+if TYPE_CHECKING:
+    from opsdk.controller.controller import Controller
+    from opsdk.queue.core import QueuedItem
+
+# Queued items that one page looks at. 10,000 take about 10 ms.
+_MAX_ITEMS = 10_000
+# Rows of one controller.
+_MAX_FLOWS = 20
+_MAX_RETRIES = 50
+_MAX_RUNNING = 200
+# Characters of a flow, which is any value of the author's.
+_MAX_FLOW = 100
+
+
+def queue_rows(controller: Controller) -> Iterable[object]:
+    """Return the one row of the page ``controllers``: the state, and what waits, by priority and flow."""
+    core, now = controller.queue.core, monotonic()
+    items = core.items(_MAX_ITEMS)
+    ready = [item for item in items if item.ready]
+    flows = core.flow_depth()
+    by_flow = Counter(flows if flows is not None else _namespaces(ready))
+    yield {
+        "controller": controller.name,
+        "cluster": controller.cluster_name,
+        "kind": controller.kind_name,
+        "state": controller.state.value,
+        "standby": controller.queue.standby,
+        "paused": _pause_text(controller),
+        "ready": len(core),
+        "delayed": core.size() - len(core),
+        "oldest_ready_seconds": max((now - item.ready_at for item in ready), default=0.0),
+        "retrying": sum(1 for item in items if _attempts(controller, item.item)),
+        "fair": flows is not None,
+        "flows": [
+            {"priority": priority, "flow": str(flow)[:_MAX_FLOW], "ready": count}
+            for (priority, flow), count in by_flow.most_common(_MAX_FLOWS)
+        ],
+        "more_flows": max(len(by_flow) - _MAX_FLOWS, 0),
+        "workers": {"active": len(core.processing()), "limit": controller.options.max_concurrent_reconciles},
+        "problems": controller.problems(),
+        "failing_functions": [str(failure) for failure in controller.failing_functions()],
+    }
+
+
+def running_rows(controller: Controller, workers: Collection[asyncio.Task[None]]) -> Iterable[object]:
+    """Return a row of the page ``running`` for each reconcile that runs, the longest first."""
+    now = monotonic()
+    tasks = {task.get_name(): task for task in workers if not task.done()}
+    threads = {thread.name: thread.ident for thread in threading.enumerate()}
+    started = sorted(controller.queue.core.processing().items(), key=lambda pair: pair[1])
+    for item, began in started[:_MAX_RUNNING]:
+        name = f"{controller.name}/reconcile {item}"  # as the worker names its task
+        task, thread = tasks.get(name), threads.get(name)
+        frames = await_stack(task.get_coro()) if task is not None else []
+        if thread is not None:
+            # A plain function runs in a thread that has the name of its task.
+            frames += thread_frames(thread)
+        yield {
+            **_key(controller, item),
+            "seconds": now - began,
+            "attempt": _attempts(controller, item),
+            "place": author_frame(frames),
+            "waits_for": waits_for(task) if task is not None and thread is None else "",
+            "stack": frames,
+        }
+
+
+def retry_rows(controller: Controller) -> Iterable[object]:
+    """Return a row of the page ``retries`` for each request that failed and waits, most attempts first."""
+    now = monotonic()
+    failed = [
+        (attempts, item)
+        for item in controller.queue.core.items(_MAX_ITEMS)
+        if (attempts := _attempts(controller, item.item))
+    ]
+    failed.sort(key=lambda pair: -pair[0])
+    for attempts, item in failed[:_MAX_RETRIES]:
+        yield {
+            **_key(controller, item.item),
+            "attempts": attempts,
+            "due_seconds": max(item.ready_at - now, 0.0),
+            "priority": item.priority,
+            "causes": [str(cause) for cause in item.causes],
+        }
+
+
+def _key(controller: Controller, item: Hashable) -> dict[str, object]:
+    namespace, name = request_key(item)
+    return {
+        "controller": controller.name,
+        "cluster": controller.cluster_name,
+        "kind": controller.kind_name,
+        "namespace": namespace,
+        "name": name,
+    }
+
+
+def _attempts(controller: Controller, item: Any) -> int:
+    return controller.queue.rate_limiter.num_requeues(item)
+
+
+def _namespaces(items: Iterable[QueuedItem[Any]]) -> Counter[tuple[int, Hashable]]:
+    return Counter((item.priority, getattr(item.item, "namespace", "")) for item in items)
+
+
+def _pause_text(controller: Controller) -> str:
+    """Return the pause in words; empty if the controller is not paused."""
+    if not controller.queue.core.paused:
+        return ""
+    return str(controller.current_pause or "paused")
