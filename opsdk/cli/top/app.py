@@ -28,7 +28,7 @@ from opsdk.errors import OpsdkError
 # Lines for problems on a screen of 24 lines.
 _MAX_PROBLEMS = 5
 # Rows that a table shows: more cannot be read, and each costs time at every refresh.
-_MAX_ROWS = 200
+_MAX_ROWS = 100
 _STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
 _MARKS = {Level.ERROR: "!!", Level.WARNING: " !", Level.INFO: "  "}
 
@@ -103,6 +103,7 @@ class TopApp(App[None]):
         *(Binding(str(view.number), f"show({view.value!r})", view.value, show=False) for view in View),
         Binding("tab,right", "turn(1)", "Next view", show=False, priority=True),
         Binding("shift+tab,left", "turn(-1)", "Previous view", show=False, priority=True),
+        Binding("a", "problems", "All problems", show=False),
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
 
@@ -120,6 +121,7 @@ class TopApp(App[None]):
         # The column and direction of the order; None for the order of the view.
         self._order: tuple[int, bool] | None = None
         self._rows: list[TableRow] = []
+        self._hidden = 0
         self._refreshing = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
@@ -158,9 +160,9 @@ class TopApp(App[None]):
         state = self.monitor.state
         self.query_one("#head", Static).update(self._head(state))
         self.query_one("#problems", Static).update(self._problems())
-        self.query_one("#tabs", Static).update(self._tabs())
         if state is not None:
             self._draw_table(self._table(state))
+        self.query_one("#tabs", Static).update(self._tabs())
 
     def _head(self, state: TopState | None) -> Text:
         """Return the headline, with what is wrong with the connection at its end."""
@@ -178,7 +180,7 @@ class TopApp(App[None]):
     def _problems(self) -> Text:
         lines: list[tuple[str, str]] = []
         if self.monitor.lost_since is not None:
-            lines.append((f"!! {clean(self.monitor.error)}", _STYLES[Level.ERROR]))
+            lines.append((f"!!  {clean(self.monitor.error)}", _STYLES[Level.ERROR]))
         elif self.monitor.state is None:
             return Text(f"connecting to {self.monitor.client.name} ...")
         lines += [_problem_line(problem) for problem in self.monitor.problems]
@@ -186,7 +188,7 @@ class TopApp(App[None]):
             return Text("no problems", style="green")
         if len(lines) > _MAX_PROBLEMS:
             more = len(lines) - _MAX_PROBLEMS + 1
-            lines = [*lines[: _MAX_PROBLEMS - 1], (f"   {more} more problems: opsdk top --once lists them", "dim")]
+            lines = [*lines[: _MAX_PROBLEMS - 1], (f"    {more} more problems: press a", "dim")]
         width = self.size.width
         return Text("\n").join(Text(fit(line, width).rstrip(), style=style) for line, style in lines)
 
@@ -195,6 +197,8 @@ class TopApp(App[None]):
         for view in View:
             style = "reverse bold" if view is self.view else ""
             parts += [(f"{view.number}{view.value}", style), (" ", "")]
+        if self._hidden:
+            parts.append((f"{_MAX_ROWS} of {_MAX_ROWS + self._hidden} rows ", "dim"))
         if self._filter_text:
             parts.append((f"/{self._filter_text}", "yellow"))
         return Text.assemble(*parts)
@@ -212,6 +216,7 @@ class TopApp(App[None]):
         widget = self.query_one(DataTable)
         selected = self._selected()
         self._rows = list(table.rows[:_MAX_ROWS])
+        self._hidden = len(table.rows) - len(self._rows)
         # One cell of padding on both sides of each column, and the scroll bar.
         widths = table.widths(max(self.size.width - 2, 20))
         widget.clear(columns=True)
@@ -283,7 +288,12 @@ class TopApp(App[None]):
     def on_data_table_row_selected(self) -> None:
         """Show the details of a row."""
         if (row := self._selected()) is not None and row.details:
-            self.push_screen(_Details(" ".join(row.cells[:2]), row.details))
+            self.push_screen(_Details(str(row.target or row.cells[0]), row.details))
+
+    def action_problems(self) -> None:
+        """Show all problems as a whole."""
+        lines = tuple(_problem_line(problem)[0] for problem in self.monitor.problems)
+        self.push_screen(_Details("problems", lines or ("no problems",)))
 
     # -------------------------------------------------------------- actions
     def action_reconcile(self) -> None:
@@ -331,4 +341,4 @@ class TopApp(App[None]):
 
 def _problem_line(problem: Problem) -> tuple[str, str]:
     """Return the line of a problem, with the digit of its view, and its style."""
-    return f"{_MARKS[problem.level]} {problem.text} [{problem.view.number}]", _STYLES[problem.level]
+    return f"{_MARKS[problem.level]}{problem.view.number} {problem.text}", _STYLES[problem.level]

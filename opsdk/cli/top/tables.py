@@ -14,7 +14,6 @@ from opsdk.cli.top.state import CacheState, ControllerState, TopState
 from opsdk.cli.top.views import View
 
 _GAP = 2
-_MIN_WIDTH = 8
 # Characters of a cell; the details of a row have the whole text.
 _MAX_CELL = 300
 _STATES_FIRST = {"stale": 0, "denied": 1, "stopped": 2, "syncing": 3}
@@ -26,12 +25,13 @@ class Column(msgspec.Struct, frozen=True):
     Attributes:
         title: its heading.
         right: align numbers to the right.
-        flexible: it becomes narrower where the table is wider than the screen.
+        minimum: the narrowest width to which the column shrinks where the table is wider than the screen; 0: it does
+            not shrink.
     """
 
     title: str
     right: bool = False
-    flexible: bool = False
+    minimum: int = 0
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,15 +104,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             max([cell_len(column.title), *(cell_len(row.cells[index]) for row in self.rows)])
             for index, column in enumerate(self.columns)
         ]
-        flexible = [index for index, column in enumerate(self.columns) if column.flexible]
-        while width is not None and sum(widths) + _GAP * (len(widths) - 1) > width:
-            widest = max(flexible, key=lambda index: widths[index], default=None)
-            if widest is None or widths[widest] <= _MIN_WIDTH:
+        while width is not None and (over := sum(widths) + _GAP * (len(widths) - 1) - width) > 0:
+            shrinkable = [i for i, column in enumerate(self.columns) if 0 < column.minimum < widths[i]]
+            if not shrinkable:
                 break
-            over = sum(widths) + _GAP * (len(widths) - 1) - width
+            widest = max(shrinkable, key=lambda index: widths[index])
             # Down to the next widest column, so that the narrow ones stay whole.
-            second = max((widths[index] for index in flexible if index != widest), default=0)
-            widths[widest] = max(widths[widest] - over, min(second, widths[widest] - 1), _MIN_WIDTH)
+            second = max((widths[index] for index in shrinkable if index != widest), default=0)
+            least = max(self.columns[widest].minimum, min(second, widths[widest] - 1))
+            widths[widest] = max(widths[widest] - over, least)
         return widths
 
     def lines(self, width: int | None = None) -> list[str]:
@@ -181,8 +181,8 @@ def _optional(value: float | None) -> float:
 # -------------------------------------------------------------- views
 def _controllers(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", flexible=True),
-        Column("STATE", flexible=True),
+        Column("CONTROLLER", minimum=8),
+        Column("STATE", minimum=8),
         Column("READY", right=True),
         Column("LATER", right=True),
         Column("OLDEST", right=True),
@@ -232,9 +232,9 @@ def controller_state(row: ControllerState) -> str:
 
 def _queues(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", flexible=True),
+        Column("CONTROLLER", minimum=8),
         Column("PRIORITY", right=True),
-        Column("FLOW", flexible=True),
+        Column("FLOW", minimum=8),
         Column("READY", right=True),
         Column("SHARE", right=True),
     )
@@ -255,11 +255,11 @@ def _queues(state: TopState) -> Table:
 
 def _running(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", flexible=True),
-        Column("OBJECT", flexible=True),
+        Column("CONTROLLER", minimum=8),
+        Column("OBJECT", minimum=20),
         Column("FOR", right=True),
         Column("TRY", right=True),
-        Column("PLACE", flexible=True),
+        Column("PLACE", minimum=8),
     )
     rows = [
         _row(
@@ -277,12 +277,12 @@ def _running(state: TopState) -> Table:
 
 def _retries(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", flexible=True),
-        Column("OBJECT", flexible=True),
+        Column("CONTROLLER", minimum=8),
+        Column("OBJECT", minimum=20),
         Column("FAILED", right=True),
         Column("DUE", right=True),
         Column("PRIO", right=True),
-        Column("LAST CAUSE", flexible=True),
+        Column("LAST CAUSE", minimum=8),
     )
     rows = [
         _row(
@@ -304,11 +304,11 @@ def _retries(state: TopState) -> Table:
 def _errors(state: TopState) -> Table:
     columns = (
         Column("AGO", right=True),
-        Column("CONTROLLER", flexible=True),
-        Column("OBJECT", flexible=True),
-        Column("ERRORS", right=True),
+        Column("CONTROLLER", minimum=8),
+        Column("OBJECT", minimum=20),
+        Column("ERR", right=True),
         Column("NOW"),
-        Column("ERROR", flexible=True),
+        Column("ERROR", minimum=8),
     )
     rows = [
         _row(
@@ -329,15 +329,15 @@ def _errors(state: TopState) -> Table:
 
 def _slowest(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", flexible=True),
-        Column("OBJECT", flexible=True),
+        Column("CONTROLLER", minimum=8),
+        Column("OBJECT", minimum=20),
         Column("TOTAL", right=True),
         Column("MAX", right=True),
         Column("WAITED", right=True),
         Column("RUNS", right=True),
-        Column("ERRORS", right=True),
-        Column("REQUESTS", right=True),
-        Column("LAST", flexible=True),
+        Column("ERR", right=True),
+        Column("REQ", right=True),
+        Column("LAST", minimum=8),
     )
     rows = [
         _row(
@@ -360,15 +360,15 @@ def _slowest(state: TopState) -> Table:
 
 def _caches(state: TopState) -> Table:
     columns = (
-        Column("CACHE", flexible=True),
+        Column("CACHE", minimum=24),
         Column("STATE"),
         Column("AGE", right=True),
         Column("OBJECTS", right=True),
         Column("SIZE", right=True),
-        Column("EVENTS/s", right=True),
+        Column("EV/s", right=True),
         Column("LISTS", right=True),
-        Column("ERRORS", right=True),
-        Column("LAST ERROR", flexible=True),
+        Column("ERR", right=True),
+        Column("LAST ERROR", minimum=8),
     )
 
     def order(cache: CacheState) -> tuple[int, bool, int]:
@@ -395,12 +395,12 @@ def _caches(state: TopState) -> Table:
 
 def _leases(state: TopState) -> Table:
     columns = (
-        Column("LEASE", flexible=True),
+        Column("LEASE", minimum=8),
         Column("STATE"),
-        Column("HOLDER", flexible=True),
+        Column("HOLDER", minimum=8),
         Column("SINCE", right=True),
         Column("LEFT", right=True),
-        Column("MESSAGE", flexible=True),
+        Column("MESSAGE", minimum=8),
     )
     lead = state.leadership
     role = "leads" if lead.leading else "standby" if lead.election else lead.state or "unknown"

@@ -6,8 +6,6 @@ length before anything else sees it, and a value of a wrong type counts as missi
 
 from __future__ import annotations
 
-import math
-import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar, get_args
@@ -19,11 +17,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 MAX_ROWS = 500
 """Rows of a page that are read."""
 _MAX_TEXT = 2000
-_MAX_ITEMS = 200
+# Texts in a list of a row, such as the frames of a stack, and characters of each.
+_MAX_ITEMS = 50
+_MAX_ITEM = 300
 _MAX_NUMBER = 1e15
-# Control, format, surrogate and unassigned characters, line and paragraph separators: escape sequences begin with one
-# of them, and others change the direction of a whole line.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 _REPLACEMENT = "\ufffd"
 
 
@@ -35,9 +32,11 @@ def clean(value: object, limit: int = _MAX_TEXT) -> str:
     """
     if not isinstance(value, str):
         return ""
-    text = value[:limit].replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
+    text = value[:limit]
     if not text.isprintable():
-        text = "".join(_REPLACEMENT if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
+        # Control and format characters begin escape sequences and change the direction of a line. White space is kept.
+        unprintable = {char for char in set(text) if not char.isprintable()}
+        text = text.translate({ord(char): " " if char.isspace() else _REPLACEMENT for char in unprintable})
     return f"{text}…" if len(value) > limit else text
 
 
@@ -45,7 +44,8 @@ def number(value: object) -> float | None:
     """Return a finite number, at most 1e15; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         return None
-    return math.copysign(min(abs(value), _MAX_NUMBER), value)
+    # An integer of a page may be too large for a float.
+    return float(max(-_MAX_NUMBER, min(_MAX_NUMBER, value)))
 
 
 def mappings(value: object) -> Iterator[Mapping[str, Any]]:
@@ -61,7 +61,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def counts(value: object) -> dict[str, int]:
-    """Return the numbers of an object by clean names, at most 200."""
+    """Return the numbers of an object by clean names, at most 50."""
     pairs = islice(mapping(value).items(), _MAX_ITEMS)
     return {clean(name, 100): int(amount) for name, raw in pairs if (amount := number(raw)) is not None}
 
@@ -91,5 +91,5 @@ def _value(type_: object, value: object) -> object:
     if type_ is float or float in get_args(type_):
         return number(value)
     if type_ == tuple[str, ...]:
-        return tuple(map(clean, islice(value, _MAX_ITEMS))) if isinstance(value, list) else None
+        return tuple(clean(text, _MAX_ITEM) for text in islice(value, _MAX_ITEMS)) if isinstance(value, list) else None
     return None
