@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
+
+# How the journal begins the detail of a failed reconcile; the console has a column for the time.
+_RETRY = re.compile(r"retry in \S+ s: ")
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _KILO = 1000.0
@@ -76,3 +80,12 @@ def short_place(place: str) -> str:
     """
     path, _, function = place.partition(" ")
     return f"{PurePath(path).name} {function}".strip()
+
+
+def error_text(detail: str) -> str:
+    """Return the error of a failed reconcile without the delay of its retry.
+
+    >>> error_text("retry in 0.005 s: ValueError('no luck')")
+    "ValueError('no luck')"
+    """
+    return _RETRY.sub("", detail, count=1) if detail.startswith("retry in ") else detail

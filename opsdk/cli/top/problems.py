@@ -7,7 +7,7 @@ from enum import Enum, IntEnum
 
 import msgspec
 
-from opsdk.cli.top.formats import duration, short_place
+from opsdk.cli.top.formats import duration, error_text, short_place
 from opsdk.cli.top.state import CacheState, ControllerState, TopState
 from opsdk.cli.top.views import View
 
@@ -129,7 +129,7 @@ def _stuck(state: TopState) -> Iterator[Problem]:
 
 def _failures(state: TopState) -> Iterator[Problem]:
     """Yield the keys that keep failing, with their errors."""
-    details = {(row.controller, row.key): row.detail for row in state.errors}
+    details = {(row.controller, row.key): error_text(row.detail) for row in state.errors}
     failing = sorted((row for row in state.retries if row.attempts >= MANY_ATTEMPTS), key=lambda row: -row.attempts)
     for retry in failing[:_MAX_NAMED]:
         detail = details.get((retry.controller, retry.key)) or next(reversed(retry.causes), "")
@@ -145,7 +145,7 @@ def _failures(state: TopState) -> Iterator[Problem]:
         if not row.recovered and row.seconds_ago <= _RECENT_SECONDS and (row.controller, row.key) not in named
     ]
     for row in recent[:_MAX_NAMED]:
-        text = f"{row.controller} {row.key} failed {duration(row.seconds_ago)} ago: {row.detail}"
+        text = f"{row.controller} {row.key} failed {duration(row.seconds_ago)} ago: {error_text(row.detail)}"
         yield Problem(level=Level.WARNING, subject=Subject.ERROR, text=text, view=View.ERRORS)
     if len(recent) > _MAX_NAMED:
         text = f"{len(recent) - _MAX_NAMED} more keys failed in the last {duration(_RECENT_SECONDS)}"

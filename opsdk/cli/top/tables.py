@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from opsdk.cli.top.formats import count, duration, rate, short_place, size
+from opsdk.cli.top.formats import count, duration, error_text, rate, short_place, size
 from opsdk.cli.top.problems import MANY_ATTEMPTS, STUCK_SECONDS
 from opsdk.cli.top.state import CacheState, ControllerState, TopState
 from opsdk.cli.top.views import View
@@ -314,7 +314,7 @@ def _errors(state: TopState) -> Table:
         _row(
             [
                 duration(row.seconds_ago), row.controller, row.key, str(row.errors),
-                "ok" if row.recovered else "fails", row.detail,
+                "ok" if row.recovered else "fails", error_text(row.detail),
             ],
             [row.seconds_ago, row.controller, row.key, row.errors, str(row.recovered), row.detail],
             key=f"{row.controller}/{row.key}",

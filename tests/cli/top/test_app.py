@@ -225,6 +225,7 @@ async def test_a_pause_without_a_kubeconfig_is_an_error_and_not_the_end() -> Non
         assert screen.actions.pauses == []
 
 
+@pytest.mark.slow
 async def test_hostile_pages_reach_no_terminal() -> None:
     """Escape sequences, markup and huge lists of a page are shown as texts, and the console stays usable."""
     hostile = "\x1b]0;owned\x07\x1b[31m[red]x[/red][@click=app.quit]\u202e\n" * 50
