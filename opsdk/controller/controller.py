@@ -9,7 +9,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from opsdk.aio.blocking import BlockingPool
@@ -26,7 +25,7 @@ from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
-from opsdk.controller.debug_rows import queue_rows, retry_rows, running_rows
+from opsdk.controller.debug_rows import DebugView, queue_rows, retry_rows, running_rows
 from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
@@ -133,7 +132,7 @@ class Controller:
             raise UsageError("a controller needs a name: pass name=...")
         self.name = name
         self.kind = kind
-        self.kind_name = str(kind.gvk) if kind is not None else ""
+        self._kind_name = str(kind.gvk) if kind is not None else ""
         options = self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
@@ -153,7 +152,7 @@ class Controller:
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
-        self.cluster_name = cluster.name if cluster is not None else ""
+        self._cluster_name = cluster.name if cluster is not None else ""
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(options.rate_limiter),
@@ -165,7 +164,7 @@ class Controller:
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
-        self.current_pause: Pause | None = None
+        self._pause: Pause | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -220,7 +219,7 @@ class Controller:
 
         Requests wait in the queue, including those for finalizers of objects that are being deleted.
         """
-        self.current_pause = pause
+        self._pause = pause
         if self._pause_timer is not None:
             self._pause_timer.cancel()
             self._pause_timer = None
@@ -237,10 +236,21 @@ class Controller:
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {
-            "controllers": partial(queue_rows, self),
-            "running": lambda: running_rows(self, self._workers),
-            "retries": partial(retry_rows, self),
+            "controllers": lambda: queue_rows(self._view(), self.problems(), list(map(str, self.failing_functions()))),
+            "running": lambda: running_rows(self._view(), self._workers),
+            "retries": lambda: retry_rows(self._view()),
         }
+
+    def _view(self) -> DebugView:
+        return DebugView(
+            name=self.name,
+            cluster=self._cluster_name,
+            kind=self._kind_name,
+            queue=self.queue,
+            state=self.state.value,
+            pause=self._pause,
+            limit=self.options.max_concurrent_reconciles,
+        )
 
     def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
         """Queue a request; see `opsdk.base.runnable.Enqueues`."""
@@ -394,7 +404,7 @@ class Controller:
             self.journal.add(
                 ReconcileRecord(
                     controller=self.name,
-                    kind=self.kind_name,
+                    kind=self._kind_name,
                     namespace=change.request.namespace,
                     name=change.request.name,
                     reconcile_id="",
@@ -469,7 +479,7 @@ class Controller:
             )
         record = ReconcileRecord(
             controller=self.name,
-            kind=self.kind_name,
+            kind=self._kind_name,
             namespace=started.namespace,
             name=started.name,
             reconcile_id=ctx.reconcile_id,
@@ -550,9 +560,9 @@ class Controller:
         """Return the context of an item's reconcile."""
         limit = self.options.reconciliation_timeout
         request = queue_item.item
-        if self.cluster_name and type(request) is Request:
+        if self._cluster_name and type(request) is Request:
             # The queue belongs to one cluster, so its items need no name.
-            request = Request(request.namespace, request.name, self.cluster_name)
+            request = Request(request.namespace, request.name, self._cluster_name)
         return Context(
             request=request,
             controller=self.name,

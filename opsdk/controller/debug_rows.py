@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.task_stacks import author_frame, await_stack, waits_for
 from opsdk.aio.watchdog import thread_frames
 from opsdk.controller.context import request_key
-
-if TYPE_CHECKING:
-    from opsdk.controller.controller import Controller
-    from opsdk.queue.core import QueuedItem
+from opsdk.controller.pausing import Pause
+from opsdk.queue.core import QueuedItem
+from opsdk.queue.work_queue import WorkQueue
 
 # Queued items that one page looks at. 10,000 take about 10 ms.
 _MAX_ITEMS = 10_000
@@ -31,8 +32,34 @@ _MAX_RUNNING = 200
 _MAX_FLOW = 100
 
 
-def queue_rows(controller: Controller) -> Iterable[object]:
-    """Return the one row of the page ``controllers``: the state, and what waits, by priority and flow."""
+class DebugView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rows of a controller are made of.
+
+    Attributes:
+        name: of the controller; `cluster` and `kind` likewise.
+        queue: its queue, which has the present state.
+        state: its state in a word.
+        pause: its pause, or None.
+        limit: number of workers.
+    """
+
+    name: str
+    cluster: str
+    kind: str
+    queue: WorkQueue[Any]
+    state: str
+    pause: Pause | None
+    limit: int
+
+
+def queue_rows(controller: DebugView, problems: Sequence[str], failing_functions: Sequence[str]) -> Iterable[object]:
+    """Return the one row of the page ``controllers``: the state, and what waits, by priority and flow.
+
+    Args:
+        controller: whose queue is shown.
+        problems: why it does not follow all its sources now.
+        failing_functions: the functions of its sources that raise now, in words.
+    """
     core, now = controller.queue.core, monotonic()
     items = core.items(_MAX_ITEMS)
     ready = [item for item in items if item.ready]
@@ -40,9 +67,9 @@ def queue_rows(controller: Controller) -> Iterable[object]:
     by_flow = Counter(flows if flows is not None else _namespaces(ready))
     yield {
         "controller": controller.name,
-        "cluster": controller.cluster_name,
-        "kind": controller.kind_name,
-        "state": controller.state.value,
+        "cluster": controller.cluster,
+        "kind": controller.kind,
+        "state": controller.state,
         "standby": controller.queue.standby,
         "paused": _pause_text(controller),
         "ready": len(core),
@@ -55,13 +82,13 @@ def queue_rows(controller: Controller) -> Iterable[object]:
             for (priority, flow), count in by_flow.most_common(_MAX_FLOWS)
         ],
         "more_flows": max(len(by_flow) - _MAX_FLOWS, 0),
-        "workers": {"active": len(core.processing()), "limit": controller.options.max_concurrent_reconciles},
-        "problems": controller.problems(),
-        "failing_functions": [str(failure) for failure in controller.failing_functions()],
+        "workers": {"active": len(core.processing()), "limit": controller.limit},
+        "problems": problems,
+        "failing_functions": failing_functions,
     }
 
 
-def running_rows(controller: Controller, workers: Collection[asyncio.Task[None]]) -> Iterable[object]:
+def running_rows(controller: DebugView, workers: Collection[asyncio.Task[None]]) -> Iterable[object]:
     """Return a row of the page ``running`` for each reconcile that runs, the longest first."""
     now = monotonic()
     tasks = {task.get_name(): task for task in workers if not task.done()}
@@ -84,7 +111,7 @@ def running_rows(controller: Controller, workers: Collection[asyncio.Task[None]]
         }
 
 
-def retry_rows(controller: Controller) -> Iterable[object]:
+def retry_rows(controller: DebugView) -> Iterable[object]:
     """Return a row of the page ``retries`` for each request that failed and waits, most attempts first."""
     now = monotonic()
     failed = [
@@ -103,18 +130,18 @@ def retry_rows(controller: Controller) -> Iterable[object]:
         }
 
 
-def _key(controller: Controller, item: Hashable) -> dict[str, object]:
+def _key(controller: DebugView, item: Hashable) -> dict[str, object]:
     namespace, name = request_key(item)
     return {
         "controller": controller.name,
-        "cluster": controller.cluster_name,
-        "kind": controller.kind_name,
+        "cluster": controller.cluster,
+        "kind": controller.kind,
         "namespace": namespace,
         "name": name,
     }
 
 
-def _attempts(controller: Controller, item: Any) -> int:
+def _attempts(controller: DebugView, item: Any) -> int:
     return controller.queue.rate_limiter.num_requeues(item)
 
 
@@ -122,8 +149,8 @@ def _namespaces(items: Iterable[QueuedItem[Any]]) -> Counter[tuple[int, Hashable
     return Counter((item.priority, getattr(item.item, "namespace", "")) for item in items)
 
 
-def _pause_text(controller: Controller) -> str:
+def _pause_text(controller: DebugView) -> str:
     """Return the pause in words; empty if the controller is not paused."""
     if not controller.queue.core.paused:
         return ""
-    return str(controller.current_pause or "paused")
+    return str(controller.pause or "paused")

@@ -11,7 +11,6 @@ import pytest
 from opsdk import ControllerOptions, Request, UsageError
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
-from opsdk.controller.debug_rows import queue_rows, retry_rows
 from opsdk.controller.journal import Journal
 from opsdk.controller.pausing import Pause
 from opsdk.queue.core import LOW_PRIORITY
@@ -61,10 +60,9 @@ async def test_rows_are_bounded_and_count_everything() -> None:
     for number in range(12_000):
         request = Request("default", str(number))
         controller.queue.add(request, after=1 + controller.queue.next_delay(request))
-    (row,) = queue_rows(controller)
-    assert isinstance(row, dict)
+    (row,) = rows(controller, "controllers")
     assert (row["delayed"], row["retrying"]) == (12_000, 10_000)
-    assert len(list(retry_rows(controller))) == 50
+    assert len(rows(controller, "retries")) == 50
 
 
 async def test_a_running_reconcile_shows_its_place() -> None:
