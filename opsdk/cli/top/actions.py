@@ -12,7 +12,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.builder.controller_pauses import REASON_SUFFIX
 from opsdk.cli.pause import PauseTarget, annotate, set_data
 from opsdk.cli.top.client import DebugClient
-from opsdk.cli.top.tables import Target
+from opsdk.cli.top.tables import RowTarget
 from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION
 from opsdk.errors import UsageError
 from opsdk.rest.config import Config
@@ -50,13 +50,13 @@ class Actions:
         """Return the address of the cluster whose objects are paused. Raises `ConfigError`."""
         return self._config().host
 
-    async def reconcile(self, target: Target) -> str:
+    async def reconcile(self, target: RowTarget) -> str:
         """Queue a request now, and return the outcome."""
         if not target.name:
             raise UsageError("choose an object: a whole controller is not reconciled at once")
         return f"{target}: {await self._client.reconcile(target.controller, target.namespace, target.name)}"
 
-    async def pause(self, target: Target, config_map: str, *, paused: bool) -> str:
+    async def pause(self, target: RowTarget, config_map: str, *, paused: bool) -> str:
         """Pause or resume an object by its annotation, or a controller by the ConfigMap; see `opsdk.cli.pause`.
 
         Args:
@@ -80,7 +80,9 @@ class Actions:
         changed = await annotate(self._config(), objects, words)
         return f"{changed[0]}: {action}" if changed else f"{target} was not paused"
 
-    async def _pause_controller(self, target: Target, config_map: str, value: str | None, reason: str | None) -> None:
+    async def _pause_controller(
+        self, target: RowTarget, config_map: str, value: str | None, reason: str | None
+    ) -> None:
         if not config_map:
             raise UsageError("the operator has no ConfigMap for pauses: set OperatorOptions(pause_config_map=...)")
         words = {target.controller: value, f"{target.controller}{REASON_SUFFIX}": reason}

@@ -18,19 +18,19 @@ from opsdk.aio.clock import utc_now
 from opsdk.cli.top.actions import Actions, dump_name
 from opsdk.cli.top.formats import duration
 from opsdk.cli.top.monitor import Monitor
-from opsdk.cli.top.problems import Level, Problem
+from opsdk.cli.top.problems import ProblemLevel, TopProblem
 from opsdk.cli.top.state import TopState
 from opsdk.cli.top.tables import Table, TableRow, fit, headline, table_of
 from opsdk.cli.top.untrusted import clean
-from opsdk.cli.top.views import View
+from opsdk.cli.top.views import TopView
 from opsdk.errors import OpsdkError
 
 # Lines for problems on a screen of 24 lines.
 _MAX_PROBLEMS = 5
 # Rows that a table shows: more cannot be read, and each costs time at every refresh.
 _MAX_ROWS = 100
-_STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
-_MARKS = {Level.ERROR: "!!", Level.WARNING: " !", Level.INFO: "  "}
+_STYLES = {ProblemLevel.ERROR: "bold red", ProblemLevel.WARNING: "yellow", ProblemLevel.INFO: "cyan"}
+_MARKS = {ProblemLevel.ERROR: "!!", ProblemLevel.WARNING: " !", ProblemLevel.INFO: "  "}
 
 
 class _Details(ModalScreen[None]):
@@ -100,7 +100,7 @@ class TopApp(App[None]):
         Binding("s", "sort", "Sort"),
         Binding("space", "freeze", "Freeze"),
         Binding("q", "quit", "Quit"),
-        *(Binding(str(view.number), f"show({view.value!r})", view.value, show=False) for view in View),
+        *(Binding(str(view.number), f"show({view.value!r})", view.value, show=False) for view in TopView),
         Binding("tab,right", "turn(1)", "Next view", show=False, priority=True),
         Binding("shift+tab,left", "turn(-1)", "Previous view", show=False, priority=True),
         Binding("a", "problems", "All problems", show=False),
@@ -112,7 +112,7 @@ class TopApp(App[None]):
     ) -> None:
         super().__init__()
         self.monitor = monitor
-        self.view = View.CONTROLLERS
+        self.view = TopView.CONTROLLERS
         self.frozen = False
         self._actions = actions
         self._interval = interval
@@ -180,7 +180,7 @@ class TopApp(App[None]):
     def _problems(self) -> Text:
         lines: list[tuple[str, str]] = []
         if self.monitor.lost_since is not None:
-            lines.append((f"!!  {clean(self.monitor.error)}", _STYLES[Level.ERROR]))
+            lines.append((f"!!  {clean(self.monitor.error)}", _STYLES[ProblemLevel.ERROR]))
         elif self.monitor.state is None:
             return Text(f"connecting to {self.monitor.client.name} ...")
         lines += [_problem_line(problem) for problem in self.monitor.problems]
@@ -194,7 +194,7 @@ class TopApp(App[None]):
 
     def _tabs(self) -> Text:
         parts: list[tuple[str, str]] = []
-        for view in View:
+        for view in TopView:
             style = "reverse bold" if view is self.view else ""
             parts += [(f"{view.number}{view.value}", style), (" ", "")]
         if self._hidden:
@@ -239,15 +239,15 @@ class TopApp(App[None]):
     # -------------------------------------------------------------- views
     def action_show(self, view: str) -> None:
         """Show another view."""
-        if View(view) is not self.view:
+        if TopView(view) is not self.view:
             self._order = None
             self._rows = []
-        self.view = View(view)
+        self.view = TopView(view)
         self._draw()
 
     def action_turn(self, step: int) -> None:
         """Show the next view, or the one before."""
-        views = list(View)
+        views = list(TopView)
         self.action_show(views[(views.index(self.view) + step) % len(views)].value)
 
     def action_freeze(self) -> None:
@@ -339,6 +339,6 @@ class TopApp(App[None]):
         self.notify(clean(text, 500), severity="error" if is_error else "information", timeout=8, markup=False)
 
 
-def _problem_line(problem: Problem) -> tuple[str, str]:
+def _problem_line(problem: TopProblem) -> tuple[str, str]:
     """Return the line of a problem, with the digit of its view, and its style."""
     return f"{_MARKS[problem.level]}{problem.view.number} {problem.text}", _STYLES[problem.level]

@@ -71,12 +71,12 @@ class DebugClient(Closing):
             ApiError, DecodeError: the server there is not an operator's.
         """
         try:
-            wanted = [name for name in self._served(await self._page("")) if names is None or name in names]
-            texts = await asyncio.gather(*(self._page_or_none(name) for name in wanted))
+            chosen = [name for name in self._served(await self._page("")) if names is None or name in names]
+            texts = await asyncio.gather(*(self._page_or_none(name) for name in chosen))
         except (TransportError, ApiError, DecodeError):
             await self._disconnect()
             raise
-        return {name: value for name, value in zip(wanted, texts, strict=True) if value is not None}
+        return {name: value for name, value in zip(chosen, texts, strict=True) if value is not None}
 
     def _served(self, index: object) -> list[str]:
         """Return the names of the pages in the index, at most 100. Raises `DecodeError` if it is another page."""

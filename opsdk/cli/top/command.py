@@ -16,7 +16,7 @@ from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.cli.top.actions import Actions
 from opsdk.cli.top.client import DebugClient
 from opsdk.cli.top.monitor import Monitor
-from opsdk.cli.top.problems import Level
+from opsdk.cli.top.problems import ProblemLevel
 from opsdk.cli.top.tables import text_report
 from opsdk.cli.top.targets import ForwardedClient, client_of, config_of
 from opsdk.errors import UsageError
@@ -93,7 +93,7 @@ async def _once(client: DebugClient, output: OutputFormat) -> int:
     lines = [f"{problem['level']:<8} {problem['text']}" for problem in problems] or ["no problems"]
     document = {"problems": problems, **msgspec.to_builtins(monitor.state)}
     print_result(output, document, text_report(monitor.state, lines, width))
-    return PROBLEMS_STATUS if any(problem.level < Level.INFO for problem in monitor.problems) else 0
+    return PROBLEMS_STATUS if any(problem.level < ProblemLevel.INFO for problem in monitor.problems) else 0
 
 
 async def _run(client: DebugClient, actions: Actions, interval: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opsdk.aio.clock import monotonic
 from opsdk.cli.top.client import DebugClient
-from opsdk.cli.top.problems import Problem, problems_of
+from opsdk.cli.top.problems import TopProblem, problems_of
 from opsdk.cli.top.state import PAGES, Sample, TopState, top_state
 from opsdk.errors import OpsdkError
 
@@ -29,7 +29,7 @@ class Monitor:
         self.client = client
         self.now = now
         self.state: TopState | None = None
-        self.problems: list[Problem] = []
+        self.problems: list[TopProblem] = []
         self.lost_since: float | None = None
         self.error = ""
         self._sample: Sample | None = None

@@ -8,8 +8,8 @@ from enum import Enum, IntEnum
 import msgspec
 
 from opsdk.cli.top.formats import duration, error_text, short_place
-from opsdk.cli.top.state import CacheState, ControllerState, TopState
-from opsdk.cli.top.views import View
+from opsdk.cli.top.state import CacheRow, ControllerSummary, TopState
+from opsdk.cli.top.views import TopView
 
 # A reconcile that runs for longer is named; the operator's log names it then, too.
 STUCK_SECONDS = 60.0
@@ -23,7 +23,7 @@ _RECENT_SECONDS = 600.0
 _MAX_NAMED = 3
 
 
-class Level(IntEnum):
+class ProblemLevel(IntEnum):
     """How bad a problem is."""
 
     ERROR = 0
@@ -32,7 +32,7 @@ class Level(IntEnum):
     """Worth knowing; not a reason for the exit status of ``--once``."""
 
 
-class Subject(Enum):
+class ProblemSubject(Enum):
     """The sort of a problem; sorts of one level are in this order."""
 
     STOPPING = "stopping"
@@ -47,25 +47,25 @@ class Subject(Enum):
     REPLICA = "replica"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class TopProblem(msgspec.Struct, frozen=True):
     """One problem.
 
     Attributes:
-        level: see `Level`.
+        level: see `ProblemLevel`.
         subject: its sort.
         text: a sentence in one line.
         view: where the console shows more.
     """
 
-    level: Level
-    subject: Subject
+    level: ProblemLevel
+    subject: ProblemSubject
     text: str
-    view: View
+    view: TopView
 
 
-def problems_of(state: TopState) -> list[Problem]:
+def problems_of(state: TopState) -> list[TopProblem]:
     """Return the problems, the worst first."""
-    order = list(Subject)
+    order = list(ProblemSubject)
     every = (
         *_replica(state),
         *_caches(state),
@@ -77,33 +77,41 @@ def problems_of(state: TopState) -> list[Problem]:
     return sorted(every, key=lambda problem: (problem.level, order.index(problem.subject)))
 
 
-def _replica(state: TopState) -> Iterator[Problem]:
+def _replica(state: TopState) -> Iterator[TopProblem]:
     leadership = state.leadership
     if leadership.state in ("stopping", "stopped"):
-        yield Problem(
-            level=Level.WARNING, subject=Subject.STOPPING, text=f"the operator is {leadership.state}", view=View.LEASES
+        yield TopProblem(
+            ProblemLevel.WARNING,
+            ProblemSubject.STOPPING,
+            f"the operator is {leadership.state}",
+            TopView.LEASES,
         )
     if state.restarted:
-        yield Problem(level=Level.WARNING, subject=Subject.REPLICA, text="the operator has restarted", view=View.LEASES)
+        yield TopProblem(
+            ProblemLevel.WARNING,
+            ProblemSubject.REPLICA,
+            "the operator has restarted",
+            TopView.LEASES,
+        )
     if leadership.election and not leadership.leading:
         holder = leadership.holder or "nobody"
         text = f"this replica is a standby; {holder} holds the lease {leadership.lease}"
-        level = Level.INFO if leadership.holder else Level.WARNING
-        yield Problem(level=level, subject=Subject.REPLICA, text=text, view=View.LEASES)
+        level = ProblemLevel.INFO if leadership.holder else ProblemLevel.WARNING
+        yield TopProblem(level, ProblemSubject.REPLICA, text, TopView.LEASES)
     if state.missing:
         text = f"the operator serves no page {', '.join(state.missing)}: its opsdk is {state.process.opsdk or 'older'}"
-        yield Problem(level=Level.INFO, subject=Subject.REPLICA, text=text, view=View.CONTROLLERS)
+        yield TopProblem(ProblemLevel.INFO, ProblemSubject.REPLICA, text, TopView.CONTROLLERS)
 
 
-def _caches(state: TopState) -> Iterator[Problem]:
+def _caches(state: TopState) -> Iterator[TopProblem]:
     for cache in state.caches:
         if (text := _cache_text(cache)) and cache.state != "current":
-            yield Problem(level=Level.ERROR, subject=Subject.CACHE, text=text, view=View.CACHES)
+            yield TopProblem(ProblemLevel.ERROR, ProblemSubject.CACHE, text, TopView.CACHES)
         elif text:
-            yield Problem(level=Level.WARNING, subject=Subject.CACHE, text=text, view=View.CACHES)
+            yield TopProblem(ProblemLevel.WARNING, ProblemSubject.CACHE, text, TopView.CACHES)
 
 
-def _cache_text(cache: CacheState) -> str:
+def _cache_text(cache: CacheRow) -> str:
     """Return what is wrong with a cache; empty if nothing is."""
     name = f"cache {cache.cluster}{': ' if cache.cluster else ''}{cache.name}"
     reason = f": {cache.last_error}" if cache.last_error else ""
@@ -116,64 +124,70 @@ def _cache_text(cache: CacheState) -> str:
     return f"{name}: {cache.undecodable} objects do not decode" if cache.undecodable else ""
 
 
-def _stuck(state: TopState) -> Iterator[Problem]:
+def _stuck(state: TopState) -> Iterator[TopProblem]:
     stuck = sorted((row for row in state.running if row.seconds >= STUCK_SECONDS), key=lambda row: -row.seconds)
     for row in stuck[:_MAX_NAMED]:
         where = f" in {short_place(row.place)}" if row.place else ""
         text = f"{row.controller} {row.key} runs for {duration(row.seconds)}{where}"
-        yield Problem(level=Level.ERROR, subject=Subject.STUCK, text=text, view=View.RUNNING)
+        yield TopProblem(ProblemLevel.ERROR, ProblemSubject.STUCK, text, TopView.RUNNING)
     if len(stuck) > _MAX_NAMED:
         text = f"{len(stuck) - _MAX_NAMED} more reconciles run for over {duration(STUCK_SECONDS)}"
-        yield Problem(level=Level.ERROR, subject=Subject.STUCK, text=text, view=View.RUNNING)
+        yield TopProblem(ProblemLevel.ERROR, ProblemSubject.STUCK, text, TopView.RUNNING)
 
 
-def _failures(state: TopState) -> Iterator[Problem]:
+def _failures(state: TopState) -> Iterator[TopProblem]:
     """Yield the keys that keep failing, with their errors."""
     details = {(row.controller, row.key): error_text(row.detail) for row in state.errors}
     failing = sorted((row for row in state.retries if row.attempts >= MANY_ATTEMPTS), key=lambda row: -row.attempts)
     for retry in failing[:_MAX_NAMED]:
         detail = details.get((retry.controller, retry.key)) or next(reversed(retry.causes), "")
         text = f"{retry.controller} {retry.key} failed {retry.attempts} times: {detail}"
-        yield Problem(level=Level.ERROR, subject=Subject.RETRIES, text=text, view=View.RETRIES)
+        yield TopProblem(ProblemLevel.ERROR, ProblemSubject.RETRIES, text, TopView.RETRIES)
     if len(failing) > _MAX_NAMED:
         text = f"{len(failing) - _MAX_NAMED} more keys failed at least {MANY_ATTEMPTS} times"
-        yield Problem(level=Level.ERROR, subject=Subject.RETRIES, text=text, view=View.RETRIES)
-    named = {(row.controller, row.key) for row in failing}
+        yield TopProblem(ProblemLevel.ERROR, ProblemSubject.RETRIES, text, TopView.RETRIES)
+    failing_keys = {(row.controller, row.key) for row in failing}
     recent = [
         row
         for row in state.errors
-        if not row.recovered and row.seconds_ago <= _RECENT_SECONDS and (row.controller, row.key) not in named
+        if not row.recovered and row.seconds_ago <= _RECENT_SECONDS and (row.controller, row.key) not in failing_keys
     ]
     for row in recent[:_MAX_NAMED]:
         text = f"{row.controller} {row.key} failed {duration(row.seconds_ago)} ago: {error_text(row.detail)}"
-        yield Problem(level=Level.WARNING, subject=Subject.ERROR, text=text, view=View.ERRORS)
+        yield TopProblem(ProblemLevel.WARNING, ProblemSubject.ERROR, text, TopView.ERRORS)
     if len(recent) > _MAX_NAMED:
         text = f"{len(recent) - _MAX_NAMED} more keys failed in the last {duration(_RECENT_SECONDS)}"
-        yield Problem(level=Level.WARNING, subject=Subject.ERROR, text=text, view=View.ERRORS)
+        yield TopProblem(ProblemLevel.WARNING, ProblemSubject.ERROR, text, TopView.ERRORS)
 
 
-def _controllers(state: TopState) -> Iterator[Problem]:
+def _controllers(state: TopState) -> Iterator[TopProblem]:
     for row in state.controllers:
         for text in row.problems[:_MAX_NAMED]:
-            yield Problem(
-                level=Level.ERROR, subject=Subject.CONTROLLER, text=f"{row.controller}: {text}", view=View.CONTROLLERS
+            yield TopProblem(
+                ProblemLevel.ERROR,
+                ProblemSubject.CONTROLLER,
+                f"{row.controller}: {text}",
+                TopView.CONTROLLERS,
             )
         for text in row.failing_functions[:_MAX_NAMED]:
-            yield Problem(
-                level=Level.WARNING, subject=Subject.CONTROLLER, text=f"{row.controller}: {text}", view=View.CONTROLLERS
+            yield TopProblem(
+                ProblemLevel.WARNING,
+                ProblemSubject.CONTROLLER,
+                f"{row.controller}: {text}",
+                TopView.CONTROLLERS,
             )
         if row.paused:
-            yield Problem(
-                level=Level.INFO,
-                subject=Subject.PAUSE,
-                text=f"{row.controller} is {row.paused}; {row.ready} ready",
-                view=View.CONTROLLERS,
+            yield TopProblem(
+                ProblemLevel.INFO,
+                ProblemSubject.PAUSE,
+                f"{row.controller} is {row.paused}; {row.ready} ready",
+                TopView.CONTROLLERS,
             )
         elif text := _queue_text(row):
-            yield Problem(level=Level.WARNING, subject=Subject.QUEUE, text=text, view=View.QUEUES)
+            yield TopProblem(ProblemLevel.WARNING, ProblemSubject.QUEUE, text, TopView.QUEUES)
 
 
-def _queue_text(row: ControllerState) -> str:
+def _queue_text(row: ControllerSummary) -> str:
     """Return why the requests of a controller wait for too long; empty if they do not."""
     if row.oldest_ready_seconds < _WAITING_SECONDS or not row.ready or row.standby or row.state != "running":
         return ""
@@ -181,11 +195,11 @@ def _queue_text(row: ControllerState) -> str:
     return f"{row.controller}: {row.ready} ready, the oldest for {duration(row.oldest_ready_seconds)}; {busy}"
 
 
-def _shards(state: TopState) -> Iterator[Problem]:
+def _shards(state: TopState) -> Iterator[TopProblem]:
     for shard in state.shards:
         if shard.reason and shard.reason not in ("Connected", "Syncing"):
             text = f"cluster {shard.shard}: {shard.reason}: {shard.message}"
-            yield Problem(level=Level.ERROR, subject=Subject.SHARD, text=text, view=View.LEASES)
+            yield TopProblem(ProblemLevel.ERROR, ProblemSubject.SHARD, text, TopView.LEASES)
         elif not shard.holder and shard.state == "none":
             text = f"shard {shard.shard} has no holder"
-            yield Problem(level=Level.WARNING, subject=Subject.SHARD, text=text, view=View.LEASES)
+            yield TopProblem(ProblemLevel.WARNING, ProblemSubject.SHARD, text, TopView.LEASES)

@@ -53,7 +53,7 @@ class _Keyed(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
     """The ready requests of one priority and flow."""
 
     priority: int = 0
@@ -61,7 +61,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     ready: int = 0
 
 
-class ControllerState(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One controller; see the pages ``controllers`` and ``queues``.
 
     Attributes:
@@ -83,7 +83,7 @@ class ControllerState(msgspec.Struct, frozen=True, kw_only=True):
     more_flows: int = 0
     problems: tuple[str, ...] = ()
     failing_functions: tuple[str, ...] = ()
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[FlowRow, ...] = ()
     ready_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
     active: int = 0
     limit: int = 0
@@ -95,7 +95,7 @@ class ControllerState(msgspec.Struct, frozen=True, kw_only=True):
     seconds_since_last_error: float | None = None
 
 
-class Running(_Keyed, frozen=True, kw_only=True):
+class RunningRow(_Keyed, frozen=True, kw_only=True):
     """A reconcile that runs."""
 
     seconds: float = 0.0
@@ -105,7 +105,7 @@ class Running(_Keyed, frozen=True, kw_only=True):
     stack: tuple[str, ...] = ()
 
 
-class Retry(_Keyed, frozen=True, kw_only=True):
+class RetryRow(_Keyed, frozen=True, kw_only=True):
     """A request that failed and waits."""
 
     attempts: int = 0
@@ -114,7 +114,7 @@ class Retry(_Keyed, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
 
 
-class LastError(_Keyed, frozen=True, kw_only=True):
+class ErrorRow(_Keyed, frozen=True, kw_only=True):
     """The last error of a key."""
 
     seconds_ago: float = 0.0
@@ -125,7 +125,7 @@ class LastError(_Keyed, frozen=True, kw_only=True):
     reconcile_id: str = ""
 
 
-class SlowKey(_Keyed, frozen=True, kw_only=True):
+class SlowKeyRow(_Keyed, frozen=True, kw_only=True):
     """A key and the time that its reconciles took."""
 
     reconciles: int = 0
@@ -137,7 +137,7 @@ class SlowKey(_Keyed, frozen=True, kw_only=True):
     last_result: str = ""
 
 
-class CacheState(msgspec.Struct, frozen=True, kw_only=True):
+class CacheRow(msgspec.Struct, frozen=True, kw_only=True):
     """An informer.
 
     Attributes:
@@ -161,7 +161,7 @@ class CacheState(msgspec.Struct, frozen=True, kw_only=True):
     event_rate: float | None = None
 
 
-class Leadership(msgspec.Struct, frozen=True, kw_only=True):
+class LeadershipRow(msgspec.Struct, frozen=True, kw_only=True):
     """The leader election of the replica."""
 
     state: str = ""
@@ -174,7 +174,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     expires_seconds: float | None = None
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
+class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
     """A shard of a fleet, with the state of its cluster on this replica."""
 
     shard: str = ""
@@ -188,7 +188,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """The process of the operator."""
 
     operator: str = ""
@@ -208,16 +208,16 @@ class TopState(msgspec.Struct, frozen=True, kw_only=True):
         missing: pages that an operator of this version serves, and this one does not.
     """
 
-    process: Process = Process()
+    process: ProcessRow = ProcessRow()
     restarted: bool = False
-    leadership: Leadership = Leadership()
-    controllers: tuple[ControllerState, ...] = ()
-    running: tuple[Running, ...] = ()
-    retries: tuple[Retry, ...] = ()
-    errors: tuple[LastError, ...] = ()
-    slowest: tuple[SlowKey, ...] = ()
-    caches: tuple[CacheState, ...] = ()
-    shards: tuple[Shard, ...] = ()
+    leadership: LeadershipRow = LeadershipRow()
+    controllers: tuple[ControllerSummary, ...] = ()
+    running: tuple[RunningRow, ...] = ()
+    retries: tuple[RetryRow, ...] = ()
+    errors: tuple[ErrorRow, ...] = ()
+    slowest: tuple[SlowKeyRow, ...] = ()
+    caches: tuple[CacheRow, ...] = ()
+    shards: tuple[ShardRow, ...] = ()
     pause_config_map: str = ""
     missing: tuple[str, ...] = ()
 
@@ -233,8 +233,8 @@ def top_state(sample: Sample, before: Sample | None = None) -> TopState:
         before: earlier pages of the same operator, for rates.
     """
     pages = sample.pages
-    process = read(Process, mapping(pages.get("process")))
-    earlier = read(Process, mapping(before.pages.get("process"))) if before is not None else process
+    process = read(ProcessRow, mapping(pages.get("process")))
+    earlier = read(ProcessRow, mapping(before.pages.get("process"))) if before is not None else process
     restarted = (process.host, process.pid) != (earlier.host, earlier.pid)
     seconds = sample.taken_at - before.taken_at if before is not None and not restarted else 0.0
     previous = before.pages if before is not None and seconds > 0 else {}
@@ -245,10 +245,10 @@ def top_state(sample: Sample, before: Sample | None = None) -> TopState:
         restarted=restarted,
         leadership=_leadership(mapping(pages.get("leadership"))),
         controllers=_controllers(pages, previous, seconds),
-        running=tuple(read(Running, row) for row in mappings(pages.get("running"))),
-        retries=tuple(read(Retry, row) for row in mappings(pages.get("retries"))),
-        errors=tuple(read(LastError, row) for row in mappings(pages.get("errors"))),
-        slowest=tuple(read(SlowKey, row) for row in mappings(pages.get("slowest"))),
+        running=tuple(read(RunningRow, row) for row in mappings(pages.get("running"))),
+        retries=tuple(read(RetryRow, row) for row in mappings(pages.get("retries"))),
+        errors=tuple(read(ErrorRow, row) for row in mappings(pages.get("errors"))),
+        slowest=tuple(read(SlowKeyRow, row) for row in mappings(pages.get("slowest"))),
         caches=_caches(pages.get("informers"), previous.get("informers"), seconds),
         shards=_shards(pages),
         pause_config_map=f"{clean(pause.get('namespace'))}/{config_map}" if config_map else "",
@@ -256,12 +256,12 @@ def top_state(sample: Sample, before: Sample | None = None) -> TopState:
     )
 
 
-def _leadership(row: Mapping[str, Any]) -> Leadership:
+def _leadership(row: Mapping[str, Any]) -> LeadershipRow:
     lease = mapping(row.get("lease"))
     values = {name: clean(lease.get(name)) for name in ("identity", "holder")}
     name = clean(lease.get("name"))
     return read(
-        Leadership,
+        LeadershipRow,
         row,
         **values,
         lease=f"{clean(lease.get('namespace'))}/{name}" if name else "",
@@ -272,7 +272,7 @@ def _leadership(row: Mapping[str, Any]) -> Leadership:
 # -------------------------------------------------------------- controllers
 def _controllers(
     pages: Mapping[str, object], previous: Mapping[str, object], seconds: float
-) -> tuple[ControllerState, ...]:
+) -> tuple[ControllerSummary, ...]:
     """Return the rows of both pages about controllers. A controller may be on one of them only."""
     queues = {clean(row.get("controller")): row for row in mappings(pages.get("queues"))}
     earlier = {clean(row.get("controller")): row for row in mappings(previous.get("queues"))}
@@ -285,7 +285,7 @@ def _controllers(
 
 def _controller(
     row: Mapping[str, Any], queue: Mapping[str, Any], earlier: Mapping[str, Any] | None, seconds: float
-) -> ControllerState:
+) -> ControllerSummary:
     total, failed = _reconciles(queue)
     rate = error_rate = None
     if earlier is not None:
@@ -293,9 +293,9 @@ def _controller(
         rate, error_rate = _rate(total, total_before, seconds), _rate(failed, failed_before, seconds)
     workers = mapping(row.get("workers") or queue.get("workers"))
     return read(
-        ControllerState,
+        ControllerSummary,
         {**queue, **row},
-        flows=tuple(read(Flow, flow) for flow in mappings(row.get("flows"))),
+        flows=tuple(read(FlowRow, flow) for flow in mappings(row.get("flows"))),
         ready_by_priority=counts(queue.get("ready_by_priority")),
         active=int(number(workers.get("active")) or 0),
         limit=int(number(workers.get("limit")) or 0),
@@ -318,11 +318,11 @@ def _rate(now: int, before: int, seconds: float) -> float | None:
 
 
 # -------------------------------------------------------------- caches and shards
-def _caches(page: object, previous: object, seconds: float) -> tuple[CacheState, ...]:
+def _caches(page: object, previous: object, seconds: float) -> tuple[CacheRow, ...]:
     earlier = {(clean(row.get("cluster")), clean(row.get("name"))): row for row in mappings(previous)}
     caches = []
     for row in mappings(page):
-        cache = read(CacheState, row)
+        cache = read(CacheRow, row)
         before = earlier.get((cache.cluster, cache.name))
         events = number(before.get("events")) if before is not None else None
         rate = _rate(cache.events, int(events), seconds) if events is not None else None
@@ -330,13 +330,13 @@ def _caches(page: object, previous: object, seconds: float) -> tuple[CacheState,
     return tuple(caches)
 
 
-def _shards(pages: Mapping[str, object]) -> tuple[Shard, ...]:
+def _shards(pages: Mapping[str, object]) -> tuple[ShardRow, ...]:
     """Return the shards with the reason and message of their clusters."""
     clusters = {clean(row.get("cluster")): row for row in mappings(pages.get("fleet"))}
     shards = {clean(row.get("shard")): row for row in mappings(pages.get("shards"))}
     return tuple(
         read(
-            Shard,
+            ShardRow,
             {**clusters.get(name, {}), **shards.get(name, {})},
             shard=name,
         )

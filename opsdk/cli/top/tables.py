@@ -10,16 +10,17 @@ from rich.cells import cell_len, set_cell_size
 
 from opsdk.cli.top.formats import count, duration, error_text, rate, short_place, size
 from opsdk.cli.top.problems import MANY_ATTEMPTS, STUCK_SECONDS
-from opsdk.cli.top.state import CacheState, ControllerState, TopState
-from opsdk.cli.top.views import View
+from opsdk.cli.top.state import CacheRow, ControllerSummary, TopState
+from opsdk.cli.top.views import TopView
 
 _GAP = 2
+_MIN_WIDTH = 6
 # Characters of a cell; the details of a row have the whole text.
 _MAX_CELL = 300
 _STATES_FIRST = {"stale": 0, "denied": 1, "stopped": 2, "syncing": 3}
 
 
-class Column(msgspec.Struct, frozen=True):
+class ConsoleColumn(msgspec.Struct, frozen=True):
     """One column.
 
     Attributes:
@@ -34,7 +35,7 @@ class Column(msgspec.Struct, frozen=True):
     minimum: int = 0
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class RowTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What an action on a row is for: a controller, or one object of it.
 
     Attributes:
@@ -70,14 +71,14 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[str, ...]
     order: tuple[float | str, ...]
     details: tuple[str, ...] = ()
-    target: Target | None = None
+    target: RowTarget | None = None
     alarming: bool = False
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table in its own order: the worst rows first."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ConsoleColumn, ...]
     rows: tuple[TableRow, ...]
 
     def sorted_by(self, column: int, *, descending: bool) -> Table:
@@ -90,8 +91,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def filtered(self, text: str) -> Table:
         """Return the rows with a text in one of their cells, whatever its case."""
-        wanted = text.casefold()
-        rows = tuple(row for row in self.rows if any(wanted in cell.casefold() for cell in row.cells))
+        sought = text.casefold()
+        rows = tuple(row for row in self.rows if any(sought in cell.casefold() for cell in row.cells))
         return msgspec.structs.replace(self, rows=rows)
 
     def widths(self, width: int | None) -> list[int]:
@@ -104,15 +105,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             max([cell_len(column.title), *(cell_len(row.cells[index]) for row in self.rows)])
             for index, column in enumerate(self.columns)
         ]
-        while width is not None and (over := sum(widths) + _GAP * (len(widths) - 1) - width) > 0:
-            shrinkable = [i for i, column in enumerate(self.columns) if 0 < column.minimum < widths[i]]
-            if not shrinkable:
-                break
-            widest = max(shrinkable, key=lambda index: widths[index])
-            # Down to the next widest column, so that the narrow ones stay whole.
-            second = max((widths[index] for index in shrinkable if index != widest), default=0)
-            least = max(self.columns[widest].minimum, min(second, widths[widest] - 1))
-            widths[widest] = max(widths[widest] - over, least)
+        minima = [column.minimum for column in self.columns]
+        _shrink(widths, minima, width)
+        # On a very narrow screen, all of these columns become narrow.
+        _shrink(widths, [min(minimum, _MIN_WIDTH) for minimum in minima], width)
         return widths
 
     def lines(self, width: int | None = None) -> list[str]:
@@ -123,6 +119,18 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             (" " * _GAP).join(map(fit, cells, widths, (column.right for column in self.columns))).rstrip()
             for cells in every
         ]
+
+
+def _shrink(widths: list[int], minima: Sequence[int], width: int | None) -> None:
+    """Make columns narrower, the widest first, until all fit or have their minimum. A minimum of 0 is a fixed width."""
+    while width is not None and (over := sum(widths) + _GAP * (len(widths) - 1) - width) > 0:
+        shrinkable = [index for index, minimum in enumerate(minima) if 0 < minimum < widths[index]]
+        if not shrinkable:
+            return
+        widest = max(shrinkable, key=lambda index: widths[index])
+        # Down to the next widest column, so that the narrow ones stay whole.
+        second = max((widths[index] for index in shrinkable if index != widest), default=0)
+        widths[widest] = max(widths[widest] - over, minima[widest], min(second, widths[widest] - 1))
 
 
 def fit(cell: str, width: int, right: bool = False) -> str:
@@ -137,7 +145,7 @@ def fit(cell: str, width: int, right: bool = False) -> str:
     return " " * (width - length) + cell if right else cell + " " * (width - length)
 
 
-def table_of(view: View, state: TopState) -> Table:
+def table_of(view: TopView, state: TopState) -> Table:
     """Return the table of a view."""
     return _TABLES[view](state)
 
@@ -148,7 +156,7 @@ def _row(
     *,
     key: str = "",
     details: Mapping[str, object] | None = None,
-    target: Target | None = None,
+    target: RowTarget | None = None,
     alarming: bool = False,
 ) -> TableRow:
     """Return a row with short cells. Its key is the first cells, unless it has one of its own."""
@@ -181,16 +189,16 @@ def _optional(value: float | None) -> float:
 # -------------------------------------------------------------- views
 def _controllers(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", minimum=8),
-        Column("STATE", minimum=8),
-        Column("READY", right=True),
-        Column("LATER", right=True),
-        Column("OLDEST", right=True),
-        Column("BUSY", right=True),
-        Column("RATE/s", right=True),
-        Column("ERR/s", right=True),
-        Column("FAILED", right=True),
-        Column("RETRY", right=True),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("STATE", minimum=8),
+        ConsoleColumn("READY", right=True),
+        ConsoleColumn("LATER", right=True),
+        ConsoleColumn("OLDEST", right=True),
+        ConsoleColumn("BUSY", right=True),
+        ConsoleColumn("RATE/s", right=True),
+        ConsoleColumn("ERR/s", right=True),
+        ConsoleColumn("FAILED", right=True),
+        ConsoleColumn("RETRY", right=True),
     )
     rows = [
         _row(
@@ -204,7 +212,7 @@ def _controllers(state: TopState) -> Table:
                 _optional(row.rate), _optional(row.error_rate), row.failed, row.retrying,
             ],
             details={**_details(row), "flows": [f"priority {f.priority}, {f.flow}: {f.ready}" for f in row.flows]},
-            target=Target(controller=row.controller, cluster=row.cluster, kind=row.kind, paused=bool(row.paused)),
+            target=RowTarget(controller=row.controller, cluster=row.cluster, kind=row.kind, paused=bool(row.paused)),
             alarming=bool(row.problems or row.error_rate),
         )
         for row in sorted(state.controllers, key=_trouble)
@@ -212,15 +220,15 @@ def _controllers(state: TopState) -> Table:
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _trouble(row: ControllerState) -> tuple[int, int, int, str]:
+def _trouble(row: ControllerSummary) -> tuple[int, int, int, str]:
     """Return the order of controllers: those with problems, retries and long queues first."""
     return -len(row.problems), -row.retrying, -row.ready, row.controller
 
 
-def controller_state(row: ControllerState) -> str:
+def controller_state(row: ControllerSummary) -> str:
     """Return the state of a controller in a word.
 
-    >>> controller_state(ControllerState(state="running", paused="paused until 2026-01-01T00:00:00Z"))
+    >>> controller_state(ControllerSummary(state="running", paused="paused until 2026-01-01T00:00:00Z"))
     'paused'
     """
     if row.paused:
@@ -232,15 +240,15 @@ def controller_state(row: ControllerState) -> str:
 
 def _queues(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", minimum=8),
-        Column("PRIORITY", right=True),
-        Column("FLOW", minimum=8),
-        Column("READY", right=True),
-        Column("SHARE", right=True),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("PRIORITY", right=True),
+        ConsoleColumn("FLOW", minimum=8),
+        ConsoleColumn("READY", right=True),
+        ConsoleColumn("SHARE", right=True),
     )
     rows = []
     for controller in state.controllers:
-        target = Target(controller=controller.controller, cluster=controller.cluster, kind=controller.kind)
+        target = RowTarget(controller=controller.controller, cluster=controller.cluster, kind=controller.kind)
         for flow in controller.flows:
             share = flow.ready / controller.ready if controller.ready else 0.0
             cells = [controller.controller, str(flow.priority), flow.flow or "-", count(flow.ready), f"{share:.0%}"]
@@ -255,11 +263,11 @@ def _queues(state: TopState) -> Table:
 
 def _running(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", minimum=8),
-        Column("OBJECT", minimum=20),
-        Column("FOR", right=True),
-        Column("TRY", right=True),
-        Column("PLACE", minimum=8),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("OBJECT", minimum=20),
+        ConsoleColumn("FOR", right=True),
+        ConsoleColumn("TRY", right=True),
+        ConsoleColumn("PLACE", minimum=8),
     )
     rows = [
         _row(
@@ -277,12 +285,12 @@ def _running(state: TopState) -> Table:
 
 def _retries(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", minimum=8),
-        Column("OBJECT", minimum=20),
-        Column("FAILED", right=True),
-        Column("DUE", right=True),
-        Column("PRIO", right=True),
-        Column("LAST CAUSE", minimum=8),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("OBJECT", minimum=20),
+        ConsoleColumn("FAILED", right=True),
+        ConsoleColumn("DUE", right=True),
+        ConsoleColumn("PRIO", right=True),
+        ConsoleColumn("LAST CAUSE", minimum=8),
     )
     rows = [
         _row(
@@ -303,12 +311,12 @@ def _retries(state: TopState) -> Table:
 
 def _errors(state: TopState) -> Table:
     columns = (
-        Column("AGO", right=True),
-        Column("CONTROLLER", minimum=8),
-        Column("OBJECT", minimum=20),
-        Column("ERR", right=True),
-        Column("NOW"),
-        Column("ERROR", minimum=8),
+        ConsoleColumn("AGO", right=True),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("OBJECT", minimum=20),
+        ConsoleColumn("ERR", right=True),
+        ConsoleColumn("NOW"),
+        ConsoleColumn("ERROR", minimum=8),
     )
     rows = [
         _row(
@@ -329,15 +337,15 @@ def _errors(state: TopState) -> Table:
 
 def _slowest(state: TopState) -> Table:
     columns = (
-        Column("CONTROLLER", minimum=8),
-        Column("OBJECT", minimum=20),
-        Column("TOTAL", right=True),
-        Column("MAX", right=True),
-        Column("WAITED", right=True),
-        Column("RUNS", right=True),
-        Column("ERR", right=True),
-        Column("REQ", right=True),
-        Column("LAST", minimum=8),
+        ConsoleColumn("CONTROLLER", minimum=8),
+        ConsoleColumn("OBJECT", minimum=20),
+        ConsoleColumn("TOTAL", right=True),
+        ConsoleColumn("MAX", right=True),
+        ConsoleColumn("WAITED", right=True),
+        ConsoleColumn("RUNS", right=True),
+        ConsoleColumn("ERR", right=True),
+        ConsoleColumn("REQ", right=True),
+        ConsoleColumn("LAST", minimum=8),
     )
     rows = [
         _row(
@@ -360,18 +368,18 @@ def _slowest(state: TopState) -> Table:
 
 def _caches(state: TopState) -> Table:
     columns = (
-        Column("CACHE", minimum=24),
-        Column("STATE"),
-        Column("AGE", right=True),
-        Column("OBJECTS", right=True),
-        Column("SIZE", right=True),
-        Column("EV/s", right=True),
-        Column("LISTS", right=True),
-        Column("ERR", right=True),
-        Column("LAST ERROR", minimum=8),
+        ConsoleColumn("CACHE", minimum=24),
+        ConsoleColumn("STATE"),
+        ConsoleColumn("AGE", right=True),
+        ConsoleColumn("OBJECTS", right=True),
+        ConsoleColumn("SIZE", right=True),
+        ConsoleColumn("EV/s", right=True),
+        ConsoleColumn("LISTS", right=True),
+        ConsoleColumn("ERR", right=True),
+        ConsoleColumn("LAST ERROR", minimum=8),
     )
 
-    def order(cache: CacheState) -> tuple[int, bool, int]:
+    def order(cache: CacheRow) -> tuple[int, bool, int]:
         return _STATES_FIRST.get(cache.state, 4), not cache.failing_functions, -cache.size
 
     rows = [
@@ -395,12 +403,12 @@ def _caches(state: TopState) -> Table:
 
 def _leases(state: TopState) -> Table:
     columns = (
-        Column("LEASE", minimum=8),
-        Column("STATE"),
-        Column("HOLDER", minimum=8),
-        Column("SINCE", right=True),
-        Column("LEFT", right=True),
-        Column("MESSAGE", minimum=8),
+        ConsoleColumn("LEASE", minimum=8),
+        ConsoleColumn("STATE"),
+        ConsoleColumn("HOLDER", minimum=8),
+        ConsoleColumn("SINCE", right=True),
+        ConsoleColumn("LEFT", right=True),
+        ConsoleColumn("MESSAGE", minimum=8),
     )
     lead = state.leadership
     role = "leads" if lead.leading else "standby" if lead.election else lead.state or "unknown"
@@ -426,21 +434,21 @@ def _leases(state: TopState) -> Table:
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _object_target(row: object) -> Target:
-    return Target(
+def _object_target(row: object) -> RowTarget:
+    return RowTarget(
         **{name: getattr(row, name) for name in ("controller", "cluster", "kind", "namespace", "name")},
     )
 
 
-_TABLES: Final[Mapping[View, Callable[[TopState], Table]]] = {
-    View.CONTROLLERS: _controllers,
-    View.QUEUES: _queues,
-    View.RUNNING: _running,
-    View.RETRIES: _retries,
-    View.ERRORS: _errors,
-    View.SLOWEST: _slowest,
-    View.CACHES: _caches,
-    View.LEASES: _leases,
+_TABLES: Final[Mapping[TopView, Callable[[TopState], Table]]] = {
+    TopView.CONTROLLERS: _controllers,
+    TopView.QUEUES: _queues,
+    TopView.RUNNING: _running,
+    TopView.RETRIES: _retries,
+    TopView.ERRORS: _errors,
+    TopView.SLOWEST: _slowest,
+    TopView.CACHES: _caches,
+    TopView.LEASES: _leases,
 }
 
 
@@ -458,7 +466,7 @@ def headline(state: TopState) -> str:
 def text_report(state: TopState, problems: Iterable[str], width: int | None = None) -> list[str]:
     """Return everything as lines: the headline, the problems, and each view that has rows."""
     lines = [headline(state), "", *problems]
-    for view in View:
+    for view in TopView:
         table = table_of(view, state)
         if table.rows:
             lines += ["", f"{view.value}:", *(f"  {line}" for line in table.lines(width - 2 if width else None))]

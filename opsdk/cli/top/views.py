@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class View(Enum):
+class TopView(Enum):
     """One table of the console. The value is its title; the place in this list is its key."""
 
     CONTROLLERS = "controllers"
@@ -20,4 +20,4 @@ class View(Enum):
     @property
     def number(self) -> int:
         """The digit that selects the view."""
-        return list(View).index(self) + 1
+        return list(TopView).index(self) + 1

@@ -20,7 +20,7 @@ from opsdk.cli.top.app import TopApp
 from opsdk.cli.top.client import DebugClient
 from opsdk.cli.top.monitor import Monitor
 from opsdk.cli.top.targets import client_of
-from opsdk.cli.top.views import View
+from opsdk.cli.top.views import TopView
 from opsdk.errors import ConfigError, ConnectError
 from opsdk.rest.config import Config
 from tools.screenshot.pages import bad_night
@@ -129,15 +129,15 @@ async def test_problems_come_first_and_everything_fits() -> None:
 async def test_each_view_has_a_key() -> None:
     """Digits and the tab key choose a view; its rows are those of the table."""
     async with console() as screen:
-        for view in View:
+        for view in TopView:
             await screen.press(str(view.number))
             assert screen.app.view is view
             assert screen.rows()
             assert max(map(len, screen.text())) <= 80
         await screen.press("tab")
-        assert screen.app.view is View.CONTROLLERS
+        assert screen.app.view is TopView.CONTROLLERS
         await screen.press("shift+tab")
-        assert screen.app.view is View.LEASES
+        assert screen.app.view is TopView.LEASES
 
 
 async def test_rates_need_a_second_state() -> None:
@@ -240,7 +240,7 @@ async def test_hostile_pages_reach_no_terminal() -> None:
             "informers": [{"name": hostile, "state": hostile, "last_error": hostile, "size": -5}] * 5_000,
         }
         await screen.refresh()
-        for view in View:
+        for view in TopView:
             await screen.press(str(view.number), "enter", "escape")
             lines = screen.text()
             assert len(lines) == 24

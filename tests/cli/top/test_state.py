@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.cli.top.problems import Level, Subject, problems_of
+from opsdk.cli.top.problems import ProblemLevel, ProblemSubject, problems_of
 from opsdk.cli.top.state import PAGES, Sample, TopState, top_state
 from opsdk.cli.top.tables import Table, table_of, text_report
-from opsdk.cli.top.views import View
+from opsdk.cli.top.views import TopView
 from tools.screenshot.pages import bad_night
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -28,7 +28,7 @@ def night(**pages: object) -> TopState:
     return top_state(Sample(taken_at=0.0, pages={**bad_night(), **pages}))
 
 
-def texts(state: TopState, subject: Subject) -> list[str]:
+def texts(state: TopState, subject: ProblemSubject) -> list[str]:
     """The problems of a sort."""
     return [problem.text for problem in problems_of(state) if problem.subject is subject]
 
@@ -57,7 +57,7 @@ def test_rates_come_from_two_samples() -> None:
     restarted = top_state(Sample(taken_at=14.0, pages=pages), second)
     assert restarted.restarted
     assert restarted.controllers[0].rate is None
-    assert "restarted" in texts(restarted, Subject.REPLICA)[0]
+    assert "restarted" in texts(restarted, ProblemSubject.REPLICA)[0]
     assert top_state(first, second).controllers[0].rate is None, "the clock and the counters went back"
 
 
@@ -65,12 +65,12 @@ def test_the_worst_comes_first() -> None:
     """Stale caches, reconciles that do not end and keys that keep failing are errors, and come before warnings."""
     problems = problems_of(night())
     assert [(problem.level, problem.subject) for problem in problems] == [
-        (Level.ERROR, Subject.CACHE),
-        (Level.ERROR, Subject.STUCK),
-        (Level.ERROR, Subject.RETRIES),
-        (Level.WARNING, Subject.ERROR),
-        (Level.WARNING, Subject.QUEUE),
-        (Level.INFO, Subject.PAUSE),
+        (ProblemLevel.ERROR, ProblemSubject.CACHE),
+        (ProblemLevel.ERROR, ProblemSubject.STUCK),
+        (ProblemLevel.ERROR, ProblemSubject.RETRIES),
+        (ProblemLevel.WARNING, ProblemSubject.ERROR),
+        (ProblemLevel.WARNING, ProblemSubject.QUEUE),
+        (ProblemLevel.INFO, ProblemSubject.PAUSE),
     ]
     assert problems[0].text.startswith("cache secrets is stale, without a watch for 5m: watch secrets: 403")
     assert problems[1].text == "database shop/orders runs for 12m in database.py:118 wait_for_restore"
@@ -85,9 +85,12 @@ def test_a_quiet_operator_has_no_problems() -> None:
     lease = {"name": "shop", "namespace": "shop", "holder": "other-1", "identity": "me"}
     pages["leadership"] = {"state": "running", "election": True, "leading": False, "lease": lease}
     (problem,) = problems_of(top_state(Sample(taken_at=0.0, pages=pages)))
-    assert (problem.level, problem.text) == (Level.INFO, "this replica is a standby; other-1 holds the lease shop/shop")
+    assert (problem.level, problem.text) == (
+        ProblemLevel.INFO,
+        "this replica is a standby; other-1 holds the lease shop/shop",
+    )
     lease["holder"] = ""
-    assert problems_of(top_state(Sample(taken_at=0.0, pages=pages)))[0].level is Level.WARNING
+    assert problems_of(top_state(Sample(taken_at=0.0, pages=pages)))[0].level is ProblemLevel.WARNING
 
 
 def test_an_older_operator_is_named() -> None:
@@ -96,7 +99,7 @@ def test_an_older_operator_is_named() -> None:
     state = top_state(Sample(taken_at=0.0, pages=pages))
     assert state.missing == ("leadership", "controllers", "running", "retries")
     assert [row.controller for row in state.controllers] == ["website", "database", "backup"]
-    assert any("serves no page leadership, controllers" in text for text in texts(state, Subject.REPLICA))
+    assert any("serves no page leadership, controllers" in text for text in texts(state, ProblemSubject.REPLICA))
 
 
 def test_many_problems_of_one_sort_are_counted() -> None:
@@ -105,9 +108,9 @@ def test_many_problems_of_one_sort_are_counted() -> None:
         {"controller": "c", "namespace": "n", "name": str(n), "seconds": 100.0 + n, "attempts": 9} for n in range(50)
     ]
     state = night(running=rows, retries=rows)
-    assert texts(state, Subject.STUCK)[-1] == "47 more reconciles run for over 60s"
-    assert texts(state, Subject.RETRIES)[-1] == "47 more keys failed at least 5 times"
-    assert len(texts(state, Subject.STUCK)) == len(texts(state, Subject.RETRIES)) == 4
+    assert texts(state, ProblemSubject.STUCK)[-1] == "47 more reconciles run for over 60s"
+    assert texts(state, ProblemSubject.RETRIES)[-1] == "47 more keys failed at least 5 times"
+    assert len(texts(state, ProblemSubject.STUCK)) == len(texts(state, ProblemSubject.RETRIES)) == 4
 
 
 def test_clusters_and_shards_are_shown_together() -> None:
@@ -120,12 +123,12 @@ def test_clusters_and_shards_are_shown_together() -> None:
         ("eu", "me", "Unreachable"),
         ("us", "", ""),
     ]
-    assert texts(state, Subject.SHARD) == ["cluster eu: Unreachable: no answer", "shard us has no holder"]
+    assert texts(state, ProblemSubject.SHARD) == ["cluster eu: Unreachable: no answer", "shard us has no holder"]
 
 
 # ------------------------------------------------------------------ tables
-@given(st.sampled_from(View), st.integers(60, 200))
-def test_a_table_fits_the_screen(view: View, width: int) -> None:
+@given(st.sampled_from(TopView), st.integers(60, 200))
+def test_a_table_fits_the_screen(view: TopView, width: int) -> None:
     """Every line has at most the width of the screen; without a screen nothing is cut."""
     state = night(shards=[{"shard": "x" * 80, "state": "owned", "holder": "y" * 80}])
     table = table_of(view, state)
@@ -136,7 +139,7 @@ def test_a_table_fits_the_screen(view: View, width: int) -> None:
 
 def test_columns_sort_and_filter() -> None:
     """A column sorts by its values, not by its texts; a filter finds a text in any cell, whatever its case."""
-    table = table_of(View.RUNNING, night())
+    table = table_of(TopView.RUNNING, night())
     assert [row.cells[2] for row in table.rows] == ["12m", "3.1s", "2.1s", "1.1s"]
     assert [row.cells[2] for row in table.sorted_by(2, descending=False).rows] == ["1.1s", "2.1s", "3.1s", "12m"]
     assert table.sorted_by(99, descending=True) is table
@@ -144,8 +147,8 @@ def test_columns_sort_and_filter() -> None:
     assert table.filtered("none").rows == ()
 
 
-@given(st.sampled_from(View), st.integers(0, 12), st.booleans())
-def test_sorting_keeps_all_rows(view: View, column: int, descending: bool) -> None:
+@given(st.sampled_from(TopView), st.integers(0, 12), st.booleans())
+def test_sorting_keeps_all_rows(view: TopView, column: int, descending: bool) -> None:
     """Every column of every view can be sorted."""
     table: Table = table_of(view, night())
     rows = table.sorted_by(column, descending=descending).rows
@@ -158,4 +161,4 @@ def test_the_report_has_everything() -> None:
     lines = text_report(night(), ["error    a problem"])
     assert lines[0] == "shop-operator  shop-operator-7d9c5  leads for 9h  412MB  opsdk 0.1.0"
     assert lines[2] == "error    a problem"
-    assert [line for line in lines if line.endswith(":")] == [f"{view.value}:" for view in View]
+    assert [line for line in lines if line.endswith(":")] == [f"{view.value}:" for view in TopView]
