@@ -17,6 +17,7 @@ import yaml
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.cluster.cluster import Cluster
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
@@ -346,3 +347,44 @@ async def test_another_host_queues_nothing() -> None:
         response = await pages.handle(request)
         assert response is not None
         assert response.status == status
+
+
+async def test_leadership_and_pauses_are_shown() -> None:
+    """Each replica shows the lease, its holder and its own role; a pause is shown with its ConfigMap."""
+    environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra")
+    options = OperatorOptions(
+        manager=ManagerOptions(debug_bind_address="127.0.0.1:0"), leader_election=True, pause_config_map="pauses"
+    )
+
+    async def page(operator: Operator, name: str) -> Any:
+        """Return a page."""
+        return json.loads((await fetch(port_of(operator.manager), f"/debug/{name}"))[2])
+
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        replicas = [Operator("shop", options) for _ in range(2)]
+        running = []
+        for operator in replicas:
+            operator.reconciler(ConfigMap)(ignore)
+            running.append(asyncio.create_task(operator.start(env.config)))
+            await asyncio.sleep(5)
+        leader, standby = [await page(operator, "leadership") for operator in replicas]
+        assert (leader["election"], leader["leading"], standby["leading"]) == (True, True, False)
+        assert leader["lease"]["holder"] == standby["lease"]["holder"] == leader["lease"]["identity"]
+        assert leader["leading_seconds"] > 5
+        assert 0 < standby["lease"]["expires_seconds"] <= 15
+        (row,) = await page(replicas[1], "controllers")
+        assert (row["standby"], row["paused"]) == (True, "")
+        pauses = ConfigMap(metadata=ObjectMeta(name="pauses", namespace="default"), data={"configmap": "true"})
+        await outside.uncached.create(pauses)
+        await asyncio.sleep(1)
+        assert (await page(replicas[0], "controllers"))[0]["paused"] == "paused"
+        assert await page(replicas[0], "pauses") == [
+            {"namespace": "default", "config_map": "pauses", "data": {"configmap": "true"}}
+        ]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def ignore(_request: Request) -> None:
+    """Reconcile nothing."""
