@@ -17,6 +17,7 @@ import msgspec
 from opsdk.aio.clock import monotonic
 from opsdk.aio.task_stacks import author_frame, await_stack, waits_for
 from opsdk.aio.watchdog import thread_frames
+from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import request_key
 from opsdk.controller.pausing import Pause
 from opsdk.queue.core import QueuedItem
@@ -28,6 +29,8 @@ _MAX_ITEMS = 10_000
 _MAX_FLOWS = 20
 _MAX_RETRIES = 50
 _MAX_RUNNING = 200
+# The source of the cause that `RequeuePolicy` adds after a failure.
+_RETRY = "retry"
 # Characters of a flow, which is any value of the author's.
 _MAX_FLOW = 100
 
@@ -75,7 +78,7 @@ def queue_rows(controller: DebugView, problems: Sequence[str], failing_functions
         "ready": len(core),
         "delayed": core.size() - len(core),
         "oldest_ready_seconds": max((now - item.ready_at for item in ready), default=0.0),
-        "retrying": sum(1 for item in items if _attempts(controller, item.item)),
+        "retrying": sum(1 for item in items if _retry_cause(item) is not None),
         "fair": flows is not None,
         "flows": [
             {"priority": priority, "flow": str(flow)[:_MAX_FLOW], "ready": count}
@@ -115,19 +118,25 @@ def retry_rows(controller: DebugView) -> Iterable[object]:
     """Return a row of the page ``retries`` for each request that failed and waits, most attempts first."""
     now = monotonic()
     failed = [
-        (attempts, item)
+        (_attempts(controller, item.item), item, cause)
         for item in controller.queue.core.items(_MAX_ITEMS)
-        if (attempts := _attempts(controller, item.item))
+        if (cause := _retry_cause(item)) is not None
     ]
-    failed.sort(key=lambda pair: -pair[0])
-    for attempts, item in failed[:_MAX_RETRIES]:
+    failed.sort(key=lambda row: -row[0])
+    for attempts, item, cause in failed[:_MAX_RETRIES]:
         yield {
             **_key(controller, item.item),
             "attempts": attempts,
             "due_seconds": max(item.ready_at - now, 0.0),
             "priority": item.priority,
+            "error": cause.detail,
             "causes": [str(cause) for cause in item.causes],
         }
+
+
+def _retry_cause(item: QueuedItem[Any]) -> ReconcileCause | None:
+    """Return the failure that an item waits for; None for one that did not fail, such as one that was requeued."""
+    return next((cause for cause in reversed(item.causes) if cause.source == _RETRY), None)
 
 
 def _key(controller: DebugView, item: Hashable) -> dict[str, object]:

@@ -35,7 +35,7 @@ Provider = Callable[[], "object | Awaitable[object]"]
 """Returns what a page shows, as a value with a JSON form."""
 
 Action = Callable[[Mapping[str, str]], "Mapping[str, object]"]
-"""Does what a POST request asks for, with the strings of its JSON body. Returns the answer, with a JSON form.
+"""Carries out a POST request with the strings of its JSON body. Returns the answer, with a JSON form.
 
 Raises `UsageError` for a request that cannot be served now (409), and another `ApiError` with its status.
 """

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from opsdk import ControllerOptions, Request, UsageError
+from opsdk import ControllerOptions, Request, Result, UsageError
+from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
@@ -58,8 +59,8 @@ async def test_rows_are_bounded_and_count_everything() -> None:
 
     controller = Controller("site", reconcile)
     for number in range(12_000):
-        request = Request("default", str(number))
-        controller.queue.add(request, after=1 + controller.queue.next_delay(request))
+        request, cause = Request("default", str(number)), ReconcileCause("retry", detail="no luck")
+        controller.queue.add(request, after=1 + controller.queue.next_delay(request), cause=cause)
     (row,) = rows(controller, "controllers")
     assert (row["delayed"], row["retrying"]) == (12_000, 10_000)
     assert len(rows(controller, "retries")) == 50
@@ -120,12 +121,29 @@ async def test_retries_are_shown_until_they_succeed() -> None:
     (row,) = rows(controller, "retries")
     assert row["attempts"] > 10
     assert 0 < row["due_seconds"] < 100
-    assert "no luck" in row["causes"][-1]
+    assert "no luck" in row["error"]
+    assert row["error"] in row["causes"][-1]
     fails = False
     assert controller.enqueue_now("site", "default", "a") == "queued"
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert rows(controller, "retries") == []
+    await end(running)
+
+
+async def test_a_request_that_is_requeued_is_no_retry() -> None:
+    """``Result(requeue=True)`` uses the rate limiter too, but nothing failed."""
+
+    async def reconcile(_request: Request) -> Result:
+        return Result(requeue=True)
+
+    controller = Controller("site", reconcile)
+    running = asyncio.create_task(controller.start())
+    await controller.wait_ready()
+    controller.queue.add(Request("default", "a"))
+    await asyncio.sleep(100)
+    assert rows(controller, "retries") == []
+    assert rows(controller, "controllers")[0]["delayed"] == 1
     await end(running)
 
 

@@ -96,11 +96,11 @@ def bad_night(*, later: bool = False) -> dict[str, object]:
         "retries": [
             {
                 **_key("website", "checkout"), "attempts": 14, "due_seconds": 41.0, "priority": 0,
-                "causes": [f"retry ({_REFUSED})"],
+                "error": _REFUSED, "causes": [f"retry ({_REFUSED})"],
             },
             {
                 **_key("website", "landing", "team-red"), "attempts": 2, "due_seconds": 0.02, "priority": 0,
-                "causes": ["retry (TimeoutError())"],
+                "error": "TimeoutError()", "causes": ["retry (TimeoutError())"],
             },
         ],
         "errors": [

@@ -52,7 +52,7 @@ class _Details(ModalScreen[None]):
 
 
 class _Confirm(ModalScreen[bool]):
-    """Asks before something in the cluster changes."""
+    """A question before a change in the cluster."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes"),

@@ -94,8 +94,8 @@ def _replica(state: TopState) -> Iterator[TopProblem]:
             TopView.LEASES,
         )
     if leadership.election and not leadership.leading:
-        holder = leadership.holder or "nobody"
-        text = f"this replica is a standby; {holder} holds the lease {leadership.lease}"
+        holder = f"{leadership.holder} holds" if leadership.holder else "no replica holds"
+        text = f"this replica is a standby; {holder} the lease {leadership.lease}"
         level = ProblemLevel.INFO if leadership.holder else ProblemLevel.WARNING
         yield TopProblem(level, ProblemSubject.REPLICA, text, TopView.LEASES)
     if state.missing:
@@ -140,7 +140,7 @@ def _failures(state: TopState) -> Iterator[TopProblem]:
     details = {(row.controller, row.key): error_text(row.detail) for row in state.errors}
     failing = sorted((row for row in state.retries if row.attempts >= MANY_ATTEMPTS), key=lambda row: -row.attempts)
     for retry in failing[:_MAX_NAMED]:
-        detail = details.get((retry.controller, retry.key)) or next(reversed(retry.causes), "")
+        detail = retry.error or details.get((retry.controller, retry.key), "")
         text = f"{retry.controller} {retry.key} failed {retry.attempts} times: {detail}"
         yield TopProblem(ProblemLevel.ERROR, ProblemSubject.RETRIES, text, TopView.RETRIES)
     if len(failing) > _MAX_NAMED:

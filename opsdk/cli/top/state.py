@@ -111,6 +111,7 @@ class RetryRow(_Keyed, frozen=True, kw_only=True):
     attempts: int = 0
     due_seconds: float = 0.0
     priority: int = 0
+    error: str = ""
     causes: tuple[str, ...] = ()
 
 

@@ -290,15 +290,15 @@ def _retries(state: TopState) -> Table:
         ConsoleColumn("FAILED", right=True),
         ConsoleColumn("DUE", right=True),
         ConsoleColumn("PRIO", right=True),
-        ConsoleColumn("LAST CAUSE", minimum=8),
+        ConsoleColumn("LAST ERROR", minimum=8),
     )
     rows = [
         _row(
             [
                 row.controller, row.key, str(row.attempts), duration(row.due_seconds), str(row.priority),
-                next(reversed(row.causes), "-"),
+                row.error or "-",
             ],
-            [row.controller, row.key, row.attempts, row.due_seconds, row.priority, next(reversed(row.causes), "")],
+            [row.controller, row.key, row.attempts, row.due_seconds, row.priority, row.error],
             key=f"{row.controller}/{row.key}",
             details=_details(row),
             target=_object_target(row),

@@ -17,7 +17,7 @@ from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.rest.port_forward import PortForward
 
-# Pods of a Deployment that are asked for the leader.
+# Pods of a Deployment whose leadership is read to find the leader.
 _MAX_PODS = 10
 
 
