@@ -236,7 +236,7 @@ class Controller:
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {
-            "controllers": lambda: queue_rows(self._view(), self.problems(), list(map(str, self.failing_functions()))),
+            "controllers": lambda: queue_rows(self._view()),
             "running": lambda: running_rows(self._view(), self._workers),
             "retries": lambda: retry_rows(self._view()),
         }
@@ -250,6 +250,9 @@ class Controller:
             state=self.state.value,
             pause=self._pause,
             limit=self.options.max_concurrent_reconciles,
+            problems=self.problems(),
+            failing_functions=list(map(str, self.failing_functions())),
+            hot_loops=self._hot_loops,
         )
 
     def enqueue_now(self, controller: str, namespace: str, name: str) -> str:

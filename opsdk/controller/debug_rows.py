@@ -19,6 +19,7 @@ from opsdk.aio.task_stacks import author_frame, await_stack, waits_for
 from opsdk.aio.watchdog import thread_frames
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import request_key
+from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.pausing import Pause
 from opsdk.queue.core import QueuedItem
 from opsdk.queue.work_queue import WorkQueue
@@ -28,6 +29,7 @@ _MAX_ITEMS = 10_000
 # Rows of one controller.
 _MAX_FLOWS = 20
 _MAX_RETRIES = 50
+_MAX_HOT_LOOPS = 10
 _MAX_RUNNING = 200
 # The source of the cause that `RequeuePolicy` adds after a failure.
 _RETRY = "retry"
@@ -44,6 +46,9 @@ class DebugView(msgspec.Struct, frozen=True, kw_only=True):
         state: its state in a word.
         pause: its pause, or None.
         limit: number of workers.
+        problems: why it does not follow all its sources now.
+        failing_functions: the functions of its sources that raise now, in words.
+        hot_loops: the requests that reconcile themselves now.
     """
 
     name: str
@@ -53,16 +58,13 @@ class DebugView(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     pause: Pause | None
     limit: int
+    problems: Sequence[str]
+    failing_functions: Sequence[str]
+    hot_loops: HotLoops
 
 
-def queue_rows(controller: DebugView, problems: Sequence[str], failing_functions: Sequence[str]) -> Iterable[object]:
-    """Return the one row of the page ``controllers``: the state, and what waits, by priority and flow.
-
-    Args:
-        controller: whose queue is shown.
-        problems: why it does not follow all its sources now.
-        failing_functions: the functions of its sources that raise now, in words.
-    """
+def queue_rows(controller: DebugView) -> Iterable[object]:
+    """Return the one row of the page ``controllers``: the state, and what waits, by priority and flow."""
     core, now = controller.queue.core, monotonic()
     items = core.items(_MAX_ITEMS)
     ready = [item for item in items if item.ready]
@@ -86,8 +88,9 @@ def queue_rows(controller: DebugView, problems: Sequence[str], failing_functions
         ],
         "more_flows": max(len(by_flow) - _MAX_FLOWS, 0),
         "workers": {"active": len(core.processing()), "limit": controller.limit},
-        "problems": problems,
-        "failing_functions": failing_functions,
+        "problems": controller.problems,
+        "failing_functions": controller.failing_functions,
+        "hot_loops": controller.hot_loops.descriptions(_MAX_HOT_LOOPS),
     }
 
 

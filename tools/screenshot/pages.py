@@ -18,7 +18,7 @@ def _controller(name: str, ready: int, delayed: int, **values: Any) -> dict[str,
     row = {
         "controller": name, "cluster": "", "kind": _KINDS[name], "state": "running", "standby": False, "paused": "",
         "ready": ready, "delayed": delayed, "oldest_ready_seconds": 0.0, "retrying": 0, "fair": False, "flows": [],
-        "more_flows": 0, "workers": {"active": 0, "limit": 4}, "problems": [], "failing_functions": [],
+        "more_flows": 0, "workers": {"active": 0, "limit": 4}, "problems": [], "failing_functions": [], "hot_loops": [],
     }  # fmt: skip
     return {**row, **values}
 

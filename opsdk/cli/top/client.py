@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from itertools import islice
 from urllib.parse import urlsplit
@@ -59,6 +59,7 @@ class DebugClient(Closing):
         self._stack = AsyncExitStack()
         self._transport: Transport | None = None
         self._turns = asyncio.Semaphore(_PARALLEL)
+        self._connecting = asyncio.Lock()
 
     async def pages(self, names: Collection[str] | None = None) -> dict[str, object]:
         """Return the pages that the operator serves.
@@ -72,11 +73,21 @@ class DebugClient(Closing):
         """
         try:
             chosen = [name for name in self._served(await self._page("")) if names is None or name in names]
-            texts = await asyncio.gather(*(self._page_or_none(name) for name in chosen))
+            values = await self._all(chosen)
         except (TransportError, ApiError, DecodeError):
             await self._disconnect()
             raise
-        return {name: value for name, value in zip(chosen, texts, strict=True) if value is not None}
+        return {name: value for name, value in zip(chosen, values, strict=True) if value is not None}
+
+    async def _all(self, names: Sequence[str]) -> list[object]:
+        """Return pages. The first failure ends the others: each would connect again."""
+        reading = [asyncio.ensure_future(self._page_or_none(name)) for name in names]
+        try:
+            return list(await asyncio.gather(*reading))
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
 
     def _served(self, index: object) -> list[str]:
         """Return the names of the pages in the index, at most 100. Raises `DecodeError` if it is another page."""
@@ -127,10 +138,11 @@ class DebugClient(Closing):
         return _decode(b"".join(pieces), self.name)
 
     async def _connected(self) -> Transport:
-        if self._transport is None:
-            url = await self._stack.enter_async_context(self._open_url())
-            self._transport = await self._stack.enter_async_context(Transport(Config(host=url)))
-        return self._transport
+        async with self._connecting:
+            if self._transport is None:
+                url = await self._stack.enter_async_context(self._open_url())
+                self._transport = await self._stack.enter_async_context(Transport(Config(host=url)))
+            return self._transport
 
     async def _disconnect(self) -> None:
         self._transport = None

@@ -39,6 +39,7 @@ class ProblemSubject(Enum):
     CACHE = "cache"
     STUCK = "stuck"
     RETRIES = "retries"
+    HOT_LOOP = "hot-loop"
     ERROR = "error"
     CONTROLLER = "controller"
     QUEUE = "queue"
@@ -168,6 +169,10 @@ def _controllers(state: TopState) -> Iterator[TopProblem]:
                 ProblemSubject.CONTROLLER,
                 f"{row.controller}: {text}",
                 TopView.CONTROLLERS,
+            )
+        for text in row.hot_loops[:_MAX_NAMED]:
+            yield TopProblem(
+                ProblemLevel.ERROR, ProblemSubject.HOT_LOOP, f"{row.controller} {text}", TopView.CONTROLLERS
             )
         for text in row.failing_functions[:_MAX_NAMED]:
             yield TopProblem(

@@ -83,6 +83,7 @@ class ControllerSummary(msgspec.Struct, frozen=True, kw_only=True):
     more_flows: int = 0
     problems: tuple[str, ...] = ()
     failing_functions: tuple[str, ...] = ()
+    hot_loops: tuple[str, ...] = ()
     flows: tuple[FlowRow, ...] = ()
     ready_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
     active: int = 0

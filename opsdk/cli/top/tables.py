@@ -213,7 +213,7 @@ def _controllers(state: TopState) -> Table:
             ],
             details={**_details(row), "flows": [f"priority {f.priority}, {f.flow}: {f.ready}" for f in row.flows]},
             target=RowTarget(controller=row.controller, cluster=row.cluster, kind=row.kind, paused=bool(row.paused)),
-            alarming=bool(row.problems or row.error_rate),
+            alarming=bool(row.problems or row.hot_loops or row.error_rate),
         )
         for row in sorted(state.controllers, key=_trouble)
     ]  # fmt: skip
@@ -222,7 +222,7 @@ def _controllers(state: TopState) -> Table:
 
 def _trouble(row: ControllerSummary) -> tuple[int, int, int, str]:
     """Return the order of controllers: those with problems, retries and long queues first."""
-    return -len(row.problems), -row.retrying, -row.ready, row.controller
+    return -len(row.problems) - len(row.hot_loops), -row.retrying, -row.ready, row.controller
 
 
 def controller_state(row: ControllerSummary) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_servers import Server, always, answer
+from http_servers import Seen, Server, always, answer
 
 from opsdk import ManagerOptions, UsageError
 from opsdk.cli.top.actions import Actions
@@ -84,6 +84,41 @@ async def test_the_console_reconnects() -> None:
         assert await monitor.refresh()
         assert (monitor.lost_since, monitor.error) == (None, "")
         await client.aclose()
+
+
+async def test_a_lost_connection_is_opened_once_for_the_next_call() -> None:
+    """Pages and actions share one connection; a failure in the middle closes it, and the next call opens another."""
+    opened: list[str] = []
+    names = [f"/debug/page{number}" for number in range(20)]
+    breaks = False
+
+    async def handle(request: Seen, writer: asyncio.StreamWriter) -> None:
+        if breaks and request.target != "/debug/":
+            writer.close()
+        elif request.target == "/debug/":
+            writer.write(answer(200, json.dumps({"pages": dict.fromkeys(names, "")}).encode()))
+        else:
+            writer.write(answer(200, b"[]"))
+
+    async with Server(handle) as server:
+
+        @asynccontextmanager
+        async def open_url() -> AsyncIterator[str]:
+            opened.append("open")
+            yield server.host
+            opened.append("close")
+
+        async with DebugClient("test", open_url) as client:
+            first, second = await asyncio.gather(client.pages(), client.pages())
+            assert len(first) == len(second) == 20
+            assert opened == ["open"]
+            breaks = True
+            with pytest.raises(ConnectError):
+                await client.pages()
+            assert opened == ["open", "close"]
+            breaks = False
+            assert len(await client.pages()) == 20
+        assert opened == ["open", "close"] * 2
 
 
 @pytest.mark.parametrize(

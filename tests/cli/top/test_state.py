@@ -113,6 +113,14 @@ def test_many_problems_of_one_sort_are_counted() -> None:
     assert len(texts(state, ProblemSubject.STUCK)) == len(texts(state, ProblemSubject.RETRIES)) == 4
 
 
+def test_a_hot_loop_is_an_error() -> None:
+    """A request that reconciles itself is named with the write that causes it."""
+    row = {"controller": "website", "state": "running", "hot_loops": ["shop/a reconciled itself 120 times: apply"]}
+    assert texts(night(controllers=[row]), ProblemSubject.HOT_LOOP) == [
+        "website shop/a reconciled itself 120 times: apply"
+    ]
+
+
 def test_clusters_and_shards_are_shown_together() -> None:
     """A shard has its holder, and the reason and message of its cluster; both kinds of trouble are problems."""
     state = night(
