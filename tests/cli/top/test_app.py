@@ -193,6 +193,20 @@ async def test_details_show_the_whole_row() -> None:
         assert len(screen.app.screen_stack) == 1
 
 
+async def test_refreshes_go_on_below_a_dialog() -> None:
+    """A refresh while a dialog is open changes the table below it, also when the connection is lost."""
+    async with console() as screen:
+        await screen.press("3", "enter")
+        screen.client.served = None
+        await screen.refresh()
+        screen.client.served = {**bad_night(), "running": []}
+        await screen.refresh()
+        await screen.press("escape")
+        assert screen.rows() == []
+        await screen.press("p", "r", "enter", "1")
+        assert screen.rows()[0][0] == "website"
+
+
 async def test_actions_are_for_the_selected_row(tmp_path: Path) -> None:
     """An object is reconciled at once; a pause needs a yes; a dump is a file that exists once."""
     async with console(tmp_path) as screen:
