@@ -9,20 +9,25 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from server_caller import Caller
 
-from envtest.environment import Environment
-from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.streams.pipe import Pipe
+from opsdk import Cluster, ObjectMeta, Unstructured
+from opsdk.api.core.v1 import Node
 from opsdk.errors import ApiError, ForbiddenError, NotFoundError, UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.port_forward import PortForward
 
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+user = pytest.importorskip("opsdk.apiserver.auth.user")
 pytestmark = pytest.mark.realtime
-PODS = "/api/v1/namespaces/default/pods"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+}
 
 
-async def shout(pod: Any, port: int, pipe: Pipe) -> None:
+async def shout(pod: Any, port: int, pipe: Any) -> None:
     """A server in a pod: it returns what it reads in capitals, and fails for the port 1."""
     if port == 1:
         raise ValueError("connection refused")
@@ -31,15 +36,12 @@ async def shout(pod: Any, port: int, pipe: Pipe) -> None:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Environment, Config]]:
+async def served() -> AsyncIterator[tuple[Any, Config]]:
     """A served environment with a pod on a node."""
-    async with Environment(
-        tokens={"good": User(name="good", groups=("system:masters",)), "bad": User(name="bad")}
-    ) as env:
-        call = Caller(env)
-        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
-        assert (await call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).status == 201
-        assert (await call("POST", PODS, pod)).status == 201
+    tokens = {"good": user.User(name="good", groups=("system:masters",)), "bad": user.User(name="bad")}
+    async with environment.Environment(tokens=tokens) as env, Cluster(env.config) as cluster:
+        await cluster.uncached.create(Node(metadata=ObjectMeta(name="n")))
+        await cluster.uncached.create(Unstructured.from_tree(POD))
         env.responders.forwarded = shout
         url = (await env.serve()).url
         yield env, Config(host=url, token="good", ca_data=env.authority.pair.cert)
