@@ -43,7 +43,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim corpus corpus-scale docs docs-version changelog release format clean
+.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -145,6 +145,9 @@ fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; wha
 docs: $(STAMP) ## run every example in the documentation, and build the site into site/
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+
+screenshots: $(STAMP) ## draw the images of the documentation that are made by programs
+	$(BIN)/python -m tools.screenshot
 
 docs-version: $(STAMP) ## commit the site of a version to the branch gh-pages: make docs-version ARGS="0.2 latest"
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. PATH="$(abspath $(BIN)):$$PATH" mike deploy --allow-empty --update-aliases $(ARGS)

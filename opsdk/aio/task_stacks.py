@@ -6,14 +6,21 @@ Upstream: net/http/pprof's ``/debug/pprof/goroutine?debug=2``
 from __future__ import annotations
 
 import asyncio
+import os
+import sysconfig
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 # An await chain is rarely deeper than 30; a defect must not make the page endless.
 _MAX_DEPTH = 100
+_OPSDK = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+# Frames without a file, such as "<string>", are of generated code.
+_LIBRARIES = (_OPSDK, sysconfig.get_path("stdlib"), "<")
+_PACKAGES = ("site-packages", "dist-packages")
 _FRAME_ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 
 
@@ -79,7 +86,7 @@ class TaskAges:
                 name=task.get_name(),
                 age=None if created is None else now - created,
                 stack=tuple(await_stack(task.get_coro())),
-                waits_for=_waits_for(task),
+                waits_for=waits_for(task),
             )
             states.append(state)
         return sorted(states, key=lambda state: (state.age is not None, -(state.age or 0.0), state.name))
@@ -92,7 +99,24 @@ def _default_task_factory(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: 
     return asyncio.Task(coro, loop=loop, **kwargs)
 
 
-def _waits_for(task: asyncio.Task[Any]) -> str:
+def author_frame(frames: Sequence[str]) -> str:
+    """Return the innermost frame of code that is neither of opsdk, of Python nor of an installed package.
+
+    Without such a frame, return the innermost one; empty for no frames.
+
+    >>> author_frame(["/app/site.py:31 reconcile", f"{_OPSDK}client/client.py:10 Client.get"])
+    '/app/site.py:31 reconcile'
+    """
+    of_author = (
+        frame
+        for frame in reversed(frames)
+        if not frame.startswith(_LIBRARIES) and not any(folder in frame for folder in _PACKAGES)
+    )
+    return next(of_author, frames[-1] if frames else "")
+
+
+def waits_for(task: asyncio.Task[Any]) -> str:
+    """Return the name of the task, or the type of the future, that a task waits for; empty while it can run."""
     # Not its repr: that of a future shows its result.
     future = getattr(task, "_fut_waiter", None)
     if future is None:

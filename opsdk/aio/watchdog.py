@@ -149,3 +149,10 @@ def stack(ident: int) -> str:
     """Return the stack of a thread, the innermost call last; empty if the thread has ended."""
     frame = sys._current_frames().get(ident)  # noqa: SLF001
     return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else ""
+
+
+def thread_frames(ident: int) -> list[str]:
+    """Return file, line and function of each frame of a thread, the outermost first; empty if it has ended."""
+    frame = sys._current_frames().get(ident)  # noqa: SLF001
+    frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_qualname}" for f, line in traceback.walk_stack(frame)]
+    return frames[::-1] if frame is not None else []

@@ -10,7 +10,7 @@ from opsdk.errors import ConfigError
 
 EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "apiserver": frozenset({"cryptography", "jwt", "re2", "websockets"}),
-    "cli": frozenset({"click", "rich", "typer", "watchfiles"}),
+    "cli": frozenset({"click", "rich", "textual", "typer", "watchfiles", "websockets"}),
     "cron": frozenset({"cronsim", "tzdata"}),
     "envtest": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "etcd": frozenset({"google", "grpc"}),

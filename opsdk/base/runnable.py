@@ -77,3 +77,19 @@ class Debuggable(Protocol):
         A row has a JSON form, and contains no secrets and no objects. Several runnables may add rows to a page.
         """
         ...
+
+
+@runtime_checkable
+class Enqueues(Protocol):
+    """A runnable with controllers whose requests can be queued by hand."""
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Queue a request before all others, without the delay of its retry.
+
+        Returns:
+            The outcome in words; empty if the runnable has no controller of this name.
+
+        Raises:
+            UsageError: the controller does not run here, or its requests are not keys of objects.
+        """
+        ...

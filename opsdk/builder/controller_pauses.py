@@ -12,7 +12,7 @@ A ConfigMap survives restarts, and every replica reads it before its controllers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from opsdk.aio.clock import utc_now
@@ -68,6 +68,9 @@ class ControllerPauses:
             self._controllers[runnable.name] = runnable
             if self._config_map is not None:
                 self._pause(runnable)
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        return {"pauses": lambda: [{"namespace": self._namespace, "config_map": self._name, "data": dict(self._data)}]}
 
     def needs_leader_election(self) -> bool:
         """Return False: a replica that becomes the leader must know the pauses."""

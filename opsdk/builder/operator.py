@@ -26,6 +26,7 @@ from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
+from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
@@ -41,7 +42,6 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.controller.daemons import DaemonDecorator, DaemonSpec, keep_daemons
 from opsdk.controller.journal import Journal
-from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import OpsdkError, UsageError
@@ -409,11 +409,7 @@ class Operator:
         runs_controllers = "controllers" in o.components
         if o.leader_election and runs_controllers:
             self._use_election(manager, config)
-        manager.debug.add(
-            "reconciles",
-            lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
-            description="the last reconciles: causes, reads, requests, result",
-        )
+        add_operator_pages(manager.debug, self.name, lambda: self.journal, objects=o.debug_objects)
         if self.has_webhooks:
             self._serve_webhooks(manager)
         self._follow_pauses(manager)

@@ -95,6 +95,11 @@ class _OpsdkGroup(LazyGroup):
             target="opsdk.cli.pause:reconcile",
             summary="Request a reconcile of objects now.",
         ),
+        "top": LazyCommand(
+            target="opsdk.cli.top.command:top",
+            summary="Show live what an operator does, and what is wrong.",
+            epilog="The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060.",
+        ),
         "why": LazyCommand(
             target="opsdk.cli.why:why",
             summary="Print why an object was reconciled.",

@@ -56,7 +56,7 @@ _Operator = Annotated[
 _Context = Annotated[str, typer.Option(help="kubeconfig context")]
 
 
-class _Target(msgspec.Struct, frozen=True, kw_only=True):
+class PauseTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of a command line. Raises `UsageError` unless it is exactly one object, a selector, or all."""
 
     kind: str
@@ -127,7 +127,7 @@ def pause(
         asyncio.run(set_data(load_config(context=context or None), config_map, words))
         _print_controller(controller, action, output)
         return
-    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(target, {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None}, action, context, output)
 
 
@@ -158,7 +158,7 @@ def resume(
         asyncio.run(set_data(load_config(context=context or None), config_map, words))
         _print_controller(controller, "resumed", output)
         return
-    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(target, {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None}, "resumed", context, output)
 
 
@@ -178,7 +178,7 @@ def reconcile(
 
     opsdk reconcile websites --namespace default --all
     """
-    target = _Target(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
+    target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
     _annotate(target, words, "reconcile requested", context, output)
 
@@ -247,7 +247,7 @@ def pause_value(duration: str, until: str, *, now: datetime) -> str:
 
 
 def _annotate(
-    target: _Target, words: Mapping[str, str | None], action: str, context: str, output: OutputFormat
+    target: PauseTarget, words: Mapping[str, str | None], action: str, context: str, output: OutputFormat
 ) -> None:
     """Set the annotations of the objects, and print what was done. None removes an annotation."""
     config = load_config(context=context or None)
@@ -256,7 +256,7 @@ def _annotate(
     print_result(output, [{"object": name, "action": action} for name in changed], lines)
 
 
-async def annotate(config: Config, target: _Target, words: Mapping[str, str | None]) -> list[str]:
+async def annotate(config: Config, target: PauseTarget, words: Mapping[str, str | None]) -> list[str]:
     """Set annotations of objects, and return their names. Objects that have no such annotation need no removal."""
     removes_only = all(value is None for value in words.values())
     changed = []

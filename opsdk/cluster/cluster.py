@@ -191,7 +191,7 @@ class Cluster(Closing):
         return self._appliers[drift, controller]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
-        return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
+        return {"informers": lambda: [{"cluster": self.name, **health.as_json()} for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:

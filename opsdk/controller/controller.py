@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -25,6 +25,7 @@ from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.debug_rows import DebugView, queue_rows, retry_rows, running_rows
 from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
@@ -72,6 +73,8 @@ _MAX_NOTE = 1024
 _CANCEL_GRACE = 5.0
 # The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
 _INTERVAL_JITTER = 0.1
+# Priority of a request from the console: before everything that waits.
+_NOW_PRIORITY = 100
 
 
 class ControllerState(Enum):
@@ -162,6 +165,7 @@ class Controller:
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
+        self._pause: Pause | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -216,6 +220,7 @@ class Controller:
 
         Requests wait in the queue, including those for finalizers of objects that are being deleted.
         """
+        self._pause = pause
         if self._pause_timer is not None:
             self._pause_timer.cancel()
             self._pause_timer = None
@@ -229,6 +234,41 @@ class Controller:
             self.queue.pause()
         else:
             self.queue.resume()
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        return {
+            "controllers": lambda: queue_rows(self._view()),
+            "running": lambda: running_rows(self._view(), self._workers),
+            "retries": lambda: retry_rows(self._view()),
+        }
+
+    def _view(self) -> DebugView:
+        return DebugView(
+            name=self.name,
+            cluster=self._cluster_name,
+            kind=self._kind_name,
+            queue=self.queue,
+            state=self.state.value,
+            pause=self._pause,
+            limit=self.options.max_concurrent_reconciles,
+            problems=self.problems(),
+            failing_functions=list(map(str, self.failing_functions())),
+            hot_loops=self._hot_loops,
+        )
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Queue a request; see `opsdk.base.runnable.Enqueues`."""
+        if controller != self.name:
+            return ""
+        if self.queue.standby or self.state is not ControllerState.RUNNING:
+            raise UsageError(f"controller {self.name} does not run on this replica: ask the replica that leads")
+        if not issubclass(Request, self.queue.item_type):
+            raise UsageError(f"the requests of controller {self.name} are not keys of objects")
+        request = Request(namespace, name)
+        self.queue.add(request, priority=_NOW_PRIORITY, cause=ReconcileCause("console", detail="reconcile now"))
+        if self.queue.core.paused:
+            return "queued until the pause of the controller ends"
+        return "queued after the reconcile that runs" if request in self.queue.core.processing() else "queued"
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""

@@ -16,6 +16,7 @@ Upstream: none; Crossplane's circuit breaker counts the events of watches, whate
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -123,6 +124,14 @@ class HotLoops:
         if not is_new:
             return None
         return HotLoopReport(passes=row.passes, seconds=now - row.began_at, delay=row.delay, chain=row.chain)
+
+    def descriptions(self, limit: int) -> list[str]:
+        """Return the hot loops that last now, in words, at most `limit`. To show them."""
+        hot = ((request, row) for request, row in self.rows.items() if row.delay)
+        return [
+            f"{request} reconciled itself {row.passes} times: {row.chain}; each pass waits {row.delay:g} s"
+            for request, row in islice(hot, limit)
+        ]
 
     def _drop_old(self, now: float) -> None:
         while self.rows:

@@ -7,13 +7,13 @@ delay other clusters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.meta import Condition
 from opsdk.base.options import Options
-from opsdk.base.runnable import Runnable
+from opsdk.base.runnable import Debuggable, Runnable
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.errors import ForbiddenError, OpsdkError, TlsError, TransportError, UnauthorizedError
@@ -165,6 +165,19 @@ class ManagedCluster:
             log.warning("%r of cluster %s failed while stopping: %r", runnable, self.entry.name, error)
         else:
             self._failure.set_exception(error)
+
+    # -------------------------------------------------------------- debug pages
+    def rows(self, page: str) -> Iterable[object]:
+        """Return the rows that the cache and the controllers add to a debug page."""
+        runnables: list[Debuggable] = [*self._controllers, *([self.cluster] if self.cluster is not None else [])]
+        for runnable in runnables:
+            if (provider := runnable.debug_pages().get(page)) is not None:
+                yield from provider()
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Queue a request of one of the controllers; see `opsdk.base.runnable.Enqueues`."""
+        outcomes = (own.enqueue_now(controller, namespace, name) for own in self._controllers)
+        return next(filter(None, outcomes), "")
 
     # -------------------------------------------------------------- state
     async def _probe(self) -> None:

@@ -130,6 +130,12 @@ class Ownership:
         """Return the shards that this replica owns now."""
         return frozenset(name for name, state in self.states().items() if state is ShardState.OWNED)
 
+    def debug_rows(self) -> list[object]:
+        """Return the rows of the debug page ``shards``: every shard, its holder, and its state on this member."""
+        return (
+            [] if self._rules is None else [{**row, "member": self.identity} for row in self._rules.rows(monotonic())]
+        )
+
     # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
         """Run as a member until cancelled; see the class.

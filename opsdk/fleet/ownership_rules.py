@@ -287,6 +287,20 @@ class OwnershipRules:
         """Return the state of each shard that this member owns, warms up or drains."""
         return {name: shard.state for name, shard in self._shards.items() if shard.state is not ShardState.NONE}
 
+    def rows(self, now: float) -> list[dict[str, object]]:
+        """Return the holder of each shard, and its state on this member. Durations are in seconds, to show them."""
+        return [
+            {
+                "shard": name,
+                "state": shard.state.value,
+                "holder": holder_of(shard.lease),
+                "confirmed_seconds": now - shard.confirmed_at if shard.state in _ACTIVE_STATES else None,
+                "owned_seconds": now - shard.owned_at if shard.state in _ACTIVE_STATES else None,
+                "reachable": shard.outage is None,
+            }
+            for name, shard in sorted(self._shards.items())
+        ]
+
     def placement(self) -> Mapping[str, str]:
         """Return the member of each shard that exists, as this member sees the fleet."""
         members = self._members()

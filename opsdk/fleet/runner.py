@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
@@ -23,6 +24,9 @@ log = SafeLogger(__name__)
 
 # Back-off before a failed provider restarts, and before a failed write of a condition is retried.
 _RETRY_BACKOFF = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
+
+# Debug pages with rows of each managed cluster.
+_PAGES = ("controllers", "running", "retries", "informers")
 
 
 class FleetRunner:
@@ -67,6 +71,19 @@ class FleetRunner:
     def needs_leader_election(self) -> bool:
         """Return False: every replica is a member."""
         return False
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        pages = {page: partial(self._rows, page) for page in _PAGES}
+        return {**pages, "shards": lambda: self.ownership.debug_rows()}  # noqa: PLW0108 - read when the page is
+
+    def _rows(self, page: str) -> Iterable[object]:
+        for managed in list(self.clusters.values()):
+            yield from managed.rows(page)
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Queue a request of a controller of a managed cluster; see `opsdk.base.runnable.Enqueues`."""
+        outcomes = (managed.enqueue_now(controller, namespace, name) for managed in list(self.clusters.values()))
+        return next(filter(None, outcomes), "")
 
     async def start(self) -> None:
         """Run until cancelled. The clusters of this replica are handed over before it returns."""

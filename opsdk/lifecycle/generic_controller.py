@@ -8,7 +8,7 @@ failed handler do not reach the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
@@ -388,6 +388,13 @@ class GenericController(Generic[T]):
     def pause(self, pause: Pause | None) -> None:
         """Call no handler until the end of `pause`, or until ``pause(None)``. See `Controller.pause`."""
         self.controller.pause(pause)
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        return self.controller.debug_pages()
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Call all handlers for an object now; see `opsdk.base.runnable.Enqueues`."""
+        return self.controller.enqueue_now(controller, namespace, name)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)

@@ -25,6 +25,20 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+def is_loopback_host(host: str) -> bool:
+    """Whether an IP address, such as that of a client, is a loopback address.
+
+    >>> is_loopback_host("::ffff:127.0.0.1"), is_loopback_host("10.0.0.1"), is_loopback_host("")
+    (True, False, False)
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
 def parse_address(address: str) -> tuple[str, int]:
     """Return host and port of ``host:port`` or ``:port`` (all interfaces). Raises `ConfigError` or `UsageError`.
 

@@ -1,7 +1,8 @@
-"""Debug pages: tasks, queues, informers and memory of a running program, as JSON or text. Read-only.
+"""Debug pages: tasks, queues, informers and memory of a running program, as JSON or text.
 
 The pages show names, counts, durations, places in code and error messages. They never show values of variables,
-objects, tokens or request bodies.
+objects, tokens or request bodies. They are read-only. A POST request to an action changes something; only a program on
+the same host can send one.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import asdict
 
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.task_stacks import TaskAges
-from opsdk.errors import UsageError
+from opsdk.errors import ApiError, BadRequestError, TooLargeError, UsageError
 from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse, encode_json, text_response
-from opsdk.manager.address import is_direct_host
+from opsdk.http.server.response import HttpResponse, encode_json, json_response, text_response
+from opsdk.manager.address import is_direct_host, is_loopback_host
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -32,10 +34,18 @@ log = SafeLogger(__name__)
 Provider = Callable[[], "object | Awaitable[object]"]
 """Returns what a page shows, as a value with a JSON form."""
 
+Action = Callable[[Mapping[str, str]], "Mapping[str, object]"]
+"""Carries out a POST request with the strings of its JSON body. Returns the answer, with a JSON form.
+
+Raises `UsageError` for a request that cannot be served now (409), and another `ApiError` with its status.
+"""
+
 ROOT = "/debug/"
 # Seconds for a provider, and rows of the memory page.
 _TIMEOUT = 10.0
 _MAX_ROWS = 20
+# Bytes of the body of a POST request.
+_MAX_BODY = 4096
 # Objects counted in one slice, about 3 ms; other tasks run between slices.
 _OBJECTS_PER_SLICE = 50_000
 
@@ -46,6 +56,7 @@ class DebugPages:
     def __init__(self) -> None:
         self._pages: dict[str, tuple[str, Provider]] = {}
         self._row_providers: dict[str, list[Callable[[], Iterable[object]]]] = {}
+        self._actions: dict[str, Action] = {}
 
     def add(self, path: str, provider: Provider, *, description: str = "") -> None:
         """Add a page. It replaces a page with the same path.
@@ -69,6 +80,10 @@ class DebugPages:
                 path, lambda: [row for part in parts for row in part()], description=f"{_name(path)}, one in a row"
             )
 
+    def add_action(self, path: str, action: Action) -> None:
+        """Call `action` for each ``POST`` request to a path. A page may have the same path."""
+        self._actions[_name(path)] = action
+
     async def handle(self, request: HttpRequest) -> HttpResponse | None:
         """Return the response to a request, or None if the path does not match."""
         path = request.path.rstrip("/") + "/"
@@ -77,9 +92,11 @@ class DebugPages:
         if not is_direct_host(request.header("host")):
             # A web page whose name leads to 127.0.0.1 could read the answer (DNS rebinding).
             return text_response("debug pages answer to addresses and localhost only\n", status=403)
+        name = path.removeprefix(ROOT).rstrip("/")
+        if request.method == "POST":
+            return await self._act(request, name)
         if path == ROOT:
             return _respond(request, {"pages": {ROOT + n: d for n, (d, _) in sorted(self._pages.items())}})
-        name = path.removeprefix(ROOT).rstrip("/")
         if name not in self._pages:
             return None
         task = asyncio.current_task()
@@ -95,6 +112,25 @@ class DebugPages:
             log.exception("the debug page %s failed", request.path)
             return text_response(f"the page failed: {describe(error)[0]}\n", status=500)
 
+    async def _act(self, request: HttpRequest, name: str) -> HttpResponse | None:
+        """Return the response to a POST request."""
+        action = self._actions.get(name)
+        if action is None:
+            return text_response("method not allowed", status=405) if name in self._pages or not name else None
+        if refusal := _refusal(request):
+            return text_response(f"{refusal}\n", status=403)
+        try:
+            arguments = msgspec.json.decode(await request.body(_MAX_BODY), type=dict[str, str])
+        except (TooLargeError, BadRequestError, msgspec.MsgspecError) as error:
+            return text_response(f"the body is not a JSON object of strings: {describe(error)[0]}\n", status=400)
+        log.info("debug page %s: %s", request.path, arguments)
+        try:
+            return json_response(action(arguments), status=202)
+        except UsageError as error:
+            return text_response(f"{error}\n", status=409)
+        except ApiError as error:
+            return text_response(f"{error.message}\n", status=error.code)
+
     def __repr__(self) -> str:
         return f"<DebugPages {', '.join(sorted(self._pages)) or 'empty'}>"
 
@@ -106,10 +142,24 @@ def _name(path: str) -> str:
     return name
 
 
+def _refusal(request: HttpRequest) -> str:
+    """Return why a POST request is refused; empty if a program on this host sent it.
+
+    A browser marks the requests of a page with ``Origin`` or ``Sec-Fetch-Site``. A page can send a body of this content
+    type to another origin only after a preflight request, which gets no permission.
+    """
+    if not is_loopback_host(request.client):
+        return "actions are for clients on the same host: use kubectl port-forward, or opsdk top --pod"
+    if "origin" in request.headers or request.header("sec-fetch-site", "none") != "none":
+        return "actions are not for web pages"
+    if request.header("content-type").partition(";")[0].strip().lower() != "application/json":
+        return "an action needs a body with the content type application/json"
+    return ""
+
+
 def _respond(request: HttpRequest, value: object) -> HttpResponse:
     if request.query.get("format") == "text":
         # Convert to JSON first, so that both formats show the same for all types.
-        import msgspec  # noqa: PLC0415 - as above
         import yaml  # noqa: PLC0415 - start-up time: only this page needs it
 
         text = yaml.safe_dump(msgspec.json.decode(encode_json(value)), sort_keys=False, width=200, allow_unicode=True)
@@ -136,7 +186,7 @@ async def memory_page() -> Mapping[str, object]:
     total = len(objects)
     del objects
     return {
-        "rss_bytes": _rss(),
+        "rss_bytes": rss_bytes(),
         "threads": sorted(thread.name for thread in threading.enumerate()),
         "gc": {
             "counts": gc.get_count(),
@@ -150,7 +200,7 @@ async def memory_page() -> Mapping[str, object]:
     }
 
 
-def _rss() -> int | None:
+def rss_bytes() -> int | None:
     """Return the resident memory in bytes, or None where the system has no /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

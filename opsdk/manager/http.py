@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from opsdk.aio.waiting import finish
@@ -31,6 +31,7 @@ class HttpServer:
         endpoints: the first response of one is sent.
         tls: makes the TLS context at the start; None for plain HTTP.
         guard: called for every request before the endpoints; if it returns a response, that is sent.
+        methods: the methods that the endpoints accept; others get 405.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class HttpServer:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         guard: Endpoint | None = None,
+        methods: Collection[str] = ("GET", "HEAD"),
     ) -> None:
         self.name = name
+        self._methods = frozenset(methods)
         self.address = address
         self._endpoints = tuple(endpoints)
         self._guard = guard
@@ -80,7 +83,7 @@ class HttpServer:
     async def _handle(self, request: HttpRequest) -> HttpResponse:
         if self._guard is not None and (denied := await self._guard(request)) is not None:
             return denied
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in self._methods:
             return text_response("method not allowed", status=405)
         for endpoint in self._endpoints:
             if (response := await endpoint(request)) is not None:

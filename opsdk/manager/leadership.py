@@ -73,6 +73,16 @@ class ManagerLeadership:
         """See `opsdk.aio.fence.TermFence`."""
         return self.election is not None and monotonic() - self._began_at < _NEW_SECONDS
 
+    def as_json(self) -> dict[str, object]:
+        """Return the state of the leadership, with a JSON form. Durations are in seconds."""
+        describe = getattr(self.election, "as_json", None)
+        return {
+            "election": self.election is not None,
+            "leading": self.is_leading,
+            "leading_seconds": monotonic() - self._began_at if self.has_begun else None,
+            "lease": describe() if describe is not None else None,
+        }
+
     def check(self, action: str) -> None:
         if self._election_fence is not None:
             self._election_fence.check(action)

@@ -6,13 +6,13 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/manager/internal.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.waiting import wait_ended
-from opsdk.base.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
-from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
+from opsdk.base.runnable import Debuggable, Enqueues, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
+from opsdk.errors import BadRequestError, LeaderElectionLostError, NotFoundError, ShutdownTimeoutError, UsageError
 from opsdk.manager.address import is_enabled
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
@@ -97,6 +97,7 @@ class Manager:
         self._failed: list[BaseException] = []
         self._stop_failures: list[str] = []
         self._controller_names: set[str] = set()
+        self._enqueuers: list[Enqueues] = []
         self._stop_requested = asyncio.Event()
         self._on_stop: list[Callable[[], None]] = []
         self._on_add: list[Callable[[Runnable], None]] = []
@@ -116,6 +117,22 @@ class Manager:
         self.debug.add("tasks", lambda: tasks_page(ages), description="tasks with age and await stack")
         self.debug.add("queues", queues.states, description="queue and workers of each controller")
         self.debug.add("memory", memory_page, description="memory, garbage collector, objects by type")
+        self.debug.add("leadership", self._leadership_page, description="the leader election of this replica")
+        self.debug.add_action("reconcile", self._reconcile_now)
+
+    def _leadership_page(self) -> Mapping[str, object]:
+        return {"state": self.state.value, **self._leadership.as_json()}
+
+    def _reconcile_now(self, arguments: Mapping[str, str]) -> Mapping[str, object]:
+        """Queue the request of one controller before all others. The action of ``POST /debug/reconcile``."""
+        unknown = arguments.keys() - {"controller", "namespace", "name"}
+        if unknown or not arguments.get("controller") or not arguments.get("name"):
+            raise BadRequestError('write {"controller": NAME, "namespace": NAMESPACE, "name": NAME}')
+        controller, namespace = arguments["controller"], arguments.get("namespace", "")
+        for runnable in self._enqueuers:
+            if outcome := runnable.enqueue_now(controller, namespace, arguments["name"]):
+                return {"outcome": outcome}
+        raise NotFoundError(f"this replica has no controller {controller}: /debug/controllers lists them")
 
     def use_election(self, election: Election) -> None:
         """Set the election. Raises `UsageError` after the start."""
@@ -158,6 +175,8 @@ class Manager:
         self._groups[phase].add(runnable)
         for callback in self._on_add:
             callback(runnable)
+        if isinstance(runnable, Enqueues):
+            self._enqueuers.append(runnable)
         if isinstance(runnable, Debuggable):
             for page, rows in runnable.debug_pages().items():
                 self.debug.extend(page, rows)

@@ -96,5 +96,5 @@ def http_servers(
     if is_enabled(address := options.debug_bind_address):
         if not is_loopback(address):
             log.warning("the debug pages at %s need no authentication: bind them to 127.0.0.1", address)
-        servers.append(HttpServer("debug", address, [debug.handle]))
+        servers.append(HttpServer("debug", address, [debug.handle], methods=("GET", "HEAD", "POST")))
     return servers

@@ -23,7 +23,7 @@ import math
 import sys
 from collections.abc import Hashable, Iterator
 from enum import Enum
-from itertools import count
+from itertools import count, islice
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -111,6 +111,24 @@ class QueueItem(msgspec.Struct, Generic[K], frozen=True):
     priority: int
     waited: float
     causes: tuple[ReconcileCause, ...] = ()
+
+
+class QueuedItem(msgspec.Struct, Generic[K], frozen=True):
+    """An item that waits in the queue.
+
+    Attributes:
+        item: the item.
+        priority: its priority.
+        ready: a worker may take it now.
+        ready_at: when it became ready, or becomes ready, by the queue's clock.
+        causes: why it was queued, without timers that have not fired.
+    """
+
+    item: K
+    priority: int
+    ready: bool
+    ready_at: float
+    causes: tuple[ReconcileCause, ...]
 
 
 class QueueCore(Generic[K]):
@@ -319,6 +337,21 @@ class QueueCore(Generic[K]):
     def queued(self) -> Iterator[K]:
         """Iterate over all queued items: delayed, ready and waiting."""
         return iter(self._entries)
+
+    def items(self, limit: int) -> list[QueuedItem[K]]:
+        """Return the queued items in the order in which they were added, at most `limit`. To show them."""
+        return [
+            QueuedItem(item, entry.priority, entry.ready, entry.ready_at, entry.all_causes())
+            for item, entry in islice(self._entries.items(), limit)
+        ]
+
+    def size(self) -> int:
+        """Return the number of all queued items: delayed, ready and waiting."""
+        return len(self._entries)
+
+    def flow_depth(self) -> dict[tuple[int, Hashable], int] | None:
+        """Return the number of ready items by priority and flow; None if the order is not fair."""
+        return None if self._fair is None else self._fair.depth()
 
     def processing(self) -> dict[K, float]:
         """Return the items that workers process, with their start times."""

@@ -192,6 +192,15 @@ class FairOrder(Generic[K]):
         if level.flows.get(flow.key) is flow:
             del level.flows[flow.key]
 
+    def depth(self) -> dict[tuple[int, Hashable], int]:
+        """Return the number of ready items by priority and flow."""
+        return {
+            (priority, key): len(flow.items)
+            for priority, level in self._levels.items()
+            for key, flow in level.flows.items()
+            if flow.items
+        }
+
     def flows(self) -> int:
         """Return the number of flows that take memory, counted for each priority."""
         return sum(len(level.flows) for level in self._levels.values())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
-from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, connect
+from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, Connected, connect
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
 from opsdk.http.tls_session import TlsSession
@@ -41,22 +42,26 @@ class Dialer:
 
     async def dial(self) -> ClientConnection:
         """Return a new connection, with TLS if the endpoint is https."""
+        return await self.dial_as(ClientConnection)
+
+    async def dial_as(self, make: Callable[[str], Connected]) -> Connected:
+        """Return a new connection of another class, such as one for an upgrade. See `dial`."""
         where = str(self._endpoint)
         if self._proxy is not None:
             where = f"{where} through {self._proxy}"
         try:
             async with asyncio.timeout(DIAL_TIMEOUT):
                 if self._proxy is not None:
-                    return await self._dial_proxy(self._proxy, where)
-                return await self._dial_direct(where)
+                    return await self._dial_proxy(self._proxy, where, make)
+                return await self._dial_direct(where, make)
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
         except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
 
-    async def _dial_direct(self, where: str) -> ClientConnection:
+    async def _dial_direct(self, where: str, make_named: Callable[[str], Connected]) -> Connected:
         """Connect to the API server, and resume its last TLS session."""
-        endpoint, make = self._endpoint, partial(ClientConnection, where)
+        endpoint, make = self._endpoint, partial(make_named, where)
         if endpoint.scheme == "http":
             return await connect(endpoint.host, endpoint.port, None, "", make)
         context, resumption = self._tls.context(), self._tls.resumption
@@ -73,11 +78,11 @@ class Dialer:
         resumption.opened(connection.transport.get_extra_info("ssl_object"))
         return connection
 
-    async def _dial_proxy(self, proxy: ProxyServer, where: str) -> ClientConnection:
+    async def _dial_proxy(self, proxy: ProxyServer, where: str, make: Callable[[str], Connected]) -> Connected:
         """Connect through a proxy: with CONNECT for https, else with absolute targets."""
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = _proxy_context() if proxy.scheme == "https" else None
-        connection = await connect(proxy.host, proxy.port, context, "", partial(ClientConnection, where))
+        connection = await connect(proxy.host, proxy.port, context, "", partial(make, where))
         if self._endpoint.scheme == "http":
             return connection
         try:
@@ -87,7 +92,7 @@ class Dialer:
             await connection.wait_closed()
             raise
         assert connection.transport is not None
-        inner = ClientConnection(where)
+        inner = make(where)
         inner.socket = connection.socket
         session = TlsSession(self._tls.context(), server_hostname=self._tls.server_name or self._endpoint.host)
         await start_tls(connection.transport, inner, session, handshake_timeout=TLS_TIMEOUT)

@@ -74,6 +74,21 @@ def test_a_loop_is_reported_once_and_waits_longer_and_longer() -> None:
     assert "reconciled itself 11 times in 0 s without a foreign cause" in str(report)
 
 
+def test_a_loop_is_described_while_it_lasts() -> None:
+    """The description names the request, its passes, the write and the wait; a foreign cause ends it."""
+    player = Player()
+    player.act(FOREIGN)
+    for _ in range(11):
+        player.act()
+        assert player.loops.descriptions(10) == [] or player.loops.rows["a"].delay
+    (text,) = player.loops.descriptions(10)
+    assert text.startswith("a reconciled itself 11 times: patch v1, Kind=ConfigMap default/a: 200 -> 12, then")
+    assert text.endswith("each pass waits 1 s")
+    assert player.loops.descriptions(0) == []
+    player.act(FOREIGN)
+    assert player.loops.descriptions(10) == []
+
+
 @pytest.mark.parametrize(
     "cause",
     [

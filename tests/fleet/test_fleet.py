@@ -165,6 +165,28 @@ async def test_controller_classes_run_where_they_belong() -> None:
             del world.managed["late"]
 
 
+async def test_debug_pages_show_the_controllers_of_all_clusters() -> None:
+    """Controllers, caches and shards of each managed cluster are rows; a request by hand reaches its queue."""
+
+    def rows(replica: Replica, page: str) -> list[Any]:
+        """The rows of a page."""
+        listed: Any = replica.operator.manager.debug._pages[page][1]()
+        return list(listed)
+
+    async with World(["eu", "us"]) as world:
+        (replica,) = world.start("a")
+        await world.settled()
+        controllers = {(row["controller"], row["cluster"]) for row in rows(replica, "controllers")}
+        assert {("configmap@eu", "eu"), ("configmap@us", "us")} <= controllers
+        assert {row["cluster"] for row in rows(replica, "informers") if row["name"] == "configmaps"} == {"eu", "us"}
+        shards = rows(replica, "shards")
+        assert [(row["shard"], row["state"]) for row in shards] == [("eu", "owned"), ("us", "owned")]
+        assert {row["holder"] for row in shards} == {row["member"] for row in shards}
+        enqueued = replica.fleet.runner.enqueue_now("configmap@us", "default", "by-hand")
+        assert enqueued == "queued"
+        assert replica.fleet.runner.enqueue_now("configmap@asia", "default", "x") == ""
+
+
 async def test_a_replica_that_stops_hands_its_clusters_over() -> None:
     """Changes during the hand-over are reconciled by the next owner."""
     async with World(["eu", "us", "asia"]) as world:

@@ -17,8 +17,11 @@ import yaml
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
+from opsdk.http.server.request import HttpRequest, Query
 from opsdk.manager.debug import DebugPages, memory_page
 from opsdk.manager.manager import Manager, ManagerOptions
 from opsdk.manager.phases import Phase
@@ -84,7 +87,10 @@ def same_shape(shown: Any, example: Any) -> bool:
 async def test_a_running_operator_shows_what_the_documentation_says() -> None:
     """Each page has the keys of its example in the documentation, and no secret of the operator."""
     environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra")
-    options = OperatorOptions(manager=ManagerOptions(debug_bind_address="127.0.0.1:0"))
+    options = OperatorOptions(
+        manager=ManagerOptions(debug_bind_address="127.0.0.1:0"),
+        controller=ControllerOptions(max_concurrent_reconciles=2),
+    )
     operator = Operator("shop", options)
     blocked = asyncio.Event()
 
@@ -122,10 +128,15 @@ async def test_a_running_operator_shows_what_the_documentation_says() -> None:
     assert set(pages) <= set(examples)
     for path, page in pages.items():
         assert same_shape(shape(page), shape(examples[path])), (path, shape(page), shape(examples[path]))
+    running_rows = {row["name"]: row for row in pages["/debug/running"]}
+    assert re.search(r"test_debug.py:\d+ .*reconcile$", running_rows["hangs"]["place"])
+    assert (pages["/debug/retries"][0]["name"], pages["/debug/retries"][0]["attempts"] > 1) == ("fails", True)
+    assert "no luck" in pages["/debug/errors"][0]["detail"]
+    assert pages["/debug/slowest"][0]["name"] == "fails"
     hanging = next(task for task in pages["/debug/tasks"] if task["name"] == "configmap/reconcile default/hangs")
     assert [frame.rpartition(" ")[2] for frame in hanging["stack"]][-2].endswith("reconcile")
     (queue,) = pages["/debug/queues"]
-    assert queue["workers"] == {"active": 1, "limit": 1}
+    assert queue["workers"] == {"active": 1, "limit": 2}
     assert {row["name"]: row["objects"] for row in pages["/debug/informers"]}["secrets"] == 1
 
 
@@ -242,3 +253,138 @@ async def test_a_page_of_another_name_cannot_read_debug_pages(host: str, status:
         writer.write(f"GET /debug/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         assert int((await reader.read()).split()[1]) == status
         writer.close()
+
+
+class Queue:
+    """A runnable with one controller, whose requests are recorded."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
+        """Record a request; refuse one of the name ``standby``."""
+        if name == "standby":
+            raise UsageError("this replica does not lead")
+        if controller != "website":
+            return ""
+        self.requests.append((namespace, name))
+        return "queued"
+
+
+async def post(port: int, body: str, *headers: str, path: str = "/debug/reconcile") -> tuple[int, str]:
+    """Status and body of a POST request. Headers with the name of a default one replace it."""
+    defaults = {"host": "127.0.0.1", "content-type": "application/json", "connection": "close"}
+    pairs = {**defaults, **{name.lower(): value for name, _, value in (header.partition(": ") for header in headers)}}
+    lines = [f"{name}: {value}" for name, value in pairs.items()]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = "\r\n".join([f"POST {path} HTTP/1.1", *lines, f"content-length: {len(body)}"])
+    writer.write(f"{head}\r\n\r\n{body}".encode())
+    answer, _, text = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    return int(answer.split()[1]), text
+
+
+SITE = '{"controller": "website", "namespace": "default", "name": "site"}'
+
+
+@pytest.mark.realtime
+async def test_a_request_is_queued_by_hand() -> None:
+    """POST /debug/reconcile queues a request; a wrong body, controller or replica has its own status."""
+    manager, queue = Manager(ManagerOptions(debug_bind_address="127.0.0.1:0")), Queue()
+    manager.add(queue)
+    async with serving(manager) as (_, port):
+        status, text = await post(port, SITE)
+        assert (status, json.loads(text)) == (202, {"outcome": "queued"})
+        assert queue.requests == [("default", "site")]
+        for body in ("", "[]", '{"controller": 1}', '{"controller": "website"}', '{"x": "y"}', SITE * 100):
+            assert (await post(port, body))[0] == 400
+        assert (await post(port, SITE.replace("website", "shop")))[0] == 404
+        status, text = await post(port, SITE.replace("site", "standby"))
+        assert (status, text) == (409, "this replica does not lead\n")
+        assert (await post(port, SITE, path="/debug/none"))[0] == 404
+        assert (await post(port, SITE, path="/debug/"))[0] == 405
+    assert len(queue.requests) == 1
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Host: evil.example",
+        "Origin: http://127.0.0.1:6060",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-origin",
+        "Content-Type: text/plain",
+        "Content-Type: application/x-www-form-urlencoded",
+    ],
+)
+async def test_a_web_page_queues_nothing(header: str) -> None:
+    """A POST request that a browser may send for a page is refused."""
+    manager, queue = Manager(ManagerOptions(debug_bind_address="127.0.0.1:0")), Queue()
+    manager.add(queue)
+    async with serving(manager) as (_, port):
+        assert (await post(port, SITE, header))[0] == 403
+    assert not queue.requests
+
+
+async def test_another_host_queues_nothing() -> None:
+    """A POST request of another host is refused, also where the address is not a loopback address."""
+    pages = DebugPages()
+    pages.add_action("reconcile", lambda arguments: arguments)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"{}"}
+
+    headers = {"host": "10.0.0.1:6060", "content-type": "application/json"}
+    request = HttpRequest("POST", "/debug/reconcile", Query(), headers, receive)
+    for client, status in (("10.0.0.2", 403), ("", 403), ("127.0.0.1", 202), ("::1", 202), ("::ffff:127.0.0.1", 202)):
+        request.client = client
+        response = await pages.handle(request)
+        assert response is not None
+        assert response.status == status
+
+
+async def test_leadership_and_pauses_are_shown() -> None:
+    """Each replica shows the lease, its holder and its own role; a pause is shown with its ConfigMap."""
+    environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra")
+    options = OperatorOptions(
+        manager=ManagerOptions(debug_bind_address="127.0.0.1:0"), leader_election=True, pause_config_map="pauses"
+    )
+
+    async def page(operator: Operator, name: str) -> Any:
+        """Return a page."""
+        return json.loads((await fetch(port_of(operator.manager), f"/debug/{name}"))[2])
+
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        replicas = [Operator("shop", options) for _ in range(2)]
+        running = []
+        for operator in replicas:
+            operator.reconciler(ConfigMap)(ignore)
+            running.append(asyncio.create_task(operator.start(env.config)))
+            await asyncio.sleep(5)
+        leader, standby = [await page(operator, "leadership") for operator in replicas]
+        assert (leader["election"], leader["leading"], standby["leading"]) == (True, True, False)
+        assert leader["lease"]["holder"] == standby["lease"]["holder"] == leader["lease"]["identity"]
+        assert leader["leading_seconds"] > 5
+        assert 0 < standby["lease"]["expires_seconds"] <= 15
+        (row,) = await page(replicas[1], "controllers")
+        assert (row["standby"], row["paused"]) == (True, "")
+        pauses = ConfigMap(metadata=ObjectMeta(name="pauses", namespace="default"), data={"configmap": "true"})
+        await outside.uncached.create(pauses)
+        await asyncio.sleep(1)
+        assert (await page(replicas[0], "controllers"))[0]["paused"] == "paused"
+        assert await page(replicas[0], "pauses") == [
+            {"namespace": "default", "config_map": "pauses", "data": {"configmap": "true"}}
+        ]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def ignore(_request: Request) -> None:
+    """Reconcile nothing."""

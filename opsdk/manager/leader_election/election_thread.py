@@ -108,6 +108,10 @@ class ElectionThread(Closing):
         """Whether this replica leads now, by its own clock. Works from any thread."""
         return self._elector is not None and self._elector.is_leader
 
+    def as_json(self) -> dict[str, object] | None:
+        """Return the lease as last observed; None before the thread runs. See `LeaderElector.as_json`."""
+        return self._elector.as_json() if self._elector is not None else None
+
     def check(self, action: str) -> None:
         if self._elector is None:
             raise LeaderElectionLostError(f"{action} was not sent: the leader election has not started")

@@ -98,6 +98,17 @@ class LeaderElector:
         """Whether this replica leads now, by its own clock."""
         return self.rules.is_leading(self._now())
 
+    def as_json(self) -> dict[str, object]:
+        """Return the lease as last observed, with a JSON form. Works from any thread."""
+        return {
+            "name": self.options.name,
+            "namespace": self.options.namespace,
+            "identity": self.options.identity,
+            "holder": self.rules.holder,
+            "expires_seconds": self.rules.expires_at() - self._now() if self.rules.holder else None,
+            "lease_duration": self.options.lease_duration,
+        }
+
     def check(self, action: str) -> None:
         """See `opsdk.aio.fence.Fence`. Works from any thread while `run` runs, and afterwards."""
         if not self.is_leader:

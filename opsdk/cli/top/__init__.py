@@ -1,0 +1,1 @@
+"""``opsdk top``: a live console over the debug pages of an operator."""

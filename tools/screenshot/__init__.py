@@ -1,0 +1,1 @@
+"""Makes images of the documentation that programs draw: ``make screenshots``."""
