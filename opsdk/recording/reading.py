@@ -42,10 +42,10 @@ def load_recording(path: Path) -> Recording:
         path = files[-1]
     if not path.is_file():
         raise RecordingError(f"{path} does not exist: give a file of a recording, or its directory")
-    if not path.name.endswith(SUFFIX):
+    stem, _, number = path.name.removesuffix(SUFFIX).rpartition("-")
+    if not (path.name.endswith(SUFFIX) and stem and number.isdigit()):
         return _joined([path])
-    stem = path.name.removesuffix(SUFFIX).rpartition("-")[0]
-    return _joined(sorted(path.parent.glob(f"{stem}-*{SUFFIX}")))
+    return _joined(sorted(each for each in file_names(path.parent) if each.name.startswith(f"{stem}-")))
 
 
 def _joined(files: Sequence[Path]) -> Recording:

@@ -62,7 +62,8 @@ class Redactor:
                 subject = self._subjects[record.exchange] = _subject_of(record.target)
                 if "watch=" in record.target and subject is not _Subject.OTHERS:
                     self._watches[record.exchange] = bytearray()
-                return replace(record, body=self._body(record.body, subject)) if record.body else record
+                body = self._body(record.body, subject) if record.body else record.body
+                return record if body is record.body else replace(record, body=body)
             case Received():
                 return self._received(record)
             case Called() | Answered():
@@ -82,7 +83,8 @@ class Redactor:
         subject = self._subjects.get(record.exchange, _Subject.OTHERS)
         rest = self._watches.get(record.exchange)
         if rest is None:
-            return replace(record, data=self._body(record.data, subject))
+            data = self._body(record.data, subject)
+            return record if data is record.data else replace(record, data=data)
         # An event may come in parts: what is not complete waits for its end.
         rest += record.data
         *lines, tail = bytes(rest).split(b"\n")

@@ -1,0 +1,203 @@
+"""``opsdk replay`` on recordings of simulated runs, from a file, with the operator in a module."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opsdk import ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy
+from opsdk.cli.__main__ import main
+from opsdk.client.patch import MergeFrom
+from opsdk.errors import NotFoundError
+from opsdk.testing.simulate import Simulation, Step, World
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+OPERATOR = """
+from opsdk import Context, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+
+operator = Operator("copier")
+
+@operator.reconciler(ConfigMap)
+async def reconcile(source: ConfigMap, ctx: Context) -> None:
+    if not source.metadata.name.startswith("source"):
+        return
+    meta = ObjectMeta(name="copy-of-" + source.metadata.name)
+    await ctx.apply(ConfigMap(metadata=meta, data={"text": source.data["text"].upper()}))
+"""
+
+
+async def make_source(world: World) -> None:
+    """Create an object to copy."""
+    meta = ObjectMeta(name="source", namespace="default")
+    await world.client.create(ConfigMap(metadata=meta, data={"text": "hello"}))
+
+
+async def break_source(world: World) -> None:
+    """Take away what the operator needs."""
+    source = await world.client.get(ConfigMap, "source", namespace="default")
+    before = deep_copy(source)
+    source.data = {"other": "hello"}
+    await world.client.patch(source, MergeFrom(before))
+
+
+async def nothing_to_check(world: World) -> None:
+    """Accept every end: the run is recorded for its middle."""
+    try:
+        await world.client.get(ConfigMap, "source", namespace="default")
+    except NotFoundError:
+        return
+
+
+def make_operator() -> Operator:
+    """Return a new operator of the program."""
+    names: dict[str, object] = {"__name__": "replayed_copier"}
+    exec(OPERATOR, names)
+    operator = names["operator"]
+    assert isinstance(operator, Operator)
+    return operator
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the recording of an operator whose source is created and broken."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    (tmp_path / "replayed_copier.py").write_text(OPERATOR)
+    simulation = Simulation(
+        operator=make_operator,
+        environment=environment.Environment,
+        actions=[make_source, break_source],
+        check=nothing_to_check,
+        replicas=1,
+    )
+    steps = [Step(time=5.0, name="make_source"), Step(time=10.0, name="break_source")]
+    _, starts = simulation.record(1, steps)
+    path = tmp_path / "night.opsdk-recording"
+    starts[0].write(path)
+    return path
+
+
+@pytest.fixture
+def replay(recording: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Return a function that runs the command, and returns its status and output."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status = main(["replay", str(recording), "replayed_copier:operator", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out + captured.err
+
+    return run
+
+
+def test_the_summary_names_the_error(replay: Callable[..., tuple[int, str]]) -> None:
+    """And says that the replay is identical."""
+    status, text = replay()
+    assert status == 0
+    assert "requests are identical" in text
+    assert "KeyError('text')" in text
+    assert "copier from 2026-01-01T00:00:" in text
+
+
+def test_a_reconcile_and_its_causes(replay: Callable[..., tuple[int, str]]) -> None:
+    """Causes are followed back to the write of another client."""
+    _, listed = replay("--list", "reconciles")
+    number = next(line.partition(" ")[0][1:] for line in listed.splitlines() if "copy-of-source: success" in line)
+    _, text = replay("--to-reconcile", number)
+    assert f"reconcile #{number}" in text
+    assert "ConfigMap create default/copy-of-source at" in text
+    assert "apply v1, Kind=ConfigMap default/copy-of-source: 200" in text
+    assert "written by another client" in text
+
+
+def test_a_write_with_its_reconcile(replay: Callable[..., tuple[int, str]]) -> None:
+    """It stops before the response."""
+    status, text = replay("--to-write", "1")
+    assert status == 0
+    assert "write #1: PATCH /api/v1/namespaces/default/configmaps/copy-of-source " in text
+    assert '"text":"HELLO"' in text
+
+
+@pytest.mark.parametrize(("time", "word"), [("8", "text: hello"), ("00:00:20", "other: hello")])
+def test_an_object_at_a_time(replay: Callable[..., tuple[int, str]], time: str, word: str) -> None:
+    """As the cache of the operator had it."""
+    status, text = replay("--to-time", time, "--show", "ConfigMap/default/source")
+    assert status == 0
+    assert word in text
+
+
+def test_other_code_differs(replay: Callable[..., tuple[int, str]]) -> None:
+    """The status says so, and the first request that differs is named."""
+    program = Path("replayed_copier.py")
+    program.write_text(OPERATOR.replace(".upper()", ".title()"))
+    status, text = replay()
+    assert status == 3
+    assert "another body: PATCH /api/v1/namespaces/default/configmaps/copy-of-source" in text
+
+
+def test_json_has_the_same(replay: Callable[..., tuple[int, str]]) -> None:
+    """For programs."""
+    status, text = replay("--output", "json", "--list", "writes", "--show", "ConfigMap/default/source")
+    result = json.loads(text)
+    assert status == 0
+    assert result["requests"] == result["identical"] > 5
+    assert result["list"][0]["write"].startswith("PATCH /api/v1/namespaces/default/configmaps/copy-of-source")
+    assert result["object"]["data"] == {"other": "hello"}
+
+
+def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command moves or shows; a wrong one says what to write."""
+    commands = "next 2\nback\nlist\nwrite\ncauses\nshow Pod/a/b\ntime x\nend\nsummary\nquit\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(commands))
+    status, text = replay("--step")
+    assert status == 0
+    assert text.index("reconcile #3") < text.index("reconcile #2")
+    assert "PATCH /api/v1/namespaces/default/configmaps/copy-of-source" in text
+    assert "the operator has no Pod/a/b there: write KIND/NAMESPACE/NAME" in text
+    assert "write: time SECONDS" in text
+    assert "at the end of the recording" in text
+    assert "KeyError('text')" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to-time", "noon"), "--to-time is 'noon': write seconds"),
+        (("--to-time", "3", "--to-write", "1"), "pass one of them"),
+        (("--show", "Secret/a/b"), "the operator has no Secret/a/b there"),
+    ],
+)
+def test_wrong_options(replay: Callable[..., tuple[int, str]], arguments: tuple[str, ...], message: str) -> None:
+    """The message says what to write."""
+    status, text = replay(*arguments)
+    assert status == 1
+    assert message in text
+
+
+def test_a_file_that_is_cut_off(replay: Callable[..., tuple[int, str]], recording: Path) -> None:
+    """What can be replayed is, and the rest is said."""
+    content = recording.read_bytes()
+    recording.write_bytes(content[: len(content) // 2])
+    status, text = replay()
+    assert status == 0
+    assert "has no end: the process was killed, or still writes it" in text
+    assert "requests are identical" in text
+
+
+def test_files_that_are_no_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says what to give."""
+    (tmp_path / "a.txt").write_text("hello")
+    for path in (tmp_path, tmp_path / "a.txt", tmp_path / "missing"):
+        assert main(["replay", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "has no recording: start the operator with --recording-dir" in error
+    assert "this is no recording of opsdk" in error
+    assert "does not exist" in error
