@@ -481,10 +481,7 @@ class Controller:
         generation = change.newest if change is not None else 0
         attempt = await self._call_reconciler(ctx)
         if self._specs is not None and attempt.error is None:
-            try:
-                await self._specs.write(ctx)
-            except OpsdkError as error:
-                attempt = ReconcileAttempt.failed(error)
+            attempt = await _record_spec(self._specs, ctx, attempt)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
             if end.gave_up:
@@ -492,10 +489,7 @@ class Controller:
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if generation and generations is not None:
-            if isinstance(attempt.result, HeldBack):
-                generations.hold_back(key)
-            elif attempt.error is None or attempt.terminal:  # a terminal error answers the spec too
-                generations.handled(key, generation)
+            _end_change(generations, ctx.request.key, generation, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
@@ -654,3 +648,20 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
+
+
+async def _record_spec(specs: SpecRecorder, ctx: Context, attempt: ReconcileAttempt) -> ReconcileAttempt:
+    """Keep the spec of a successful attempt. Returns the attempt, or that the write failed."""
+    try:
+        await specs.write(ctx)
+    except OpsdkError as error:
+        return ReconcileAttempt.failed(error)
+    return attempt
+
+
+def _end_change(generations: UnobservedGenerations, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
+    """End the change of a spec that a reconcile began with. A terminal error answers the spec too."""
+    if isinstance(attempt.result, HeldBack):
+        generations.hold_back(key)
+    elif attempt.error is None or attempt.terminal:
+        generations.handled(key, generation)

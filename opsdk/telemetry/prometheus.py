@@ -63,6 +63,7 @@ GENERATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
 # Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
+_LEASES = "leases"
 _OVERFLOW_LABEL = "exceeded_cardinality_limit"
 
 
@@ -93,6 +94,7 @@ class PrometheusHook(TelemetryHook):
         self._create_request_metrics()
         self._create_webhook_metrics()
         self._leader = Gauges("leader_election_master_status", "1 while this replica is the leader, else 0.", ["name"])
+        self._leases = Counters("opsdk_lease_requests", "Requests for Leases, which hold elections.", ["code", "host"])
         self._slow_renewals = Counters(
             "leader_election_slowpath", "Lease renewals that had to read the Lease first.", ["name"]
         )
@@ -359,6 +361,8 @@ class PrometheusHook(TelemetryHook):
         self._sent.series(method, host).observe(record.sent_bytes)
         if record.received_bytes is not None:
             self._received.series(method, host).observe(record.received_bytes)
+        if record.request is not None and record.request.resource == _LEASES:
+            self._leases.inc(code, host)
         if record.throttled is not None:
             self._throttled.observe(record.throttled, method, host)
         if record.attempt:
