@@ -477,7 +477,7 @@ class Controller:
         key = ctx.request.key if own is not None or generations is not None else None
         if own is not None:
             own.begin(key)
-        change = generations.changes.get(key) if generations is not None else None
+        change = generations.changes.get(key) if generations is not None and key is not None else None
         generation = change.newest if change is not None else 0
         attempt = await self._call_reconciler(ctx)
         if self._specs is not None and attempt.error is None:

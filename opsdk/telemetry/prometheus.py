@@ -94,7 +94,9 @@ class PrometheusHook(TelemetryHook):
         self._create_request_metrics()
         self._create_webhook_metrics()
         self._leader = Gauges("leader_election_master_status", "1 while this replica is the leader, else 0.", ["name"])
-        self._leases = Counters("opsdk_lease_requests", "Requests for Leases, which hold elections.", ["code", "host"])
+        self._leases = Counters(
+            "opsdk_lease_requests", "Requests for Leases, which hold elections.", ["code", "method", "host"]
+        )
         self._slow_renewals = Counters(
             "leader_election_slowpath", "Lease renewals that had to read the Lease first.", ["name"]
         )
@@ -362,7 +364,7 @@ class PrometheusHook(TelemetryHook):
         if record.received_bytes is not None:
             self._received.series(method, host).observe(record.received_bytes)
         if record.request is not None and record.request.resource == _LEASES:
-            self._leases.inc(code, host)
+            self._leases.inc(code, method, host)
         if record.throttled is not None:
             self._throttled.observe(record.throttled, method, host)
         if record.attempt:
