@@ -9,6 +9,7 @@ from opsdk.monitoring.conditions import BUSY, CAUSE, CONFLICTING, ERRORS, FAILIN
 
 _WHY: Final = "`opsdk why --controller CONTROLLER --last 10`: the last reconciles, with their errors"
 _TOP: Final = "`opsdk top`: queues, workers and the longest reconcile of each controller"
+_HOT_LOOPS: Final = "increase(opsdk_controller_hot_loops_total{@}[5m]) > 0"
 _OF_CONTROLLER: Final = "unless on (namespace, job, controller)"
 
 CONTROLLER_ALERTS: Final = (
@@ -43,7 +44,10 @@ CONTROLLER_ALERTS: Final = (
     ),
     Alert(
         name="OpsdkWorkersBusy",
-        query=f"{BUSY}{{@}} {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {SLOW}{{@}}",
+        query=f"""
+        {BUSY}{{@}} {_OF_CONTROLLER} {_HOT_LOOPS}
+        {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {SLOW}{{@}}
+        """,
         hold=60,
         severity=Severity.WARNING,
         summary="All workers of a controller are busy, and requests wait.",
@@ -93,7 +97,7 @@ CONTROLLER_ALERTS: Final = (
     ),
     Alert(
         name="OpsdkHotLoop",
-        query="increase(opsdk_controller_hot_loops_total{@}[5m]) > 0",
+        query=_HOT_LOOPS,
         hold=0,
         severity=Severity.WARNING,
         summary="A reconcile causes itself again and again.",

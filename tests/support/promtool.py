@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 from monitored_simulation import INTERVAL, Scrapes
 
+from opsdk.monitoring.declaration import MonitoredOperator
+from opsdk.monitoring.rules import rule_groups
 from opsdk.structured_merge.value import JsonObject
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of Debian's package prometheus")
 
-_FIRING = 'group by (alertname) (ALERTS{alertstate="firing"})'
-_GOT = re.compile(r"time: (\S+?),\s+(?:exp: .*?)got:\s*(.*)", re.DOTALL)
+_FIRED = 'group by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{}s]))'
 
 
 def values_of(scrapes: Scrapes, names: frozenset[str]) -> list[JsonObject]:
@@ -37,43 +38,28 @@ def names_in(groups: Sequence[JsonObject]) -> frozenset[str]:
     return frozenset(re.findall(r"[a-zA-Z_:][\w:]*", " ".join(queries)))
 
 
-def firing(
-    folder: Path, groups: Sequence[JsonObject], runs: Mapping[str, Scrapes], times: Mapping[str, Sequence[int]]
-) -> dict[str, dict[int, frozenset[str]]]:
-    """Return which alerts fire in each run at some of its seconds.
+def fired(folder: Path, operator: MonitoredOperator, scrapes: Scrapes, *times: int) -> list[frozenset[str]]:
+    """Return the alerts that have fired until each of these seconds; without any, until the end.
 
-    A test of promtool that expects no sample fails where an alert fires, and prints it.
+    The rules are evaluated at each scrape. A test of promtool that expects a wrong sample fails, and prints what it got
+    instead.
     """
     assert PROMTOOL is not None
-    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}), encoding="utf-8")
-    names = names_in(groups)
-    alerts: dict[str, dict[int, frozenset[str]]] = {}
-    for name, scrapes in runs.items():
-        test = {
-            "interval": f"{INTERVAL}s",
-            "name": name,
-            "input_series": values_of(scrapes, names),
-            "promql_expr_test": [
-                {"expr": _FIRING, "eval_time": f"{second}s", "exp_samples": [{"labels": '{x="none"}', "value": 0}]}
-                for second in times[name]
-            ],
-        }
-        document = {"rule_files": ["rules.yaml"], "evaluation_interval": f"{INTERVAL}s", "tests": [test]}
-        (folder / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-        command = [PROMTOOL, "test", "rules", "test.yaml"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        alerts[name] = _read(done.stdout + done.stderr, times[name])
-    return alerts
-
-
-def _read(output: str, times: Sequence[int]) -> dict[int, frozenset[str]]:
-    """Return the alerts in the failures that promtool prints, by second."""
-    rows: dict[int, frozenset[str]] = {}
-    for part in output.split("expr: ")[1:]:
-        time = re.search(r"time: (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", part)
-        assert time is not None, part
-        hours, minutes, seconds = (int(group or 0) for group in time.groups())
-        _, _, got = part.partition("got:")
-        rows[hours * 3600 + minutes * 60 + seconds] = frozenset(re.findall(r'alertname="(\w+)"', got))
-    assert set(rows) == set(times), output
-    return rows
+    groups = rule_groups(operator)
+    asked = times or ((scrapes.count - 1) * INTERVAL,)
+    wrong = [{"labels": '{x="none"}', "value": 0}]
+    test = {
+        "interval": f"{INTERVAL}s",
+        "input_series": values_of(scrapes, names_in(groups)),
+        "promql_expr_test": [
+            {"expr": _FIRED.format(time + 1), "eval_time": f"{time}s", "exp_samples": wrong} for time in asked
+        ],
+    }
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": f"{INTERVAL}s", "tests": [test]}
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+    (folder / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    command = [PROMTOOL, "test", "rules", "test.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    outputs = (done.stdout + done.stderr).split("expr: ")[1:]
+    assert len(outputs) == len(asked), done.stdout + done.stderr
+    return [frozenset(re.findall(r'alertname="(\w+)"', output.partition("got:")[2])) for output in outputs]
