@@ -21,14 +21,24 @@ def _rate(metric: str, matcher: str, by: str = _POD) -> str:
 def _without_leases(matcher: str) -> str:
     """Return the rate of requests that are not for Leases. An idle operator has only those for Leases."""
     every, leases = _rate("rest_client_requests_total", matcher), _rate("opsdk_lease_requests_total", matcher)
-    return f"(({every} - {leases}) or {every})"
+    return f"({every} - {leases}) or {every}"
 
 
-_FAILED: Final = 'code=~"5..|<error>"'
 _WRITES: Final = 'method=~"PUT|PATCH"'
 # Requests per second below which a share says nothing: less than one in a minute.
 _FEW: Final = "0.015"
 
+
+def _share(part: str, whole: str, limit: float) -> str:
+    """Return the query of a share of recorded requests above a limit."""
+    return f"{part}{{@}} / {whole}{{@}} > {limit:g} and {part}{{@}} > {_FEW}"
+
+
+_ALL_REQUESTS: Final = "opsdk:api_requests:rate1m"
+_FAILED: Final = "opsdk:api_requests_failed:rate1m"
+_THROTTLED: Final = "opsdk:api_requests_throttled:rate1m"
+_ALL_WRITES: Final = "opsdk:api_writes:rate1m"
+_CONFLICTS: Final = "opsdk:api_conflicts:rate1m"
 FAILING: Final = "opsdk:api_requests:failing"
 THROTTLED: Final = "opsdk:api_requests:throttled"
 SLOW: Final = "opsdk:api_requests:slow"
@@ -39,21 +49,20 @@ BUSY: Final = "opsdk:controller:busy"
 ERRORS: Final = "opsdk:controller:failing"
 
 CONDITIONS: Final = (
+    Condition(_ALL_REQUESTS, _without_leases("")),
+    Condition(_FAILED, _without_leases('code=~"5..|<error>"')),
+    Condition(_THROTTLED, _without_leases('code="429"')),
+    Condition(_ALL_WRITES, _without_leases(_WRITES)),
+    Condition(_CONFLICTS, _without_leases(f'code="409",{_WRITES}')),
     Condition(
         FAILING,
         f"""
-        ({_without_leases(_FAILED)} / {_without_leases("")} > 0.05 and {_without_leases(_FAILED)} > {_FEW})
+        ({_share(_FAILED, _ALL_REQUESTS, 0.05)})
         or ({_rate("rest_client_requests_total", 'code="<error>"')} > 0
         unless {_rate("rest_client_requests_total", 'code!="<error>"')} > 0)
         """,
     ),
-    Condition(
-        THROTTLED,
-        f"""
-        {_without_leases('code="429"')} / {_without_leases("")} > 0.05
-        and {_without_leases('code="429"')} > {_FEW}
-        """,
-    ),
+    Condition(THROTTLED, _share(_THROTTLED, _ALL_REQUESTS, 0.05)),
     Condition(
         SLOW,
         f"""
@@ -62,13 +71,7 @@ CONDITIONS: Final = (
         and {_rate("rest_client_request_duration_seconds_count", "")} > {_FEW}
         """,
     ),
-    Condition(
-        CONFLICTING,
-        f"""
-        {_without_leases(f'code="409",{_WRITES}')} / {_without_leases(_WRITES)} > 0.1
-        and {_without_leases(f'code="409",{_WRITES}')} > {_FEW}
-        """,
-    ),
+    Condition(CONFLICTING, _share(_CONFLICTS, _ALL_WRITES, 0.1)),
     Condition(RELISTING, "increase(opsdk_informer_lists_total{@}[2m]) >= 4"),
     Condition(RESTARTING, "changes(process_start_time_seconds{@}[5m]) >= 3"),
     Condition(
@@ -89,4 +92,4 @@ CONDITIONS: Final = (
         Feature.CONTROLLERS,
     ),
 )
-"""The conditions, each before those that use it."""
+"""The rates and the conditions, each before those that use it."""

@@ -91,7 +91,7 @@ CONTROLLER_ALERTS: Final = (
         ),
         actions=(
             "Read the error of the object, and correct its spec or the reconciler.",
-            "Request a reconcile after that: `opsdk reconcile KIND NAME`.",
+            "Request a reconcile after that: `opsdk reconcile KIND NAMESPACE/NAME`.",
         ),
         feature=Feature.CONTROLLERS,
     ),
@@ -151,7 +151,7 @@ CONTROLLER_ALERTS: Final = (
         causes=("A bug in a handler, often with an object that it does not expect.", "A handler exceeds its timeout."),
         actions=(
             "Roll back if the errors began with a release.",
-            "Deny an object with an error of the kind `AdmissionDenied` instead of another exception.",
+            "Deny an object with `AdmissionDeniedError` instead of another exception.",
         ),
         feature=Feature.WEBHOOKS,
     ),

@@ -103,7 +103,7 @@ PROCESS_ALERTS: Final = (
         "this process.",
         look=(
             "`kubectl logs POD | grep blocked`: the watchdog logs the stack of the code that blocks",
-            "`/debug/pprof` and `/debug/tasks` of the debug pages: what runs now",
+            "`/debug/tasks` of the debug pages: the tasks that run now, with their stacks",
         ),
         causes=(
             "A reconciler calls a blocking library, such as `requests` or a database driver.",

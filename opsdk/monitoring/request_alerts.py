@@ -8,7 +8,7 @@ from opsdk.monitoring.alert import Alert, Severity
 from opsdk.monitoring.conditions import CAUSE, CONFLICTING, FAILING, SLOW, THROTTLED
 
 _CODES: Final = "`sum by (code, method) (rate(rest_client_requests_total[1m]))`: the status of requests"
-_REQUEST_LOG: Final = "`--log-level opsdk.requests=DEBUG`: each request with its status and duration"
+_REQUEST_LOG: Final = "`--log-levels opsdk.requests=debug`: each request with its status and duration"
 
 REQUEST_ALERTS: Final = (
     Alert(

@@ -33,7 +33,7 @@ def has_feature(operator: MonitoredOperator, feature: Feature) -> bool:
     """Whether an operator has a feature."""
     match feature:
         case Feature.CONTROLLERS:
-            return bool(operator.controllers)
+            return bool(operator.controllers) or operator.fleet
         case Feature.LEADER_ELECTION:
             return operator.leader_election
         case Feature.WEBHOOKS:
