@@ -16,6 +16,7 @@ from monitored_simulation import (
     NAMESPACE,
     QUIET,
     REPEATED,
+    WORKLOADS,
     MonitoredRun,
     Scrapes,
     make_monitored_operator,
@@ -50,7 +51,7 @@ def test_the_matrix_has_each_fault_and_each_alert() -> None:
 def test_a_fault_fires_its_alert_and_no_other(fault: Fault, tmp_path: Path) -> None:
     """The alert fires within two minutes of virtual time. Nothing fires before the fault."""
     row = MATRIX[fault]
-    scrapes = MonitoredRun(monitored(), fault, workload=row.workload).scrapes()
+    scrapes = MonitoredRun(monitored(), fault, workload=WORKLOADS[row.workload]).scrapes()
     before, meanwhile = fired(tmp_path, OPERATOR, scrapes, BEGIN, BEGIN + int(DURING))
     assert before == frozenset()
     assert meanwhile == frozenset([row.alert] if row.alert else [])

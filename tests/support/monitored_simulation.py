@@ -52,6 +52,8 @@ BUSY = Workload()
 QUIET = Workload(edits=4, pause=120.0)
 SPARSE = Workload(edits=1, pause=30.0)
 """So few writes that a view which is held back does not move on within two minutes."""
+WORKLOADS = {"busy": BUSY, "sparse": SPARSE}
+"""The workloads of the matrix."""
 
 
 @dataclass
