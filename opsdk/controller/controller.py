@@ -146,8 +146,7 @@ class Controller:
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
-        self._own_changes = own_changes
-        self._generations = generations
+        self._own_changes, self._generations = own_changes, generations
         self._hot_loops = HotLoops(options.hot_loop_limit)
         self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)

@@ -29,7 +29,7 @@ class _Observed(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Observed)
 
 
-class SpecChange(msgspec.Struct):
+class WaitingChange(msgspec.Struct):
     """The changes of one object that were not handled yet: generation and time of the oldest and the newest."""
 
     oldest: int
@@ -53,7 +53,7 @@ class UnobservedGenerations:
 
     def __init__(self, now: Callable[[], float], *, declares: bool = False) -> None:
         self._now, self._declares = now, declares
-        self.changes: dict[ObjectKey, SpecChange] = {}
+        self.changes: dict[ObjectKey, WaitingChange] = {}
         self.receivers: list[Callable[[float], None]] = []
 
     # -------------------------------------------------------------- events, as predicates that drop none
@@ -68,7 +68,7 @@ class UnobservedGenerations:
         elif entry.generation and (not event.initial or self._is_behind(entry)):
             now = self._now()
             if (change := self.changes.get(entry.key)) is None:
-                self.changes[entry.key] = SpecChange(entry.generation, now, entry.generation, now)
+                self.changes[entry.key] = WaitingChange(entry.generation, now, entry.generation, now)
             elif entry.generation > change.newest:
                 change.newest, change.newest_seen_at = entry.generation, now
         return True

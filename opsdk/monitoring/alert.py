@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Severity(StrEnum):
+class AlertSeverity(StrEnum):
     """How soon a person is needed."""
 
     CRITICAL = "critical"
@@ -27,8 +27,8 @@ class Feature(Enum):
     FLEET = "a fleet"
 
 
-class Condition(NamedTuple):
-    """A recording rule: a condition that several alerts use. It has a value while it holds.
+class RecordingRule(NamedTuple):
+    """A recording rule: a rate, or a condition that has a value while it holds.
 
     Attributes:
         record: the name of the series.
@@ -48,7 +48,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         name: in CamelCase.
         query: with `SELECTOR`; the alert fires when it has a value for `hold`.
         hold: seconds for which the query has a value before the alert fires.
-        severity: see `Severity`.
+        severity: see `AlertSeverity`.
         summary: one sentence, a template of Prometheus.
         description: one or two sentences, a template.
         meaning: of the alert, for its runbook: Markdown.
@@ -61,7 +61,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     query: str
     hold: int
-    severity: Severity
+    severity: AlertSeverity
     summary: str
     description: str
     meaning: str

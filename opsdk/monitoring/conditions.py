@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Condition, Feature
+from opsdk.monitoring.alert import Feature, RecordingRule
 
 _POD: Final = "namespace, job, pod"
 CAUSE: Final = "unless on (namespace, job)"
@@ -49,12 +49,12 @@ BUSY: Final = "opsdk:controller:busy"
 ERRORS: Final = "opsdk:controller:failing"
 
 CONDITIONS: Final = (
-    Condition(_ALL_REQUESTS, _without_leases("")),
-    Condition(_FAILED, _without_leases('code=~"5..|<error>"')),
-    Condition(_THROTTLED, _without_leases('code="429"')),
-    Condition(_ALL_WRITES, _without_leases(_WRITES)),
-    Condition(_CONFLICTS, _without_leases(f'code="409",{_WRITES}')),
-    Condition(
+    RecordingRule(_ALL_REQUESTS, _without_leases("")),
+    RecordingRule(_FAILED, _without_leases('code=~"5..|<error>"')),
+    RecordingRule(_THROTTLED, _without_leases('code="429"')),
+    RecordingRule(_ALL_WRITES, _without_leases(_WRITES)),
+    RecordingRule(_CONFLICTS, _without_leases(f'code="409",{_WRITES}')),
+    RecordingRule(
         FAILING,
         f"""
         ({_share(_FAILED, _ALL_REQUESTS, 0.05)})
@@ -62,8 +62,8 @@ CONDITIONS: Final = (
         unless {_rate("rest_client_requests_total", 'code!="<error>"')} > 0)
         """,
     ),
-    Condition(THROTTLED, _share(_THROTTLED, _ALL_REQUESTS, 0.05)),
-    Condition(
+    RecordingRule(THROTTLED, _share(_THROTTLED, _ALL_REQUESTS, 0.05)),
+    RecordingRule(
         SLOW,
         f"""
         1 - {_rate("rest_client_request_duration_seconds_bucket", 'le="0.5"')}
@@ -71,10 +71,10 @@ CONDITIONS: Final = (
         and {_rate("rest_client_request_duration_seconds_count", "")} > {_FEW}
         """,
     ),
-    Condition(CONFLICTING, _share(_CONFLICTS, _ALL_WRITES, 0.1)),
-    Condition(RELISTING, "increase(opsdk_informer_lists_total{@}[2m]) >= 4"),
-    Condition(RESTARTING, "changes(process_start_time_seconds{@}[5m]) >= 3"),
-    Condition(
+    RecordingRule(CONFLICTING, _share(_CONFLICTS, _ALL_WRITES, 0.1)),
+    RecordingRule(RELISTING, "increase(opsdk_informer_lists_total{@}[2m]) >= 4"),
+    RecordingRule(RESTARTING, "changes(process_start_time_seconds{@}[5m]) >= 3"),
+    RecordingRule(
         BUSY,
         """
         sum by (namespace, job, controller) (workqueue_depth{@}) > 0
@@ -83,7 +83,7 @@ CONDITIONS: Final = (
         """,
         Feature.CONTROLLERS,
     ),
-    Condition(
+    RecordingRule(
         ERRORS,
         f"""
         {_rate("controller_runtime_reconcile_errors_total", "", "namespace, job, controller")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Feature, Severity
+from opsdk.monitoring.alert import Alert, AlertSeverity, Feature
 from opsdk.monitoring.conditions import BUSY, CAUSE, CONFLICTING, ERRORS, FAILING, SLOW, THROTTLED
 
 _WHY: Final = "`opsdk why --controller CONTROLLER --last 10`: the last reconciles, with their errors"
@@ -17,7 +17,7 @@ CONTROLLER_ALERTS: Final = (
         name="OpsdkReconcilesFail",
         query=f"{ERRORS}{{@}} {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {CONFLICTING}{{@}}",
         hold=60,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Reconciles of the operator fail.",
         description="{{ $value | humanizePercentage }} of the reconciles of the controller {{ $labels.controller }} "
         "fail.",
@@ -49,7 +49,7 @@ CONTROLLER_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {SLOW}{{@}}
         """,
         hold=60,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="All workers of a controller are busy, and requests wait.",
         description="{{ $value }} requests of the controller {{ $labels.controller }} wait for a worker.",
         meaning="The controller has had more work than workers for a minute. Changes of specs wait in its queue.",
@@ -74,7 +74,7 @@ CONTROLLER_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {SLOW}{{@}} {CAUSE} {CONFLICTING}{{@}}
         """,
         hold=30,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="A change of a spec has no effect.",
         description="The controller {{ $labels.controller }} has not handled a change for {{ $value | "
         "humanizeDuration }}.",
@@ -99,7 +99,7 @@ CONTROLLER_ALERTS: Final = (
         name="OpsdkHotLoop",
         query=_HOT_LOOPS,
         hold=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="A reconcile causes itself again and again.",
         description="The controller {{ $labels.controller }} writes in each reconcile what causes the next one.",
         meaning="A reconcile writes an object, the event of this write queues the same request, and so on. The "
@@ -121,7 +121,7 @@ CONTROLLER_ALERTS: Final = (
         name="OpsdkWritersFight",
         query="increase(opsdk_apply_contentions_total{@}[5m]) > 0",
         hold=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Another writer undoes what the operator applies.",
         description="Children of the kind {{ $labels.kind }} are changed back after each apply.",
         meaning="Two writers want different values of the same field. The operator applies again with growing pauses.",
@@ -143,7 +143,7 @@ CONTROLLER_ALERTS: Final = (
         / sum by (namespace, job, webhook) (rate(controller_runtime_webhook_requests_total{@}[1m])) > 0.05
         """,
         hold=60,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="Webhooks of the operator fail.",
         description="{{ $value | humanizePercentage }} of the requests to the webhook {{ $labels.webhook }} fail.",
         meaning="A handler raises an exception. With `failurePolicy: Fail`, users cannot write the kind at all.",
@@ -159,7 +159,7 @@ CONTROLLER_ALERTS: Final = (
         name="OpsdkClusterNotReady",
         query="max by (namespace, job, cluster) (opsdk_fleet_cluster_ready{@}) == 0",
         hold=300,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="A cluster of the fleet cannot be reached.",
         description="The operator has not worked in the cluster {{ $labels.cluster }} for five minutes.",
         meaning="The API server of the cluster does not answer, or refuses the operator. The other clusters go on.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Severity
+from opsdk.monitoring.alert import Alert, AlertSeverity
 from opsdk.monitoring.conditions import CAUSE, FAILING, RELISTING
 
 _READYZ: Final = "`/readyz?verbose` of a replica: the check `caches-synced` has the last error of each informer"
@@ -20,7 +20,7 @@ INFORMER_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}}
         """,
         hold=15,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="An informer of the operator has no watch.",
         description="{{ $labels.informer }} of {{ $labels.pod }} has not followed its objects for a minute.",
         meaning="The API server refuses or ends each watch of this resource, or has refused its list since the "
@@ -46,7 +46,7 @@ INFORMER_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}}
         """,
         hold=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="A watch of the operator is open and silent.",
         description="{{ $labels.informer }} of {{ $labels.pod }} had no event and no bookmark for {{ $value | "
         "humanizeDuration }}.",
@@ -72,7 +72,7 @@ INFORMER_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}}
         """,
         hold=60,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Watches of the operator break again and again.",
         description="{{ $labels.informer }} of {{ $labels.pod }} lost its watch {{ $value }} times in two minutes.",
         meaning="Watches last for five to ten minutes. These break much sooner. No event is lost: the informer resumes "
@@ -91,7 +91,7 @@ INFORMER_ALERTS: Final = (
         name="OpsdkInformerRelists",
         query=f"{RELISTING}{{@}} {CAUSE} {FAILING}{{@}}",
         hold=30,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="An informer of the operator lists all objects again and again.",
         description="{{ $labels.informer }} of {{ $labels.pod }} listed all objects {{ $value }} times in two minutes.",
         meaning="The API server no longer has the history after the last event (410 Gone), so the informer lists all "
@@ -115,7 +115,7 @@ INFORMER_ALERTS: Final = (
         name="OpsdkObjectsUndecodable",
         query="increase(opsdk_informer_undecodable_total{@}[5m]) > 0",
         hold=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The operator cannot read some objects, and ignores them.",
         description="{{ $labels.informer }} of {{ $labels.pod }} has objects that do not fit their class.",
         meaning="An object in the cluster does not decode. The operator sets it aside, and reconciles all others.",

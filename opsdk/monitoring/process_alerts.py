@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Feature, Severity
+from opsdk.monitoring.alert import Alert, AlertSeverity, Feature
 from opsdk.monitoring.conditions import CAUSE, FAILING, RESTARTING
 
 PROCESS_ALERTS: Final = (
@@ -12,7 +12,7 @@ PROCESS_ALERTS: Final = (
         name="OpsdkOperatorDown",
         query="absent(up{@} == 1)",
         hold=60,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="No replica of the operator runs.",
         description="Prometheus has reached no replica for a minute. Changes of specs have no effect.",
         meaning="Prometheus reaches none of the replicas. Either they do not run, or Prometheus cannot read their "
@@ -38,7 +38,7 @@ PROCESS_ALERTS: Final = (
         name="OpsdkOperatorRestarts",
         query=f"{RESTARTING}{{@}} {CAUSE} {FAILING}{{@}}",
         hold=0,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="The operator restarts again and again.",
         description="The process of {{ $labels.pod }} has started {{ $value }} times in five minutes.",
         meaning="A replica ends soon after its start. Each start lists all objects again, and the work of a few "
@@ -68,7 +68,7 @@ PROCESS_ALERTS: Final = (
         {CAUSE} {FAILING}{{@}} {CAUSE} {RESTARTING}{{@}}
         """,
         hold=75,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="No replica of the operator leads.",
         description="Replicas run, and none of them holds the Lease. Changes of specs have no effect.",
         meaning="Only the leader reconciles. The replicas run and reach the API server, but none can acquire or "
@@ -95,7 +95,7 @@ PROCESS_ALERTS: Final = (
         name="OpsdkEventLoopBlocked",
         query="rate(opsdk_event_loop_stall_seconds_total{@}[1m]) > 0.1",
         hold=60,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Code of the operator blocks its event loop.",
         description="The event loop of {{ $labels.pod }} was blocked for {{ $value | humanizePercentage }} of the "
         "time.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Severity
+from opsdk.monitoring.alert import Alert, AlertSeverity
 from opsdk.monitoring.conditions import CAUSE, CONFLICTING, FAILING, SLOW, THROTTLED
 
 _CODES: Final = "`sum by (code, method) (rate(rest_client_requests_total[1m]))`: the status of requests"
@@ -15,7 +15,7 @@ REQUEST_ALERTS: Final = (
         name="OpsdkApiRequestsFail",
         query=FAILING + "{@}",
         hold=30,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="Requests of the operator to the API server fail.",
         description="{{ $value | humanizePercentage }} of the requests of {{ $labels.pod }} get status 5xx or no "
         "response.",
@@ -42,7 +42,7 @@ REQUEST_ALERTS: Final = (
         name="OpsdkApiRequestsThrottled",
         query=f"{THROTTLED}{{@}} {CAUSE} {FAILING}{{@}}",
         hold=30,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The API server throttles the operator.",
         description="{{ $value | humanizePercentage }} of the requests of {{ $labels.pod }} get status 429.",
         meaning="Priority and fairness of the API server limits the operator. Reconciles wait for `Retry-After`, and "
@@ -68,7 +68,7 @@ REQUEST_ALERTS: Final = (
         name="OpsdkApiRequestsSlow",
         query=f"{SLOW}{{@}} {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}}",
         hold=45,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The API server answers the operator slowly.",
         description="{{ $value | humanizePercentage }} of the requests of {{ $labels.pod }} take more than half a "
         "second.",
@@ -93,7 +93,7 @@ REQUEST_ALERTS: Final = (
         name="OpsdkWritesConflict",
         query=f"{CONFLICTING}{{@}} {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {SLOW}{{@}}",
         hold=30,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Writes of the operator conflict with other writes.",
         description="{{ $value | humanizePercentage }} of the updates and patches of {{ $labels.pod }} get status 409.",
         meaning="Another client changes the same objects between the read and the write of a reconcile. Each conflict "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Condition, Feature
+from opsdk.monitoring.alert import Alert, Feature, RecordingRule
 from opsdk.monitoring.conditions import CONDITIONS
 from opsdk.monitoring.controller_alerts import CONTROLLER_ALERTS
 from opsdk.monitoring.declaration import MonitoredOperator, Objective
@@ -53,7 +53,7 @@ def alerts_of(operator: MonitoredOperator) -> tuple[Alert, ...]:
     return tuple(alert for alert in all_alerts(operator.objective) if has_feature(operator, alert.feature))
 
 
-def records_of(operator: MonitoredOperator) -> tuple[Condition, ...]:
+def records_of(operator: MonitoredOperator) -> tuple[RecordingRule, ...]:
     """Return the recording rules of an operator, in the order of their evaluation."""
     records = (*CONDITIONS, *service_level_records(operator.objective))
     return tuple(record for record in records if has_feature(operator, record.feature))
@@ -80,7 +80,7 @@ def rule_groups(operator: MonitoredOperator) -> list[JsonObject]:
     return [{"name": name, "interval": f"{INTERVAL}s", "rules": [*records, *alerts]}]
 
 
-def _record(operator: MonitoredOperator, record: Condition) -> JsonObject:
+def _record(operator: MonitoredOperator, record: RecordingRule) -> JsonObject:
     # Labels of the operator where the query aggregates them away: two operators have one series each.
     return {"record": record.record, "expr": operator.query(record.query)}
 

@@ -8,7 +8,7 @@ from opsdk.monitoring.alert import Alert, Feature
 from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import alerts_of
 
-# More controllers than these are counted, not named.
+# More controllers than these are counted, not spans.
 _MAX_NAMED = 20
 
 
@@ -18,7 +18,7 @@ def runbooks(operator: MonitoredOperator) -> Mapping[str, str]:
 
 
 def _page(operator: MonitoredOperator, alert: Alert) -> Iterator[str]:
-    yield from (f"# {alert.name}", "", f"{alert.summary} Severity: {alert.severity.value}.", "")
+    yield from (f"# {alert.name}", "", f"{alert.summary} AlertSeverity: {alert.severity.value}.", "")
     yield from ("## Meaning", "", alert.meaning, "")
     if alert.feature is Feature.CONTROLLERS:
         yield from (_controllers(operator.controllers), "")
@@ -42,9 +42,9 @@ def _list(title: str, items: Sequence[str]) -> Iterator[str]:
 
 def _controllers(controllers: Mapping[str, str]) -> str:
     """Name the controllers, in code spans that no name can end."""
-    named = [_span(f"{name} ({kind})" if kind else name) for name, kind in sorted(controllers.items())]
-    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
-    return f"The controllers of this operator: {', '.join(named[:_MAX_NAMED])}{more}."
+    spans = [_span(f"{name} ({kind})" if kind else name) for name, kind in sorted(controllers.items())]
+    more = f" and {len(spans) - _MAX_NAMED} more" if len(spans) > _MAX_NAMED else ""
+    return f"The controllers of this operator: {', '.join(spans[:_MAX_NAMED])}{more}."
 
 
 def _span(text: str) -> str:

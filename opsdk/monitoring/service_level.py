@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.monitoring.alert import Alert, Condition, Feature, Severity
+from opsdk.monitoring.alert import Alert, AlertSeverity, Feature, RecordingRule
 from opsdk.monitoring.declaration import Objective
 
 _WINDOWS: Final = ("5m", "30m", "1h", "6h")
@@ -25,10 +25,10 @@ def late_share(window: str) -> str:
     return f"opsdk:spec_changes_late:share{window}"
 
 
-def service_level_records(objective: Objective) -> tuple[Condition, ...]:
+def service_level_records(objective: Objective) -> tuple[RecordingRule, ...]:
     """Return the recording rules of the share of late changes, for each window."""
     return tuple(
-        Condition(
+        RecordingRule(
             late_share(window),
             f"""
             1 - sum by (namespace, job) (rate({_METRIC}_bucket{{@,le="{objective.bucket}"}}[{window}]))
@@ -64,7 +64,7 @@ def service_level_alerts(objective: Objective) -> tuple[Alert, ...]:
             ({late_share("1h")}{{@}} > {14.4 * budget:.6g} and {late_share("5m")}{{@}} > {14.4 * budget:.6g}) {few}
             """,
             hold=120,
-            severity=Severity.CRITICAL,
+            severity=AlertSeverity.CRITICAL,
             summary="Changes of specs are observed too late.",
             description="{{ $value | humanizePercentage }} of the changes of the last hour were late. "
             f"The objective: {target}.",
@@ -80,7 +80,7 @@ def service_level_alerts(objective: Objective) -> tuple[Alert, ...]:
             ({late_share("6h")}{{@}} > {6 * budget:.6g} and {late_share("30m")}{{@}} > {6 * budget:.6g}) {few}
             """,
             hold=900,
-            severity=Severity.WARNING,
+            severity=AlertSeverity.WARNING,
             summary="Changes of specs are often observed too late.",
             description="{{ $value | humanizePercentage }} of the changes of the last six hours were late. "
             f"The objective: {target}.",

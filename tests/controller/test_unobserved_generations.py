@@ -81,7 +81,7 @@ def test_each_change_ends_with_the_first_proof_that_it_was_handled(steps: list[t
             status = b'{"observedGeneration":%d}' % generation
             generations.passes(updated(generation, generation, status))
             observed = generation
-    waiting = [at for number, at in changed_at.items() if number > observed]
+    waiting = [second for number, second in changed_at.items() if number > observed]
     assert len(generations) == bool(waiting)
     # Of the changes of an object that wait, the oldest and the newest are kept.
     assert clock.now - max(waiting, default=clock.now) <= generations.oldest_seconds()

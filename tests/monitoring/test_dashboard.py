@@ -46,14 +46,14 @@ def test_each_query_of_the_dashboard_gives_data(tmp_path: Path) -> None:
     """Prometheus parses each query, and returns a sample: no panel is empty by a wrong name or label."""
     scrapes = samples()
     records = {rule["record"]: rule["expr"] for rule in rule_groups(OPERATOR)[0]["rules"] if "record" in rule}
-    at = BEGIN + (scrapes.count - 1) * INTERVAL
+    end = BEGIN + (scrapes.count - 1) * INTERVAL
     with running_prometheus(tmp_path, scrapes) as prometheus:
         for panel in dashboard(OPERATOR)["panels"]:
             for target in panel.get("targets", ()):
                 query = target["expr"].replace("$__rate_interval", "1m").replace("$controller", ".*")
                 # Nothing evaluates the recording rules here.
                 name = query.partition("{")[0]
-                rows = prometheus.query(records.get(name, query), at)
+                rows = prometheus.query(records.get(name, query), end)
                 assert any(row["value"][1] != "NaN" for row in rows), f"{panel['title']}: {query} gives no number"
 
 
@@ -64,9 +64,9 @@ def test_the_rules_name_only_metrics_that_exist(tmp_path: Path) -> None:
     exposed = {series.partition("{")[0] for series in samples().samples}
     rules = rule_groups(OPERATOR)[0]["rules"]
     recorded = {rule.get("record") for rule in rules}
-    named = set(re.findall(r"([a-z][a-z_:0-9]+)(?=\{)", " ".join(rule["expr"] for rule in rules)))
+    metrics = set(re.findall(r"([a-z][a-z_:0-9]+)(?=\{)", " ".join(rule["expr"] for rule in rules)))
     # These appear with their first sample.
-    assert named - exposed - recorded == {"opsdk_apply_contentions_total"}
+    assert metrics - exposed - recorded == {"opsdk_apply_contentions_total"}
 
 
 def test_panels_have_ids_and_places_of_their_own() -> None:

@@ -46,13 +46,13 @@ def fired(folder: Path, operator: MonitoredOperator, scrapes: Scrapes, *times: i
     """
     assert PROMTOOL is not None
     groups = rule_groups(operator)
-    asked = times or ((scrapes.count - 1) * INTERVAL,)
+    seconds = times or ((scrapes.count - 1) * INTERVAL,)
     wrong = [{"labels": '{x="none"}', "value": 0}]
     test = {
         "interval": f"{INTERVAL}s",
         "input_series": values_of(scrapes, names_in(groups)),
         "promql_expr_test": [
-            {"expr": _FIRED.format(time + 1), "eval_time": f"{time}s", "exp_samples": wrong} for time in asked
+            {"expr": _FIRED.format(time + 1), "eval_time": f"{time}s", "exp_samples": wrong} for time in seconds
         ],
     }
     document = {"rule_files": ["rules.yaml"], "evaluation_interval": f"{INTERVAL}s", "tests": [test]}
@@ -61,5 +61,5 @@ def fired(folder: Path, operator: MonitoredOperator, scrapes: Scrapes, *times: i
     command = [PROMTOOL, "test", "rules", "test.yaml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     outputs = (done.stdout + done.stderr).split("expr: ")[1:]
-    assert len(outputs) == len(asked), done.stdout + done.stderr
+    assert len(outputs) == len(seconds), done.stdout + done.stderr
     return [frozenset(re.findall(r'alertname="(\w+)"', output.partition("got:")[2])) for output in outputs]
