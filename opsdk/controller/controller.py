@@ -487,8 +487,8 @@ class Controller:
                 self._requeue.forget(self.queue, queue_item.item)
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
-        if generation and generations is not None:
-            _end_change(generations, ctx.request.key, generation, attempt)
+        if generation and generations is not None and key is not None:
+            _end_change(generations, key, generation, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
