@@ -59,9 +59,23 @@ def test_a_fault_fires_its_alert_and_no_other(fault: Fault, tmp_path: Path) -> N
 
 @needs_promtool
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault",
+    [fault for fault, row in MATRIX.items() if row.without_election is not None],
+    ids=lambda fault: fault.value,
+)
+def test_an_operator_without_an_election_has_other_alerts(fault: Fault, tmp_path: Path) -> None:
+    """Its process outlives a fault of the network, and has no requests for Leases that show it soon."""
+    expected = MATRIX[fault].without_election
+    run = MonitoredRun(monitored(lambda: make_monitored_operator(leader_election=False)), fault)
+    assert fired(tmp_path, OPERATOR, run.scrapes()) == [frozenset(filter(None, [expected]))]
+
+
+@needs_promtool
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", REPEATED, ids=lambda fault: fault.value)
 def test_a_single_fault_heals_itself(fault: Fault, tmp_path: Path) -> None:
-    """What opsdk repairs at once wakes nobody up."""
+    """What opsdk repairs at once needs no alert."""
     scrapes = MonitoredRun(monitored(), fault, once=True, during=180).scrapes()
     assert fired(tmp_path, OPERATOR, scrapes) == [frozenset()]
 

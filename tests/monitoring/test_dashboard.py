@@ -13,6 +13,7 @@ from prometheus_process import BEGIN, needs_prometheus, running_prometheus
 from opsdk.monitoring.dashboard import dashboard, panels_of
 from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import rule_groups
+from opsdk.telemetry.prometheus import PrometheusHook
 
 OPERATOR = MonitoredOperator(
     name=NAME, namespace=NAMESPACE, controllers={"box": "Box"}, webhooks=True, leader_election=True, fleet=True
@@ -67,6 +68,15 @@ def test_the_rules_name_only_metrics_that_exist(tmp_path: Path) -> None:
     metrics = set(re.findall(r"([a-z][a-z_:0-9]+)(?=\{)", " ".join(rule["expr"] for rule in rules)))
     # These appear with their first sample.
     assert metrics - exposed - recorded == {"opsdk_apply_contentions_total"}
+
+
+def test_the_written_samples_have_the_names_of_a_process() -> None:
+    """The panels of the process use what the library exposes for a real one."""
+    page = PrometheusHook(now=lambda: 0.0).expose().decode()
+    names = {series.partition("{")[0] for series in WRITTEN}
+    for name in {*names, "process_start_time_seconds"}:
+        if not name.startswith("opsdk_fleet"):
+            assert f"\n# TYPE {name.removesuffix('_bucket')} " in page
 
 
 def test_panels_have_ids_and_places_of_their_own() -> None:

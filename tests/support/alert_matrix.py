@@ -18,6 +18,7 @@ class Row:
     alert: str
     reason: str = ""
     workload: str = "busy"
+    without_election: str | None = None
 
 
 MATRIX = {Fault(name): Row(**fields) for name, fields in _DOCUMENT["faults"].items()}

@@ -78,9 +78,11 @@ class Scrapes:
                 self.samples.setdefault(series, {})[self.count] = value
 
 
-def make_monitored_operator(broken: Callable[[Box], None] = lambda _: None) -> Operator:
+def make_monitored_operator(
+    broken: Callable[[Box], None] = lambda _: None, *, leader_election: bool = True
+) -> Operator:
     """Each box has a ConfigMap with its size, and a status. One worker, one leader."""
-    options = OperatorOptions(leader_election=True, leader_election_namespace="default")
+    options = OperatorOptions(leader_election=leader_election, leader_election_namespace="default")
     operator = Operator(NAME, options)
 
     @operator.reconciler(Box, owns=[ConfigMap])

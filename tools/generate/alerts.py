@@ -50,7 +50,7 @@ _WITHOUT: Final = """
 
 def render_alerts(matrix: Mapping[str, Any]) -> str:
     """Return the text of the page."""
-    faults = "".join(_fault_row(name, **row) for name, row in matrix["faults"].items())
+    faults = "".join(_fault_row(name, row["alert"], row.get("reason", "")) for name, row in matrix["faults"].items())
     without = "".join(f"| `{name}` | {reason} |\n" for name, reason in matrix["without_fault"].items())
     return _HEAD + "".join(map(_alert_row, all_alerts(Objective()))) + _FAULTS + faults + _WITHOUT + without
 
@@ -60,6 +60,5 @@ def _alert_row(alert: Alert) -> str:
     return f"| `{alert.name}` | {alert.severity} | {hold} | {alert.summary} | {alert.feature.value} |\n"
 
 
-def _fault_row(name: str, alert: str, reason: str = "", workload: str = "") -> str:
-    del workload
+def _fault_row(name: str, alert: str, reason: str) -> str:
     return f"| `{name}` | {f'`{alert}`' if alert else 'none'} | {reason} |\n"
