@@ -125,6 +125,7 @@ def test_an_odd_name_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--threshold", "7"], "choose one of 0.05"),
         (["--objective", "100"], "choose a share"),
+        (["--job", "a\udc80"], "can be printed"),
         (["--flag", "no-such-flag"], "no-such-flag"),
     ],
 )

@@ -17,6 +17,7 @@ from opsdk.cli.generate.rbac import prepare_offline
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.project import find_project, operator_namespace
+from opsdk.errors import UsageError
 from opsdk.monitoring.dashboard import dashboard
 from opsdk.monitoring.declaration import DEFAULT_RUNBOOKS, MonitoredOperator, Objective
 from opsdk.monitoring.rules import prometheus_rule
@@ -64,6 +65,9 @@ def monitoring(
 
     opsdk generate monitoring greeter.py --objective 99.9 --threshold 10
     """
+    for option, text in (("--namespace", namespace), ("--job", job), ("--runbook-url", runbook_url)):
+        if not text.isprintable():
+            raise UsageError(f"{option} is {text!r}: write characters that can be printed")
     level = Objective(seconds=threshold, share=round(objective / 100, 9))
     operator = load_operator(target)
     if not target and not namespace:
