@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
 
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.object import AnyObject, TypedObject
 from opsdk.builder.arguments import (
     OwnsSpec,
     ReferencedSpec,
@@ -41,6 +42,8 @@ from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.controller.reverse_deletion import ReverseDeletion, children_finalizer
+from opsdk.controller.status import status_class
+from opsdk.controller.unobserved_generations import UnobservedGenerations
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
 from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion, on
@@ -246,10 +249,11 @@ class ControllerBuilder(Generic[T]):
         options = self._options or ControllerOptions()
         own_changes = OwnChanges() if self._kind is not None and options.ignore_own_status_writes else None
         finalizers = self._all_finalizers(name, options)
+        generations = _generations_of(self._kind) if self._kind is not None else None
         self.controller = Controller(
             name,
             self._reconciler,
-            sources=[*self._kind_sources(own_changes, finalizers), *self._sources],
+            sources=[*self._kind_sources(own_changes, generations, finalizers), *self._sources],
             options=options,
             hook=self._hook,
             kind=self._kind,
@@ -259,6 +263,7 @@ class ControllerBuilder(Generic[T]):
             journal=self._journal,
             own_changes=own_changes,
             externals=self._externals,
+            generations=generations,
         )
         return self.controller
 
@@ -304,11 +309,14 @@ class ControllerBuilder(Generic[T]):
         return {**self._finalizers, finalizer: ReverseDeletion(kinds, self._externals, list(self._finalizers))}
 
     def _kind_sources(
-        self, own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]
+        self,
+        own_changes: OwnChanges | None,
+        generations: UnobservedGenerations | None,
+        finalizers: Mapping[str, FinalizerFunction],
     ) -> list[EventSource]:
         sources: list[EventSource] = []
-        if self._kind is not None:
-            sources.append(self._reconciled_source(self._kind, own_changes, finalizers))
+        if self._kind is not None and generations is not None:
+            sources.append(self._reconciled_source(self._kind, own_changes, generations, finalizers))
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
@@ -338,7 +346,11 @@ class ControllerBuilder(Generic[T]):
         return source
 
     def _reconciled_source(
-        self, kind: Kind[AnyObject], own_changes: OwnChanges | None, finalizers: Mapping[str, FinalizerFunction]
+        self,
+        kind: Kind[AnyObject],
+        own_changes: OwnChanges | None,
+        generations: UnobservedGenerations,
+        finalizers: Mapping[str, FinalizerFunction],
     ) -> EventSource:
         """Return the source of the reconciled kind.
 
@@ -352,6 +364,8 @@ class ControllerBuilder(Generic[T]):
         always += [on(create=False, update=False, generic=False)] if self._daemons else []
         if predicates and always:
             predicates = (any_of(*always, all_of(*predicates)),)
+        # Dropped changes of a spec do not count, and dropped events may show that others were observed.
+        predicates = (*([generations.follow] if predicates else ()), *predicates, generations.passes)
         if own_changes is not None:
             predicates = (*predicates, own_changes.passes)  # last: it keeps events that the others pass
         return KindSource(self._cache, kind, EnqueueRequestForObject(), predicates=predicates)
@@ -365,6 +379,13 @@ class ControllerBuilder(Generic[T]):
     ) -> EventSource:
         passed = (*self._filters, *predicates)
         return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy)
+
+
+def _generations_of(kind: Kind[AnyObject]) -> UnobservedGenerations:
+    """Return the measurement of a kind's generations."""
+    cls: type[Any] = kind.representation
+    status = status_class(cls) if issubclass(cls, TypedObject) else None
+    return UnobservedGenerations(monotonic, declares=hasattr(status, "observed_generation"))
 
 
 def _sources_check(controller: Controller) -> Check:

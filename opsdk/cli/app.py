@@ -145,6 +145,10 @@ class _GenerateGroup(LazyGroup):
             target=f"{_PACKAGE}:manifests",
             summary="Write CRDs, RBAC, Deployment and Services.",
         ),
+        "monitoring": LazyCommand(
+            target="opsdk.cli.generate.monitoring:monitoring",
+            summary="Write alerts, a dashboard and runbooks of an operator.",
+        ),
         "webhooks": LazyCommand(
             target=f"{_PACKAGE}:webhooks",
             summary="Print the webhook configurations of the operator.",

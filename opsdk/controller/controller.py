@@ -41,6 +41,7 @@ from opsdk.controller.progress import describe
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
+from opsdk.controller.unobserved_generations import UnobservedGenerations
 from opsdk.errors import OpsdkError, ShutdownTimeoutError, UsageError
 from opsdk.event.event import cause_of
 from opsdk.event.request import Request
@@ -109,6 +110,7 @@ class Controller:
         daemons: functions that run while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
         externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
+        generations: the changes of specs that a source of the controller shows.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Controller:
         daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
         externals: Collection[ExternalResource[Any, Any]] = (),
+        generations: UnobservedGenerations | None = None,
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -146,7 +149,7 @@ class Controller:
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
-        self._own_changes = own_changes
+        self._own_changes, self._generations = own_changes, generations
         self._hot_loops = HotLoops(options.hot_loop_limit)
         self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
@@ -346,7 +349,8 @@ class Controller:
         self.state = ControllerState.RUNNING
         self._daemons.activate()
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
-        self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
+        started = Workers(controller=self.name, limit=limit, queue=self.queue.core, generations=self._generations)
+        self.hook.record(started)
         self.hook.record(ControllerPaused(controller=self.name, paused=self.queue.core.paused))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._workers = workers
@@ -509,22 +513,23 @@ class Controller:
         self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
     ) -> tuple[ReconcileAttempt, ReconcileEnd]:
         """Call the reconciler, and queue the request again if needed, or if its object has changed in the meantime."""
-        own = self._own_changes
-        key = ctx.request.key if own is not None else None
+        own, generations = self._own_changes, self._generations
+        key = ctx.request.key if own is not None or generations is not None else None
         if own is not None:
             own.begin(key)
+        change = generations.changes.get(key) if generations is not None and key is not None else None
+        generation = change.newest if change is not None else 0
         attempt = await self._call_reconciler(ctx)
         if self._specs is not None and attempt.error is None:
-            try:
-                await self._specs.write(ctx)
-            except OpsdkError as error:
-                attempt = ReconcileAttempt.failed(error)
+            attempt = await _record_spec(self._specs, ctx, attempt)
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
             if end.gave_up:
                 self._requeue.forget(self.queue, queue_item.item)
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
+        if generation and generations is not None and key is not None:
+            _end_change(generations, key, generation, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
@@ -683,3 +688,20 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
+
+
+async def _record_spec(specs: SpecRecorder, ctx: Context, attempt: ReconcileAttempt) -> ReconcileAttempt:
+    """Keep the spec of a successful attempt. Returns the attempt, or that the write failed."""
+    try:
+        await specs.write(ctx)
+    except OpsdkError as error:
+        return ReconcileAttempt.failed(error)
+    return attempt
+
+
+def _end_change(generations: UnobservedGenerations, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
+    """End the change of a spec that a reconcile began with. A terminal error answers the spec too."""
+    if isinstance(attempt.result, HeldBack):
+        generations.hold_back(key)
+    elif attempt.error is None or attempt.terminal:
+        generations.handled(key, generation)

@@ -10,6 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from weakref import WeakSet
 
 import msgspec
 from prometheus_client import (
@@ -29,6 +30,7 @@ from opsdk.telemetry.records import (
     Contended,
     ControllerPaused,
     DaemonChanged,
+    GenerationsView,
     HotLoopFound,
     Leadership,
     LoopStalled,
@@ -60,9 +62,12 @@ _RECONCILE_BUCKETS = (
 _REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _SIZE_BUCKETS = (64, 256, 512, *(1024 * 4**power for power in range(8)))
 _WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+GENERATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds of ``opsdk_controller_observed_generation_seconds``: the thresholds that a service level may have."""
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
 # Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
+_LEASES = "leases"
 _OVERFLOW_LABEL = "exceeded_cardinality_limit"
 
 
@@ -86,11 +91,16 @@ class PrometheusHook(TelemetryHook):
         self._now = now
         self._priorities: set[int] = set()
         self._queues: dict[str, QueueView] = {}
+        # The controllers of a fleet's clusters have equal names.
+        self._generations: dict[str, WeakSet[GenerationsView]] = {}
         self._create_reconcile_metrics()
         self._create_queue_metrics()
         self._create_request_metrics()
         self._create_webhook_metrics()
         self._leader = Gauges("leader_election_master_status", "1 while this replica is the leader, else 0.", ["name"])
+        self._leases = Counters(
+            "opsdk_lease_requests", "Requests for Leases, which hold elections.", ["code", "method", "host"]
+        )
         self._slow_renewals = Counters(
             "leader_election_slowpath", "Lease renewals that had to read the Lease first.", ["name"]
         )
@@ -173,6 +183,22 @@ class PrometheusHook(TelemetryHook):
         )
         self._controller_paused = Gauges("opsdk_controller_paused", "1 while the controller is paused, else 0.", labels)
         self._paused = Gauges("opsdk_controller_paused_objects", "Objects that a pause holds back now.", labels)
+        self._observed = Histograms(
+            "opsdk_controller_observed_generation_seconds",
+            "Seconds from a change of a spec until it was observed or reconciled.",
+            labels,
+            buckets=GENERATION_BUCKETS,
+        )
+        self._unobserved = Gauges(
+            "opsdk_controller_unobserved_generations",
+            "Objects whose change of the spec was not observed or reconciled yet.",
+            labels,
+        )
+        self._oldest_unobserved = Gauges(
+            "opsdk_controller_oldest_unobserved_generation_seconds",
+            "Seconds since the oldest change of a spec that was not observed or reconciled yet.",
+            labels,
+        )
         self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
 
@@ -341,6 +367,8 @@ class PrometheusHook(TelemetryHook):
         self._sent.series(method, host).observe(record.sent_bytes)
         if record.received_bytes is not None:
             self._received.series(method, host).observe(record.received_bytes)
+        if record.request is not None and record.request.resource == _LEASES:
+            self._leases.inc(code, method, host)
         if record.throttled is not None:
             self._throttled.observe(record.throttled, method, host)
         if record.attempt:
@@ -358,6 +386,9 @@ class PrometheusHook(TelemetryHook):
         self._hot_loops.inc(name, by=0)
         self._limit.set(record.limit, name)
         self._queues[name] = record.queue
+        if record.generations is not None:
+            record.generations.receivers.append(self._observed.series(name).observe)
+            self._generations.setdefault(name, WeakSet()).add(record.generations)
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
@@ -388,6 +419,9 @@ class PrometheusHook(TelemetryHook):
         """Yield all metrics of `registry` with their present values."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
+        for name, views in self._generations.items():
+            self._unobserved.set(sum(map(len, views)), name)
+            self._oldest_unobserved.set(max((view.oldest_seconds() for view in views), default=0.0), name)
         yield from _WithoutCreated(self.registry).collect()
 
     def expose(self) -> bytes:

@@ -29,6 +29,7 @@ __all__ = [
     "Contended",
     "ControllerPaused",
     "DaemonChanged",
+    "GenerationsView",
     "Hooks",
     "HotLoopFound",
     "Leadership",
@@ -137,6 +138,23 @@ class QueueView(Protocol):
         ...
 
 
+class GenerationsView(Protocol):
+    """The changes of specs that a controller has not handled yet. Read it only to show it.
+
+    Attributes:
+        receivers: called with the seconds of each change that was handled: from the event with the new generation until
+            ``status.observedGeneration`` shows it, or until a reconcile of it has succeeded, whichever comes first.
+    """
+
+    receivers: list[Callable[[float], None]]
+
+    def oldest_seconds(self) -> float:
+        """Return the seconds since the oldest of these changes; 0 for none."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
 class QueueHooks(Protocol):
     """Receives the events of one work queue."""
 
@@ -177,11 +195,13 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         limit: their number.
         queue: the queue that they work on; `QueueView.processing` has an item for each busy worker.
+        generations: the changes of specs that wait for a reconcile; None for a controller without a kind.
     """
 
     controller: str
     limit: int
     queue: QueueView
+    generations: GenerationsView | None = None
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):

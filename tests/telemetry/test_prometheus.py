@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from opsdk.errors import RequestInfo
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
     CertificateRead,
@@ -278,3 +281,47 @@ def test_fights_are_counted_for_each_field_manager_and_kind() -> None:
     page = shown(hook)
     assert page['opsdk_apply_contentions_total{field_owner="shop/one",kind="ConfigMap"}'] == 2
     assert page['opsdk_apply_contentions_total{field_owner="shop/two",kind="ConfigMap"}'] == 1
+
+
+class Changes:
+    """Changes of specs that wait, as a controller shows them."""
+
+    def __init__(self, count: int, oldest: float) -> None:
+        self.receivers: list[Callable[[float], None]] = []
+        self._count, self._oldest = count, oldest
+
+    def oldest_seconds(self) -> float:
+        """Return the age of the oldest change."""
+        return self._oldest
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self._count
+
+
+def test_controllers_of_equal_names_share_their_series() -> None:
+    """The controllers of a fleet's clusters have equal names: all of them count until they end."""
+    hook = PrometheusHook(CollectorRegistry())
+    first, second = Changes(2, 5.0), Changes(1, 7.0)
+    for changes in (first, second):
+        hook.record(Workers(controller="c", limit=1, queue=QUEUE, generations=changes))
+        for receive in changes.receivers:
+            receive(0.2)
+    text = hook.expose().decode()
+    assert 'opsdk_controller_unobserved_generations{controller="c"} 3.0' in text
+    assert 'opsdk_controller_oldest_unobserved_generation_seconds{controller="c"} 7.0' in text
+    assert 'opsdk_controller_observed_generation_seconds_count{controller="c"} 2.0' in text
+    del second, changes
+    gc.collect()
+    assert 'opsdk_controller_unobserved_generations{controller="c"} 2.0' in hook.expose().decode()
+
+
+def test_requests_for_leases_count_twice() -> None:
+    """They count among all requests, and apart from them with equal labels."""
+    hook = PrometheusHook(CollectorRegistry())
+    for resource in ("leases", "pods"):
+        info = RequestInfo(verb="update", resource=resource)
+        hook.record(Requested(method="PUT", host="h", status=503, seconds=0.1, request=info))
+    text = hook.expose().decode()
+    assert 'rest_client_requests_total{code="503",host="h",method="PUT"} 2.0' in text
+    assert 'opsdk_lease_requests_total{code="503",host="h",method="PUT"} 1.0' in text

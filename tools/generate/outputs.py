@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.generate.alerts import PAGE as ALERTS
+from tools.generate.alerts import read_matrix, render_alerts
 from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
 from tools.generate.children import render_children
 from tools.generate.columns import render_columns
@@ -35,6 +37,8 @@ def outputs_of_tests(root: Path) -> Outputs:
     """What is made of the tests and the public modules of the repository at `root`: nothing without their data."""
     behaviours, products = read_behaviours(root), read_products(root)
     texts = {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
+    if matrix := read_matrix(root):
+        texts[ALERTS] = render_alerts(matrix)
     return texts | ({PUBLIC_API: render_public_api(root, products)} if products else {})
 
 

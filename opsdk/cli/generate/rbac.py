@@ -51,16 +51,21 @@ def rules_of(target: Operator | Iterable[RbacRule], namespace: str, flags: Itera
         if flags:
             raise UsageError(f"flags such as {flags[0]} require an operator, not a list of rules")
         return RuleSet(permission for rule in target for permission in rule.permissions())
-    # Ignore the environment, so that equal declarations and flags give equal bytes.
-    target.options, _ = parse_flags(target.name, target.options, [f"--{flag}" for flag in flags], {})
-    target.prepare(Config(app=_refuse, namespace=namespace))
+    prepare_offline(target, namespace, flags)
     return target.rules()
+
+
+def prepare_offline(operator: Operator, namespace: str, flags: Iterable[str]) -> None:
+    """Prepare an operator without a connection, so that its setup functions run. Arguments are those of `rules_of`."""
+    # Ignore the environment, so that equal declarations and flags give equal bytes.
+    operator.options, _ = parse_flags(operator.name, operator.options, [f"--{flag}" for flag in flags], {})
+    operator.prepare(Config(app=_refuse, namespace=namespace))
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     del receive, send
     raise ConnectError(
-        f"opsdk generate rbac does not connect to a server, but a setup function sent a request to {scope.get('path')}"
+        f"opsdk generate does not connect to a server, but a setup function sent a request to {scope.get('path')}"
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from opsdk.cli.package.settings import ContainerSettings
 from opsdk.errors import UsageError
+from opsdk.monitoring.rules import INTERVAL
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.options import SelfSigned
 
@@ -225,6 +226,7 @@ def service_monitor(workload: Workload) -> JsonObject:
         ca = {"secret": {"name": certificates.secret, "key": "ca.crt"}}
         tls = {"ca": ca, "serverName": certificates.service}
     endpoint: JsonObject = {
+        "interval": f"{INTERVAL}s",  # the rules of `opsdk generate monitoring` look at one minute
         "path": "/metrics",
         "port": "https",
         "scheme": "https",

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.version import VERSION
 from opsdk.client.activity import RequestSent
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 _MAX_SHOWN: Final = 5
+_RETRY: Final = "retry"
+"""The source of the cause of a retry, see `ReconcileCause`."""
 _MAX_DEPTH: Final = 10
 """Causes that are followed back: a loop of two writers has no first one."""
 
@@ -97,17 +101,16 @@ def outcome_lines(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord])
 
 def _errors(reconciles: Sequence[ReconcileRecord]) -> Iterator[str]:
     """Yield the last failed reconcile of each object, the newest last."""
-    failed: dict[tuple[str, str, str], tuple[int, ReconcileRecord, int]] = {}
+    failed: dict[tuple[str, str, str], list[int]] = {}
     for number, record in enumerate(reconciles, 1):
         if record.result == "error":
             key = (record.controller, record.namespace, record.name)
-            _, _, count = failed.pop(key, (0, record, 0))
-            failed[key] = (number, record, count + 1)
+            failed[key] = [*failed.pop(key, ()), number]
     if failed:
         yield "errors:"
-    for number, record, count in [*failed.values()][-_MAX_SHOWN:]:
-        times = f" ({count} times)" if count > 1 else ""
-        yield f"  {reconcile_line(number, record)}{times}"
+    for numbers in [*failed.values()][-_MAX_SHOWN:]:
+        times = f" ({len(numbers)} times, the first is #{numbers[0]})" if len(numbers) > 1 else ""
+        yield f"  {reconcile_line(numbers[-1], reconciles[numbers[-1] - 1])}{times}"
 
 
 def reconcile_line(number: int, record: ReconcileRecord) -> str:
@@ -126,33 +129,65 @@ def causes_backwards(reconciles: Sequence[ReconcileRecord], record: ReconcileRec
         reconciles: that have ended, in order; `record` is one of them.
         record: whose causes are followed back.
     """
-    writers: dict[str, tuple[int, ReconcileRecord, RequestSent]] = {}
-    for number, other in enumerate(reconciles, 1):
-        for request in other.requests:
-            if request.resource_version:
-                writers[request.resource_version] = (number, other, request)
-    yield from _causes(record, writers, depth=1)
+    yield from _History(reconciles).causes(record, depth=1)
 
 
-def _causes(
-    record: ReconcileRecord, writers: dict[str, tuple[int, ReconcileRecord, RequestSent]], depth: int
-) -> Iterator[str]:
-    for cause in record.causes:
-        yield f"{'  ' * depth}{cause}"
-        writer = writers.get(cause.resource_version) if cause.resource_version else None
-        if writer is None:
-            if _is_foreign(cause):
-                yield f"{'  ' * (depth + 1)}written by another client"
-            continue
-        number, other, request = writer
-        yield f"{'  ' * (depth + 1)}{request}"
-        yield f"{'  ' * (depth + 1)}by {reconcile_line(number, other)}"
-        if depth < _MAX_DEPTH and other is not record:
-            yield from _causes(other, writers, depth + 2)
+class _History:
+    """The reconciles of a recording, by what they wrote."""
+
+    def __init__(self, reconciles: Sequence[ReconcileRecord]) -> None:
+        self._reconciles = reconciles
+        self._writers: dict[str, tuple[int, RequestSent]] = {}
+        for number, record in enumerate(reconciles, 1):
+            for request in record.requests:
+                if request.resource_version:
+                    self._writers[request.resource_version] = (number, request)
+
+    def causes(self, record: ReconcileRecord, depth: int) -> Iterator[str]:
+        """Yield the causes of a reconcile, indented by their depth."""
+        if depth > 2 * _MAX_DEPTH:
+            return
+        indent = "  " * depth
+        for cause in record.causes:
+            yield f"{indent}{cause}"
+            if cause.source == _RETRY:
+                yield from self._first_attempt(record, depth)
+            elif (writer := self._writers.get(cause.resource_version)) is not None:
+                number, request = writer
+                yield f"{indent}  {request}"
+                yield f"{indent}  by {reconcile_line(number, self._reconciles[number - 1])}"
+                yield from self.causes(self._reconciles[number - 1], depth + 2)
+            elif _is_foreign(cause):
+                yield f"{indent}  written by {_writer(record, cause) or 'another client'}"
+
+    def _first_attempt(self, record: ReconcileRecord, depth: int) -> Iterator[str]:
+        """Yield the first of the failed attempts before a retry, and its causes."""
+        number = self._reconciles.index(record) + 1
+        first = 0
+        for earlier in range(number - 1, 0, -1):
+            other = self._reconciles[earlier - 1]
+            if (other.controller, other.namespace, other.name) == (record.controller, record.namespace, record.name):
+                first = earlier
+                if other.attempt == 0:
+                    break
+        if first:
+            attempt = self._reconciles[first - 1]
+            yield f"{'  ' * depth}  first failed in {reconcile_line(first, attempt)}"
+            yield from self.causes(attempt, depth + 2)
 
 
 def _is_foreign(cause: ReconcileCause) -> bool:
     return bool(cause.event) and not cause.own and not cause.initial and cause.event != "resync"
+
+
+def _writer(record: ReconcileRecord, cause: ReconcileCause) -> str:
+    """Return the field manager of the last change of the object that a cause names; empty if it is not known."""
+    for read in record.reads:
+        if read.data is not None and (read.key, read.resource_version) == (cause.key, cause.resource_version):
+            fields = msgspec.json.decode(read.data).get("metadata", {}).get("managedFields", ())
+            newest = max(fields, key=lambda entry: str(entry.get("time", "")), default={})
+            return str(newest.get("manager", ""))
+    return ""
 
 
 def _clock(time: datetime) -> str:

@@ -108,14 +108,14 @@ def test_the_summary_names_the_error(replay: Callable[..., tuple[int, str]]) -> 
 
 
 def test_a_reconcile_and_its_causes(replay: Callable[..., tuple[int, str]]) -> None:
-    """Causes are followed back to the write of another client."""
+    """Causes are followed back to the write of another client, by its field manager."""
     _, listed = replay("--list", "reconciles")
     number = next(line.partition(" ")[0][1:] for line in listed.splitlines() if "copy-of-source: success" in line)
     _, text = replay("--to-reconcile", number)
     assert f"reconcile #{number}" in text
     assert "ConfigMap create default/copy-of-source at" in text
     assert "apply v1, Kind=ConfigMap default/copy-of-source: 200" in text
-    assert "written by another client" in text
+    assert "written by user" in text
 
 
 def test_a_write_with_its_reconcile(replay: Callable[..., tuple[int, str]]) -> None:
