@@ -156,14 +156,7 @@ class Controller:
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
-        self.queue: WorkQueue[Any] = WorkQueue(
-            name,
-            rate_limiter=copy.deepcopy(options.rate_limiter),
-            item_type=adapter.declaration.request_type,
-            fairness=options.fairness,
-        )
-        self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
-        self.queue.keeps_traces = self.hook.follows_writes
+        self.queue = self._make_queue(adapter.declaration.request_type)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
@@ -175,6 +168,13 @@ class Controller:
         self._start_called = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._cancelled_workers = False
+
+    def _make_queue(self, item_type: type[Any]) -> WorkQueue[Any]:
+        limiter = copy.deepcopy(self.options.rate_limiter)
+        queue = WorkQueue[Any](self.name, rate_limiter=limiter, item_type=item_type, fairness=self.options.fairness)
+        queue.hooks = self.hook.queue_hooks(self.name, queue.core)
+        queue.keeps_traces = self.hook.follows_writes
+        return queue
 
     def _make_daemons(self, daemons: Sequence[DaemonSpec]) -> Daemons:
         return Daemons(
@@ -529,7 +529,7 @@ class Controller:
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if generation and generations is not None and key is not None:
-            _end_change(generations, key, generation, attempt)
+            generations.end(key, generation, attempt)
         if own is not None:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
@@ -697,11 +697,3 @@ async def _record_spec(specs: SpecRecorder, ctx: Context, attempt: ReconcileAtte
     except OpsdkError as error:
         return ReconcileAttempt.failed(error)
     return attempt
-
-
-def _end_change(generations: UnobservedGenerations, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
-    """End the change of a spec that a reconcile began with. A terminal error answers the spec too."""
-    if isinstance(attempt.result, HeldBack):
-        generations.hold_back(key)
-    elif attempt.error is None or attempt.terminal:
-        generations.handled(key, generation)

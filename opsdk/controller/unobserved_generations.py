@@ -15,6 +15,8 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
+from opsdk.controller.outcome import ReconcileAttempt
+from opsdk.controller.pausing import HeldBack
 from opsdk.event.event import AnyEvent
 
 
@@ -85,6 +87,13 @@ class UnobservedGenerations:
         return self._declares and observed_generation(entry) < entry.generation
 
     # -------------------------------------------------------------- reconciles
+    def end(self, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
+        """End the change that a reconcile began with. A terminal error answers the spec too."""
+        if isinstance(attempt.result, HeldBack):
+            self.hold_back(key)
+        elif attempt.error is None or attempt.terminal:
+            self.handled(key, generation)
+
     def handled(self, key: ObjectKey, generation: int) -> None:
         """End the changes up to a generation: the status shows it, or a reconcile that began with it has succeeded."""
         change = self.changes.get(key)

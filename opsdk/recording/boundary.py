@@ -10,7 +10,7 @@ from opsdk.http.client.request import ConnectionBackend
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 
-__all__ = ["BOUNDARY", "Boundary", "Call", "RequestHandler", "listens"]
+__all__ = ["BOUNDARY", "Boundary", "ExternalCall", "RequestHandler", "listens"]
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers a request to a webhook."""
 
 
-class Call(Protocol):
+class ExternalCall(Protocol):
     """A call of a system outside of Kubernetes."""
 
     @property
@@ -62,7 +62,7 @@ class Boundary(Protocol):
         """Return the handler of requests to webhooks."""
         ...
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ExternalCall) -> Any:
         """Return the result of a call, or raise its exception."""
         ...
 

@@ -17,7 +17,7 @@ from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.recording.boundary import BOUNDARY, Call, RequestHandler
+from opsdk.recording.boundary import BOUNDARY, ExternalCall, RequestHandler
 from opsdk.recording.records import (
     Answered,
     CallBegan,
@@ -95,7 +95,7 @@ class ExchangeRecorder:
 
         return recorded
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ExternalCall) -> Any:
         """See `Boundary`."""
         number = next(self.numbers)
         self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))

@@ -23,7 +23,7 @@ from opsdk.http.asgi_types import Message
 from opsdk.http.body_stream import Body
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.recording.boundary import Call, RequestHandler
+from opsdk.recording.boundary import ExternalCall, RequestHandler
 from opsdk.recording.recorder import encode_arguments
 from opsdk.recording.records import CallBegan, Closed, ExchangeBegan, Failed, Outcome, Received, Responded, Returned
 from opsdk.telemetry.context import current as log_fields
@@ -120,7 +120,7 @@ class ReplayBoundary:
             self.loop.call_in(review.request.iteration - 1, start, place=review.place)
         return handler
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ExternalCall) -> Any:
         """See `Boundary`."""
         began = CallBegan(self.loop.iteration, 0, call.name, encode_arguments(call.arguments))
         outcome = await self.next(await self.begin(began))

@@ -185,7 +185,7 @@ def _writer(record: ReconcileRecord, cause: ReconcileCause) -> str:
     for read in record.reads:
         if read.data is not None and (read.key, read.resource_version) == (cause.key, cause.resource_version):
             fields = msgspec.json.decode(read.data).get("metadata", {}).get("managedFields", ())
-            newest = max(fields, key=lambda entry: str(entry.get("time", "")), default={})
+            newest: JsonObject = max(fields, key=lambda entry: str(entry.get("time", "")), default={})
             return str(newest.get("manager", ""))
     return ""
 

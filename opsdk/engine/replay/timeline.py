@@ -87,6 +87,7 @@ class Timeline:
         self.began = records[0]
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
+        self._unanswered: dict[int, RecordedReview] = {}
         self.last_iteration = 0
         self.problem = ""
         self.end: int | None = None
@@ -119,11 +120,11 @@ class Timeline:
                 exchange = by_number[record.exchange] = RecordedExchange(record, len(self.exchanges))
                 self.exchanges.append(exchange)
             case Called():
-                self.reviews.append(RecordedReview(record, place))
+                review = self._unanswered[record.exchange] = RecordedReview(record, place)
+                self.reviews.append(review)
             case Answered():
-                asked = (review for review in reversed(self.reviews) if review.request.exchange == record.exchange)
-                if (review := next(asked, None)) is not None:
-                    review.answer = record
+                if record.exchange in self._unanswered:
+                    self._unanswered.pop(record.exchange).answer = record
             case StopRequested():
                 self.stop = record.iteration
             case _:
