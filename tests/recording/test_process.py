@@ -145,12 +145,11 @@ def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: signal.Signals) -> None:
     """Leader election, times and jitter included. No password is in the files."""
-    with server(tmp_path) as kubeconfig:
-        with RecordedOperator(tmp_path, kubeconfig) as recorded:
-            asyncio.run(change_secrets(kubeconfig))
-            # The writer is half a second behind.
-            until(recorded.has_last_copy, recorded.log)
-            recorded.end(signal_number)
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
+        asyncio.run(change_secrets(kubeconfig))
+        # The writer is half a second behind.
+        until(recorded.has_last_copy, recorded.log)
+        recorded.end(signal_number)
     recording = load_recording(recorded.recordings)
     timeline = Timeline(recording.records)
     with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
