@@ -1,8 +1,8 @@
 """The canary of an operator: the version that owns each shard of a fleet. Pure.
 
 Members of two versions are in one fleet, and share its leases. The choice is one annotation of one more Lease of the
-fleet, without a holder. Each member reads it in the list that has the leases of members and shards, so no member combines
-a choice with members of another time.
+fleet, without a holder. Each member reads it in the list that has the leases of members and shards, so no member
+combines a choice with members of another time.
 
 The choice only limits the placement. A shard still has one holder, and moves only by the hand-over of
 `opsdk.fleet.ownership_rules`: the old version drains its work before it writes the new holder. So members that have
@@ -99,7 +99,7 @@ def check_version(version: str) -> None:
 def place_versions(
     versions: Mapping[str, str], shards: Collection[str], canary: Canary | None, *, load_factor: float
 ) -> Mapping[str, str]:
-    """Return the member of each shard, see `opsdk.fleet.placement.place`. A shard that waits for its version is missing.
+    """Return the member of each shard, see `opsdk.fleet.placement.place`. A shard that waits is missing.
 
     >>> canary = Canary(version="2", base="1", shards=("red",))
     >>> place_versions({"old": "1", "new": "2"}, ["red", "blue"], canary, load_factor=1.25)

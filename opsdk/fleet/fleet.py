@@ -212,7 +212,7 @@ class Fleet:
                 "version": row.version,
                 "owner": row.holder,
                 "wanted": row.wanted,
-                "state": "owned" if row.version == row.wanted else "moves" if row.wanted else "waits",
+                "placed": row.placed,
             }
             for row in self.runner.ownership.shard_versions()
         ]

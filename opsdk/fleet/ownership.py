@@ -68,13 +68,15 @@ class ShardVersion(msgspec.Struct, frozen=True, kw_only=True):
         shard: the shard.
         version: of the holder; empty for none.
         holder: the identity of the member; empty for none.
-        wanted: the version that the placement names; empty if the shard waits for a member of its version.
+        wanted: the version of `placed`; empty for none.
+        placed: the member that the placement names; empty if the shard waits for a member of its version.
     """
 
     shard: str
     version: str
     holder: str
     wanted: str
+    placed: str
 
 
 MakeRunnable = Callable[[str], ShardRunnable]
@@ -160,9 +162,11 @@ class Ownership:
                 shard=shard,
                 version=rules.version_of(holder) if holder else "",
                 holder=holder,
-                wanted=rules.version_of(target) if (target := placement.get(shard, "")) else "",
+                wanted=rules.version_of(placed) if placed else "",
+                placed=placed,
             )
             for shard, holder in rules.holders().items()
+            for placed in (placement.get(shard, ""),)
         ]
 
     def _log_canary(self, rules: OwnershipRules, before: tuple[Canary | None, str]) -> None:

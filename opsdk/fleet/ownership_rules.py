@@ -390,7 +390,7 @@ class OwnershipRules:
         if shard.state is ShardState.DRAINED:
             if shard.name not in self._names:
                 return [OwnershipStep(StepKind.DELETE, shard.name, shard.lease)]
-            # Without a target, the shard waits for a member of its version: the one that drained it keeps it until then.
+            # Without a target, the shard waits for a member of its version. Until then, this one keeps it.
             return [self._write(shard, target or ("" if self.leaving else self.identity), wall)]
         if shard.state is ShardState.DRAINING:
             return ()
