@@ -137,8 +137,8 @@ async def _only_fleet(cluster: Cluster, namespace: str) -> str:
     leases = await cluster.uncached.list(Lease, namespace=namespace, label_selector=FLEET_LABEL)
     names = sorted({lease.metadata.labels[FLEET_LABEL] for lease in leases.items})
     if len(names) != 1:
-        named = f"has the fleets {', '.join(names)}" if names else "has no leases of a fleet"
-        raise UsageError(f"namespace {namespace} {named}: pass --fleet NAME, or --namespace of its leases")
+        problem = f"has the fleets {', '.join(names)}" if names else "has no leases of a fleet"
+        raise UsageError(f"namespace {namespace} {problem}: pass --fleet NAME, or --namespace of its leases")
     return names[0]
 
 
@@ -165,9 +165,11 @@ def describe_view(view: FleetView) -> Iterator[str]:
     yield f"fleet {view.fleet} in namespace {view.namespace}: {view.problem or _describe_canary(view.canary)}"
     for shard, holder in view.holders.items():
         version = view.version_of(shard)
-        wanted = view.wanted_versions(shard)
+        versions = view.wanted_versions(shard)
         owner = f"version {_name(version)}, {holder}" if version is not None else "no owner"
-        moves = "" if version in wanted else f"; waits for version {' or '.join(map(_name, wanted)) or '(none runs)'}"
+        moves = (
+            "" if version in versions else f"; waits for version {' or '.join(map(_name, versions)) or '(none runs)'}"
+        )
         yield f"  {shard}: {owner}{moves}"
     if unknown := view.unknown_shards():
         yield f"no shard is named {', '.join(unknown)}: check the names, or create them"

@@ -145,16 +145,16 @@ class CanaryLease:
         Raises:
             ConflictError: others changed the Lease in each of several attempts.
         """
-        wanted = canary_lease(self._fleet, self._namespace, canary)
+        choice = canary_lease(self._fleet, self._namespace, canary)
         for _ in range(_ATTEMPTS):
             name = canary_lease_name(self._fleet)
             stored = await self._client.get_or_none(Lease, name, namespace=self._namespace)
             try:
                 if stored is None:
-                    await self._client.create(wanted)
+                    await self._client.create(choice)
                 else:
-                    stored.metadata.labels |= wanted.metadata.labels
-                    stored.metadata.annotations |= wanted.metadata.annotations
+                    stored.metadata.labels |= choice.metadata.labels
+                    stored.metadata.annotations |= choice.metadata.annotations
                     await self._client.update(stored)
             except (ConflictError, AlreadyExistsError):
                 continue

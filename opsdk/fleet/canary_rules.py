@@ -82,6 +82,12 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
         first, second = (canary, base) if shard in self.shards else (base, canary)
         return first or ((second or everyone) if self.fallback else frozenset())
 
+    def may_stand_in(self, shard: str, version: str) -> bool:
+        """Whether a member of a version may take a shard without a live holder that its placed member does not take."""
+        if self.fallback or self.phase is not CanaryPhase.RUNNING:
+            return True
+        return version == (self.version if shard in self.shards else self.base)
+
 
 def _of(versions: Mapping[str, str], wanted: Collection[str]) -> frozenset[str]:
     return frozenset(member for member, version in versions.items() if version in wanted)

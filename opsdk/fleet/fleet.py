@@ -211,8 +211,8 @@ class Fleet:
                 "cluster": row.shard,
                 "version": row.version,
                 "owner": row.holder,
-                "wanted": row.wanted,
                 "placed": row.placed,
+                "placed_version": row.placed_version,
             }
             for row in self.runner.ownership.shard_versions()
         ]

@@ -68,14 +68,14 @@ class ShardVersion(msgspec.Struct, frozen=True, kw_only=True):
         shard: the shard.
         version: of the holder; empty for none.
         holder: the identity of the member; empty for none.
-        wanted: the version of `placed`; empty for none.
+        placed_version: the version of `placed`; empty for none.
         placed: the member that the placement names; empty if the shard waits for a member of its version.
     """
 
     shard: str
     version: str
     holder: str
-    wanted: str
+    placed_version: str
     placed: str
 
 
@@ -162,7 +162,7 @@ class Ownership:
                 shard=shard,
                 version=rules.version_of(holder) if holder else "",
                 holder=holder,
-                wanted=rules.version_of(placed) if placed else "",
+                placed_version=rules.version_of(placed) if placed else "",
                 placed=placed,
             )
             for shard, holder in rules.holders().items()

@@ -50,6 +50,8 @@ from opsdk.manager.leader_election.lease_options import LeaseOptions
 _STALE_LEASE_DURATIONS = 10
 # A member without a read for this many periods may have missed a lease.
 _MAX_READ_GAP_PERIODS = 3
+# A shard without a live holder that its placed member does not take for this many periods goes to any other member.
+_UNTAKEN_PERIODS = 2
 # Unconfirmed ownership ends this fraction of the lease before others may take it, as in leader election.
 _MARGIN = 0.05
 
@@ -162,6 +164,8 @@ class _Shard(msgspec.Struct):
     """The uid of the unsettled lease; empty for a settled one."""
     settles_at: float = -math.inf
     """When the unsettled lease has existed for `lease_duration`."""
+    available_since: float | None = None
+    """Since when this member knows that no member can act for the shard; None while one can."""
     owned_at: float = 0.0
     """When the current ownership of this member began."""
     outage: Outage | None = None
@@ -365,10 +369,10 @@ class OwnershipRules:
         if state in _ACTIVE_STATES:
             # Its lease was deleted. Until it is written again, writes are rejected, and work continues.
             return [self._write(shard, self.identity, wall)]
+        if self._takes(shard, holder, target):
+            return [self._write(shard, self.identity, wall)]
         if target != self.identity:
             return self._cancel_warmup(shard)
-        if self._is_available(shard, holder):
-            return [self._write(shard, self.identity, wall)]
         if state is ShardState.NONE:
             if self._read_at < shard.returns_at and stand_in_of(shard.lease) != self.identity:
                 return ()
@@ -440,6 +444,23 @@ class OwnershipRules:
             # The holder observes the deletion with its next read, or stops without one.
             return self._lease_duration_elapsed_since(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
+
+    def _takes(self, shard: _Shard, holder: str, target: str) -> bool:
+        """Whether this member takes a shard without a live holder: as placed, or because the placed member does not.
+
+        A placed member that has just started observes the dead holder for a whole lease first. It gets the shard by a
+        hand-over later. A shard without a lease waits for the placed member: the lease may have been deleted.
+        """
+        if not self._is_available(shard, holder):
+            shard.available_since = None
+            return False
+        if shard.available_since is None:
+            shard.available_since = self._read_at
+        if target in ("", self.identity) or self.leaving or not holder:
+            return target == self.identity
+        if self.canary is not None and not self.canary.may_stand_in(shard.name, self.options.version):
+            return False
+        return self._read_at >= shard.available_since + self.options.retry_period * _UNTAKEN_PERIODS
 
     def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
         lease = shard.lease

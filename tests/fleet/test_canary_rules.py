@@ -44,14 +44,14 @@ def test_each_shard_has_at_most_one_version_and_it_is_the_wanted_one_if_it_lives
     placed = place_versions(versions, SHARDS, canary, load_factor=1.25)
     alive = set(versions.values())
     for shard in SHARDS:
-        wanted = {
+        own_versions = {
             CanaryPhase.RUNNING: {canary.version if shard in canary.shards else canary.base},
             CanaryPhase.PROMOTED: alive - {canary.base},
             CanaryPhase.ABORTED: alive - {canary.version},
         }[canary.phase]
         is_strict = canary.phase is CanaryPhase.RUNNING and not canary.fallback
-        if wanted & alive:
-            assert versions[placed[shard]] in wanted
+        if own_versions & alive:
+            assert versions[placed[shard]] in own_versions
         else:
             assert (shard in placed) == bool(versions and not is_strict)
 

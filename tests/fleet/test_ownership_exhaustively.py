@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fleet_replica import Replica
-from ownership_machine import CanaryMachine, OwnershipBounds, OwnershipMachine, VersionedReplica
+from ownership_machine import CanaryMachine, OwnershipBounds, OwnershipMachine, ReplicaWithVersion
 from state_search import reachable_states
 
 from opsdk.api.coordination.v1 import Lease
@@ -56,11 +56,12 @@ def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: i
     assert search(bounds) > states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
-        (OwnershipBounds(seconds=2, faults=0, owned=True, joining=True), 100),
-        pytest.param(OwnershipBounds(seconds=2, owned=True), 100, marks=pytest.mark.slow),
+        (OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), 5000),
+        (OwnershipBounds(seconds=1, kinds=("stands", "leaves"), owned=True), 1000),
     ],
 )
 def test_a_choice_of_a_version_at_any_time_gives_a_shard_one_owner(bounds: OwnershipBounds, states: int) -> None:
@@ -135,7 +136,7 @@ class HastyVersionRules(OwnershipRules):
         return (self.canary is not None and is_other) or super()._is_available(shard, holder)
 
 
-class HastyVersionReplica(VersionedReplica):
+class HastyVersionReplica(ReplicaWithVersion):
     """A replica with the fourth bug."""
 
     rules_class = HastyVersionRules

@@ -347,7 +347,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-class VersionedReplica(Replica):
+class ReplicaWithVersion(Replica):
     """A replica of version 2, which is a, or of version 1."""
 
     versions = {"a": "2", "b": "1"}  # noqa: RUF012 - the base class declares it
@@ -356,7 +356,7 @@ class VersionedReplica(Replica):
 class CanaryMachine(OwnershipMachine):
     """A machine with two versions, and a user who changes the choice once at any time."""
 
-    replica_class = VersionedReplica
+    replica_class = ReplicaWithVersion
 
     def __init__(self, bounds: OwnershipBounds) -> None:
         self.choices = 1
@@ -368,8 +368,8 @@ class CanaryMachine(OwnershipMachine):
         for phase in CanaryPhase if self.choices else ():
             for fallback in (True, False):
                 choice = Canary(version="2", base="1", shards=self.shards[:1], phase=phase, fallback=fallback)
-                named = f"x chooses {phase.value}, {'a' if fallback else 'no'} fallback"
-                steps[named] = partial(self._checked, partial(self.choose, choice))
+                title = f"x chooses {phase.value}, {'a' if fallback else 'no'} fallback"
+                steps[title] = partial(self._checked, partial(self.choose, choice))
         return steps
 
     def choose(self, canary: Canary) -> None:
