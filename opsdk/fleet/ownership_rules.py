@@ -1,9 +1,12 @@
 """Ownership of shards: the rules of one member. Pure.
 
+A canary limits the placement to the members of one version for each shard: `opsdk.fleet.canary_rules`.
+
 The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with `observed`, and carries out the steps
 that `decide` returns. A shard moves in one of four ways:
 
-* It is free, or its holder is dead: the member that the placement names takes it.
+* It is free, or its holder is dead: the member that the placement names takes it. If that member leaves the shard of a
+  dead holder for two periods, any other member takes it.
 * Its holder is alive and another member is placed: that member warms up and writes itself as the preferred holder; the
   holder drains its work before it writes the new holder. The shard always has exactly one owner.
 * Its holder cannot reach the shard's cluster: it invites other members one after the other. The one that becomes

@@ -61,7 +61,7 @@ def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: i
     ("bounds", "states"),
     [
         (OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), 5000),
-        (OwnershipBounds(seconds=1, kinds=("stands", "leaves"), owned=True), 1000),
+        (OwnershipBounds(seconds=1, kinds=("leaves",), owned=True), 1000),
     ],
 )
 def test_a_choice_of_a_version_at_any_time_gives_a_shard_one_owner(bounds: OwnershipBounds, states: int) -> None:

@@ -1,5 +1,7 @@
 """Operators of two versions on one server in virtual time, with crashes, lost leases and changes of the choice.
 
+Replicas are killed, stopped, frozen, and cut off from the server; leases of namespaces are deleted.
+
 The judge reads what the server stored. Each write must come from the holder of the namespace's lease. Between writes of
 two versions there must be a hand-over. A namespace is without a live holder for at most the lease and a hand-over.
 """
@@ -147,7 +149,7 @@ class CanaryWorld:
         await CanaryLease(self.admin.uncached, "fleet", "default").write(self.canary)
 
     async def fault(self) -> None:
-        """Crash or stop a replica, delete a lease, or change the choice."""
+        """Crash, stop, freeze or cut off a replica, delete a lease, or change the choice."""
         draw = self.rng.random()
         if draw < 0.3:
             await self.end(self.rng.choice(self.replicas), kill=True)
@@ -158,7 +160,12 @@ class CanaryWorld:
                 await self.end(replica, kill=True)
         elif draw < 0.5:
             await self.end(self.rng.choice(self.replicas), kill=False)
-        elif draw < 0.65:
+        elif draw < 0.55:
+            # It loses its lease if this is long.
+            await self.rng.choice(self.replicas).cut(self.rng.uniform(1, _CALM - 10))
+        elif draw < 0.6:
+            self.rng.choice(self.replicas).freeze(self.rng.uniform(1, _CALM - 10))
+        elif draw < 0.7:
             name = lease_name("fleet", LeaseRole.SHARD, self.rng.choice(self.names))
             await self.admin.uncached.delete(Lease, name, namespace="default", missing_ok=True)
         else:
