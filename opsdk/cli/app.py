@@ -159,6 +159,15 @@ class _GenerateGroup(LazyGroup):
     }
 
 
+class _CanaryGroup(LazyGroup):
+    lazy_commands: ClassVar = {
+        "start": LazyCommand(target="opsdk.cli.canary:start", summary="Give namespaces or shards to a new version."),
+        "status": LazyCommand(target="opsdk.cli.canary:status", summary="Print the version that owns each shard."),
+        "promote": LazyCommand(target="opsdk.cli.canary:promote", summary="Give all shards to the new version."),
+        "abort": LazyCommand(target="opsdk.cli.canary:abort", summary="Give all shards back to the old version."),
+    }
+
+
 class _MigrateGroup(LazyGroup):
     lazy_commands: ClassVar = {
         "kopf": LazyCommand(
@@ -183,6 +192,15 @@ app.add_typer(
         cls=_CreateGroup, help="Add an API or a webhook to a project.", no_args_is_help=True, rich_markup_mode=None
     ),
     name="create",
+)
+app.add_typer(
+    typer.Typer(
+        cls=_CanaryGroup,
+        help="Let a new version of an operator own chosen namespaces or shards.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    ),
+    name="canary",
 )
 app.add_typer(
     typer.Typer(

@@ -63,6 +63,8 @@ class FleetOptions(ShardingOptions, frozen=True, kw_only=True):
         load_factor: the limit of clusters per replica, see `opsdk.fleet.placement.place`.
         drain_timeout: the time for active reconciles to finish before a cluster is handed over.
         unreachable_timeout: an owner that cannot reach a cluster for this long invites other replicas to take it over.
+        version: of the operator, such as ``"1.4.0"``: ``opsdk canary`` gives chosen clusters or shards to the replicas
+            of one version. A label value; empty for none.
         cluster: options of managed clusters: caching and writes.
         controller: default options of the controllers of managed clusters.
         probe: see `ProbeOptions`.
@@ -184,13 +186,36 @@ class Fleet:
                 load_factor=o.load_factor,
                 drain_timeout=o.drain_timeout,
                 unreachable_timeout=o.unreachable_timeout,
+                version=o.version,
             ),
             probe=o.probe,
             hook=operator.manager.hook,
         )
         operator.manager.add(self._runner, phase=Phase.OTHERS)
-        operator.manager.metrics.add_collector(lambda: FleetCollector(self.runner.ownership.states, self.conditions))
+        operator.manager.metrics.add_collector(self._collector)
         operator.manager.debug.add("fleet", self._debug_rows, description="clusters of this replica, and their state")
+
+        operator.manager.debug.add(
+            "fleet-versions", self._version_rows, description="all clusters of the fleet: owner, version, and canary"
+        )
+
+    def _collector(self) -> FleetCollector:
+        """Return the collector of the fleet's metrics."""
+        ownership = self.runner.ownership
+        return FleetCollector(ownership.states, self.conditions, version=self.options.version)
+
+    def _version_rows(self) -> list[object]:
+        """Return the rows of the debug page of versions: one for each cluster or shard of the fleet."""
+        return [
+            {
+                "cluster": row.shard,
+                "version": row.version,
+                "owner": row.holder,
+                "placed": row.placed,
+                "placed_version": row.placed_version,
+            }
+            for row in self.runner.ownership.shard_versions()
+        ]
 
     def _debug_rows(self) -> list[object]:
         """Return the rows of the debug page."""
@@ -199,6 +224,7 @@ class Fleet:
             {
                 "cluster": name,
                 "state": state.value,
+                "version": self.options.version,
                 "reason": conditions[name].reason if name in conditions else "",
                 "message": conditions[name].message if name in conditions else "",
             }

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.fleet.shard_lease import holder_of, shard_of
+from opsdk.fleet.shard_lease import holder_of, shard_of, version_of
 
 
 class _ObservedMember(msgspec.Struct):
@@ -92,6 +92,11 @@ class Membership:
         """Return the members that take shards: alive, with a lease that is not released."""
         others = {identity for identity, m in self._members.items() if m.lease is not None and self.is_alive(identity)}
         return frozenset(others | {self._identity})
+
+    def version_of(self, identity: str) -> str:
+        """Return the version that the lease of another member names; empty for none, and without a lease."""
+        member = self._members.get(identity)
+        return version_of(member.lease) if member is not None and member.lease is not None else ""
 
     def stale_leases(self, *, after: float) -> list[Lease]:
         """Return the leases of members that have been dead for `after` seconds."""

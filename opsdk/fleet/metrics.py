@@ -18,11 +18,17 @@ class FleetCollector(Collector):
     Args:
         states: returns the state of each cluster that this replica owns, warms up or drains.
         conditions: returns the ``Ready`` conditions of these clusters.
+        version: of the operator; empty for none.
     """
 
     def __init__(
-        self, states: Callable[[], Mapping[str, ShardState]], conditions: Callable[[], Mapping[str, Condition]]
+        self,
+        states: Callable[[], Mapping[str, ShardState]],
+        conditions: Callable[[], Mapping[str, Condition]],
+        *,
+        version: str = "",
     ) -> None:
+        self._version = version
         self._states = states
         self._conditions = conditions
 
@@ -36,6 +42,13 @@ class FleetCollector(Collector):
             if state is not ShardState.NONE:
                 clusters.add_metric([state.value], states.count(state))
         yield clusters
+        owned = GaugeMetricFamily(
+            "opsdk_fleet_owned_shards",
+            "Clusters or shards that this replica owns, by the version of the operator.",
+            labels=["version"],
+        )
+        owned.add_metric([self._version], states.count(ShardState.OWNED))
+        yield owned
         ready = GaugeMetricFamily(
             "opsdk_fleet_cluster_ready",
             "1 while a cluster of this replica answers and its informers are current.",

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
+import msgspec
+
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import finish, wait_ended
@@ -28,6 +30,7 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
+from opsdk.fleet.canary_rules import Canary
 from opsdk.fleet.lease_list import LeaseList
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
 from opsdk.fleet.shard_fence import ShardFence
@@ -56,6 +59,24 @@ _REQUEST_TIMEOUT_SHARE = 0.5
 _CLOSE_SECONDS = 5.0
 # Maximum concurrent writes of leases.
 _PARALLEL_WRITES = 16
+
+
+class ShardVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner of a shard.
+
+    Attributes:
+        shard: the shard.
+        version: of the holder; empty for none.
+        holder: the identity of the member; empty for none.
+        placed_version: the version of `placed`; empty for none.
+        placed: the member that the placement names; empty if the shard waits for a member of its version.
+    """
+
+    shard: str
+    version: str
+    holder: str
+    placed_version: str
+    placed: str
 
 
 MakeRunnable = Callable[[str], ShardRunnable]
@@ -136,6 +157,34 @@ class Ownership:
             [] if self._rules is None else [{**row, "member": self.identity} for row in self._rules.rows(monotonic())]
         )
 
+    def shard_versions(self) -> list[ShardVersion]:
+        """Return the owner of each shard of the fleet and its version, as this replica last read the leases."""
+        rules = self._rules
+        if rules is None:
+            return []
+        placement = rules.placement()
+        return [
+            ShardVersion(
+                shard=shard,
+                version=rules.version_of(holder) if holder else "",
+                holder=holder,
+                placed_version=rules.version_of(placed) if placed else "",
+                placed=placed,
+            )
+            for shard, holder in rules.holders().items()
+            for placed in (placement.get(shard, ""),)
+        ]
+
+    def _log_canary(self, rules: OwnershipRules, before: tuple[Canary | None, str]) -> None:
+        """Log a choice of shards for a version that has changed, or cannot be used."""
+        after = rules.canary, rules.canary_problem
+        if after == before:
+            return
+        if rules.canary_problem:
+            log.error("the choice before stays: %s", rules.canary_problem)
+        else:
+            log.info("the canary of the fleet %s is now %s", self.options.name, rules.canary or "ended")
+
     # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
         """Run as a member until cancelled; see the class.
@@ -188,7 +237,7 @@ class Ownership:
             lease_duration=o.lease_duration,
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
-            labels=member_labels(o.name),
+            labels=member_labels(o.name, o.version),
         )
         elector = LeaderElector(self._client, options, hook=self._hook)
         self.identity = identity
@@ -259,7 +308,9 @@ class Ownership:
         leases = await self._leases.read()
         if not elector.is_leader:
             return False
+        canary = rules.canary, rules.canary_problem
         rules.observed(leases, requested_at=requested_at, answered_at=monotonic())
+        self._log_canary(rules, canary)
         is_settled = True
         while steps := rules.decide(utc_now()):
             is_settled = False

@@ -1,9 +1,12 @@
 """Ownership of shards: the rules of one member. Pure.
 
+A canary limits the placement to the members of one version for each shard: `opsdk.fleet.canary_rules`.
+
 The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with `observed`, and carries out the steps
 that `decide` returns. A shard moves in one of four ways:
 
-* It is free, or its holder is dead: the member that the placement names takes it.
+* It is free, or its holder is dead: the member that the placement names takes it. If that member leaves the shard of a
+  dead holder for two periods, any other member takes it.
 * Its holder is alive and another member is placed: that member warms up and writes itself as the preferred holder; the
   holder drains its work before it writes the new holder. The shard always has exactly one owner.
 * Its holder cannot reach the shard's cluster: it invites other members one after the other. The one that becomes
@@ -28,10 +31,10 @@ from enum import Enum
 import msgspec
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.errors import UsageError
+from opsdk.errors import DecodeError, UsageError
+from opsdk.fleet.canary_rules import Canary, check_version, place_versions, read_canary
 from opsdk.fleet.membership import Membership
 from opsdk.fleet.outage import Outage, doubled_wait
-from opsdk.fleet.placement import place
 from opsdk.fleet.shard_lease import (
     held_by,
     holder_of,
@@ -50,6 +53,8 @@ from opsdk.manager.leader_election.lease_options import LeaseOptions
 _STALE_LEASE_DURATIONS = 10
 # A member without a read for this many periods may have missed a lease.
 _MAX_READ_GAP_PERIODS = 3
+# A shard without a live holder that its placed member does not take for this many periods goes to any other member.
+_UNTAKEN_PERIODS = 2
 # Unconfirmed ownership ends this fraction of the lease before others may take it, as in leader election.
 _MARGIN = 0.05
 
@@ -61,8 +66,10 @@ class ShardingOptions(LeaseOptions, frozen=True, kw_only=True):
         load_factor: see `opsdk.fleet.placement.place`.
         drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
         unreachable_timeout: an owner that cannot reach a shard for this long invites other members to take it.
+        version: of the operator, for a canary; empty for none.
     """
 
+    version: str = ""
     load_factor: float = 1.25
     drain_timeout: float = 20.0
     unreachable_timeout: float = 60.0
@@ -81,6 +88,8 @@ class OwnershipOptions(ShardingOptions, frozen=True, kw_only=True):
         drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
         unreachable_timeout: an owner that cannot reach a shard for this long invites other members to take it, one
             after the other; ``math.inf`` for never. See `opsdk.fleet.outage.Outage`.
+        version: of the operator. A canary gives chosen shards to the members of one version; see
+            `opsdk.fleet.canary_rules`. At most 63 characters of a label value; empty for none.
     """
 
     name: str
@@ -89,6 +98,7 @@ class OwnershipOptions(ShardingOptions, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
             raise UsageError("ownership needs a name and a namespace for its leases")
+        check_version(self.version)
         if self.load_factor < 1:
             raise UsageError(f"load_factor is {self.load_factor:g}: it must be at least 1")
         if self.drain_timeout < 0:
@@ -157,6 +167,8 @@ class _Shard(msgspec.Struct):
     """The uid of the unsettled lease; empty for a settled one."""
     settles_at: float = -math.inf
     """When the unsettled lease has existed for `lease_duration`."""
+    available_since: float | None = None
+    """Since when this member knows that no member can act for the shard; None while one can."""
     owned_at: float = 0.0
     """When the current ownership of this member began."""
     outage: Outage | None = None
@@ -186,6 +198,10 @@ class OwnershipRules:
         self._has_read = False
         self._missing_since: float | None = None
         self._placement_cache: tuple[object, Mapping[str, str]] = (None, {})
+        self.canary: Canary | None = None
+        """The choice of shards for a new version in the last list."""
+        self.canary_problem = ""
+        """Why the last list's choice is not used: the one before stays; empty if it is used."""
 
     # -------------------------------------------------------------- observations
     def set_shards(self, names: Collection[str]) -> None:
@@ -195,6 +211,7 @@ class OwnershipRules:
     def observed(self, leases: Collection[Lease], *, requested_at: float, answered_at: float) -> None:
         """Report a list of the fleet's leases, see `Membership.observed`."""
         self.membership.observed(leases, requested_at=requested_at, answered_at=answered_at)
+        self._observe_canary(leases)
         # A lease that this member did not see may have been deleted since its last read, before its holder observes
         # the deletion. A member that starts alone need not wait.
         is_alone = not self._has_read and len(self.membership.candidates()) == 1
@@ -215,6 +232,13 @@ class OwnershipRules:
             self._set_lease(shard, lease, answered_at)
             if holder_of(lease) == self.identity:
                 shard.confirmed_at = requested_at
+
+    def _observe_canary(self, leases: Collection[Lease]) -> None:
+        """Take the choice of a list. A broken one changes nothing: it must not give shards to any version."""
+        try:
+            self.canary, self.canary_problem = read_canary(leases), ""
+        except DecodeError as error:
+            self.canary_problem = str(error)
 
     def wrote(self, name: str, lease: Lease, *, requested_at: float, answered_at: float) -> None:
         """Report that the server accepted a write of a shard's lease."""
@@ -302,12 +326,32 @@ class OwnershipRules:
         ]
 
     def placement(self) -> Mapping[str, str]:
-        """Return the member of each shard that exists, as this member sees the fleet."""
-        members = self._members()
-        key = (members, self._names)
+        """Return the member of each shard that exists, as this member sees the fleet.
+
+        A shard that waits for a member of its version is missing.
+        """
+        versions = self.versions()
+        key = (versions, self._names, self.canary)
         if self._placement_cache[0] != key:
-            self._placement_cache = (key, place(members, self._names, load_factor=self.options.load_factor))
+            placed = place_versions(versions, self._names, self.canary, load_factor=self.options.load_factor)
+            self._placement_cache = (key, placed)
         return self._placement_cache[1]
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of each member that takes shards."""
+        return {member: self.version_of(member) for member in self._members()}
+
+    def version_of(self, member: str) -> str:
+        """Return the version of a member; empty for none."""
+        return self.options.version if member == self.identity else self.membership.version_of(member)
+
+    def holders(self) -> dict[str, str]:
+        """Return the holder of each shard in the last list; empty for none."""
+        return {name: holder_of(shard.lease) for name, shard in sorted(self._shards.items()) if shard.lease is not None}
+
+    def _members_for(self, shard: str) -> frozenset[str]:
+        """Return the members that may take a shard."""
+        return self._members() if self.canary is None else self.canary.members(shard, self.versions())
 
     def _members(self) -> frozenset[str]:
         """Return the members that take shards."""
@@ -316,11 +360,11 @@ class OwnershipRules:
     # -------------------------------------------------------------- decisions
     def decide(self, wall: datetime) -> list[OwnershipStep]:
         """Return the next steps, and change the states of the shards with them. `wall` is written into leases."""
-        placement, members = self.placement(), self._members()
+        placement = self.placement()
         steps: list[OwnershipStep] = []
         for shard in list(self._shards.values()):
             stand_in, target = stand_in_of(shard.lease), placement.get(shard.name, "")
-            if target and stand_in in members:
+            if target and stand_in and stand_in in self._members_for(shard.name):
                 target = stand_in
             steps += self._decide_shard(shard, target, wall)
             is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
@@ -342,10 +386,10 @@ class OwnershipRules:
         if state in _ACTIVE_STATES:
             # Its lease was deleted. Until it is written again, writes are rejected, and work continues.
             return [self._write(shard, self.identity, wall)]
+        if self._takes(shard, holder, target):
+            return [self._write(shard, self.identity, wall)]
         if target != self.identity:
             return self._cancel_warmup(shard)
-        if self._is_available(shard, holder):
-            return [self._write(shard, self.identity, wall)]
         if state is ShardState.NONE:
             if self._read_at < shard.returns_at and stand_in_of(shard.lease) != self.identity:
                 return ()
@@ -367,7 +411,8 @@ class OwnershipRules:
         if shard.state is ShardState.DRAINED:
             if shard.name not in self._names:
                 return [OwnershipStep(StepKind.DELETE, shard.name, shard.lease)]
-            return [self._write(shard, target, wall)]
+            # Without a target, the shard waits for a member of its version. Until then, this one keeps it.
+            return [self._write(shard, target or ("" if self.leaving else self.identity), wall)]
         if shard.state is ShardState.DRAINING:
             return ()
         if shard.state is not ShardState.OWNED and self.leaving:
@@ -397,7 +442,7 @@ class OwnershipRules:
             return [OwnershipStep(StepKind.WRITE, shard.name, with_no_former_holder(shard.lease))]
         invited = ""
         if shard.outage is not None:
-            invited = shard.outage.stand_in(self._read_at, self._members() - {self.identity})
+            invited = shard.outage.stand_in(self._read_at, self._members_for(shard.name) - {self.identity})
         if invited != stand_in_of(shard.lease):
             return [OwnershipStep(StepKind.WRITE, shard.name, with_invitation(shard.lease, invited))]
         return ()
@@ -416,6 +461,23 @@ class OwnershipRules:
             # The holder observes the deletion with its next read, or stops without one.
             return self._lease_duration_elapsed_since(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
+
+    def _takes(self, shard: _Shard, holder: str, target: str) -> bool:
+        """Whether this member takes a shard without a live holder: as placed, or because the placed member does not.
+
+        A placed member that has just started observes the dead holder for a whole lease first. It gets the shard by a
+        hand-over later. A shard without a lease waits for the placed member: the lease may have been deleted.
+        """
+        if not self._is_available(shard, holder):
+            shard.available_since = None
+            return False
+        if shard.available_since is None:
+            shard.available_since = self._read_at
+        if target in ("", self.identity) or self.leaving or not holder:
+            return target == self.identity
+        if self.canary is not None and not self.canary.may_stand_in(shard.name, self.options.version):
+            return False
+        return self._read_at >= shard.available_since + self.options.retry_period * _UNTAKEN_PERIODS
 
     def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
         lease = shard.lease

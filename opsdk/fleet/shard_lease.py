@@ -22,6 +22,7 @@ from opsdk.apimachinery.time import MicroTime
 
 FLEET_LABEL = "fleet.opsdk.dev/name"
 ROLE_LABEL = "fleet.opsdk.dev/role"
+VERSION_LABEL = "fleet.opsdk.dev/version"
 SHARD_ANNOTATION = "fleet.opsdk.dev/shard"
 PREFERRED_ANNOTATION = "fleet.opsdk.dev/preferred-holder"
 STAND_IN_ANNOTATION = "fleet.opsdk.dev/stand-in"
@@ -37,6 +38,8 @@ class LeaseRole(Enum):
 
     MEMBER = "member"
     SHARD = "shard"
+    CANARY = "canary"
+    """The choice of shards for a new version, see `opsdk.fleet.canary_rules`."""
 
 
 def lease_name(fleet: str, role: LeaseRole, name: str) -> str:
@@ -50,9 +53,15 @@ def lease_name(fleet: str, role: LeaseRole, name: str) -> str:
     return "-".join(part for part in (fleet, role.value, readable, digest) if part)
 
 
-def member_labels(fleet: str) -> tuple[tuple[str, str], ...]:
+def member_labels(fleet: str, version: str = "") -> tuple[tuple[str, str], ...]:
     """Return the labels of a member's lease."""
-    return ((FLEET_LABEL, fleet), (ROLE_LABEL, LeaseRole.MEMBER.value))
+    labels = ((FLEET_LABEL, fleet), (ROLE_LABEL, LeaseRole.MEMBER.value))
+    return (*labels, (VERSION_LABEL, version)) if version else labels
+
+
+def version_of(lease: Lease) -> str:
+    """Return the version of the operator of a member; empty for none."""
+    return lease.metadata.labels.get(VERSION_LABEL, "")
 
 
 def shard_of(lease: Lease) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fleet_replica import Replica
-from ownership_machine import OwnershipBounds, OwnershipMachine
+from ownership_machine import CanaryMachine, OwnershipBounds, OwnershipMachine, ReplicaWithVersion
 from state_search import reachable_states
 
 from opsdk.api.coordination.v1 import Lease
@@ -54,6 +54,19 @@ def test_a_shard_has_one_owner_in_every_state(bounds: OwnershipBounds, states: i
 def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: int) -> None:
     """More time, or a second fault."""
     assert search(bounds) > states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bounds", "states"),
+    [
+        (OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), 5000),
+        (OwnershipBounds(seconds=1, kinds=("leaves",), owned=True), 1000),
+    ],
+)
+def test_a_choice_of_a_version_at_any_time_gives_a_shard_one_owner(bounds: OwnershipBounds, states: int) -> None:
+    """In every state of a hand-over, the user starts, promotes or aborts a canary, with a fallback and without."""
+    assert search(bounds, CanaryMachine) > states
 
 
 # ------------------------------------------------------------------ planted bugs
@@ -115,11 +128,36 @@ class HastyMachine(OwnershipMachine):
     replica_class = HastyReplica
 
 
+class HastyVersionRules(OwnershipRules):
+    """The bug: a member takes the shard of a holder of another version."""
+
+    def _is_available(self, shard: Any, holder: str) -> bool:
+        is_other = bool(holder) and self.version_of(holder) != self.options.version
+        return (self.canary is not None and is_other) or super()._is_available(shard, holder)
+
+
+class HastyVersionReplica(ReplicaWithVersion):
+    """A replica with the fourth bug."""
+
+    rules_class = HastyVersionRules
+
+
+class HastyVersionMachine(CanaryMachine):
+    """A machine with the fourth bug."""
+
+    replica_class = HastyVersionReplica
+
+
 @pytest.mark.parametrize(
     ("machine", "bounds", "message"),
     [
         (GreedyMachine, OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), "a may write for s0"),
         (ClingingMachine, OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), "after 60 s, .*OWNED"),
+        (
+            HastyVersionMachine,
+            OwnershipBounds(seconds=1, faults=0, owned=True),
+            "may write for s0 .*\nafter x chooses",
+        ),
         (
             HastyMachine,
             OwnershipBounds(seconds=3, kinds=("requests",)),

@@ -66,6 +66,24 @@ def owner_of(model: FleetModel, shard: str) -> str:
     return owner
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_members_that_start_after_a_crash_do_not_prolong_the_gap(seed: int) -> None:
+    """Each new member observes the dead holder for a whole lease; another one has the shards until then."""
+    model = calm_model(seed, members=3)
+    lost = owner_of(model, "s1")
+    next(member for member in model.members if member.identity == lost).dead = True
+    for _ in range(3):
+        model.run(4.5)
+        model.spawn()
+    model.run(model.options.lease_duration + 5 * model.options.retry_period - 3 * 4.5)
+    alive = [member for member in model.members if not member.dead]
+    holders = {holder_of(lease) for lease in model.server.leases.values() if shard_of(lease)}
+    assert holders <= {member.identity for member in alive}
+    model.run(60)
+    assert model.owners() == {shard: [member] for shard, member in alive[0].rules.placement().items()}
+    assert not model.overlaps
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_shard_goes_to_the_member_that_reaches_it(seed: int) -> None:
     """If only one member reaches a shard, that one gets it: after the timeout, and at most one turn for each member.

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from msgspec.structs import replace
+
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import deep_copy
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, ShardState, StepKind
@@ -61,9 +63,9 @@ class Server:
 class Member:
     """One life of one replica."""
 
-    def __init__(self, model: FleetModel, identity: str) -> None:
+    def __init__(self, model: FleetModel, identity: str, version: str = "") -> None:
         self.model, self.identity = model, identity
-        o = model.options
+        o = replace(model.options, version=version)
         self.rules = OwnershipRules(identity, o)
         self.rules.set_shards(model.shards)
         self.election = LeaderElectionRules(
@@ -74,7 +76,7 @@ class Member:
                 lease_duration=o.lease_duration,
                 renew_deadline=o.renew_deadline,
                 retry_period=o.retry_period,
-                labels=member_labels(o.name),
+                labels=member_labels(o.name, version),
             )
         )
         self.dead = False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import deep_copy
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep
@@ -44,12 +47,15 @@ class Replica:
     """One replica with one identity. It joins with another one after it has lost its lease, or has left."""
 
     rules_class: type[OwnershipRules] = OwnershipRules
+    versions: ClassVar[Mapping[str, str]] = {}
+    """The version of the operator by the first letter of the identity."""
 
     def __init__(self, identity: str, shards: tuple[str, ...]) -> None:
         self.identity = identity
         options = OwnershipOptions(
             name="f",
             namespace="n",
+            version=self.versions.get(identity[0], ""),
             lease_duration=2.0,
             renew_deadline=1.5,
             retry_period=1.0,
@@ -66,7 +72,7 @@ class Replica:
                 lease_duration=2.0,
                 renew_deadline=1.5,
                 retry_period=1.0,
-                labels=member_labels("f"),
+                labels=member_labels("f", options.version),
             )
         )
         self.ended = False

@@ -60,7 +60,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-_REPLICA: ContextVar[Replica | None] = ContextVar("replica", default=None)
+_REPLICA: ContextVar[SimulatedProcess | None] = ContextVar("replica", default=None)
 """The replica whose task runs."""
 
 
@@ -87,31 +87,19 @@ class FreezableLoop(VirtualLoop):
         return handle
 
 
-class Replica:
-    """One process with one operator."""
+class SimulatedProcess:
+    """One process, which can be killed, frozen and cut off from servers."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.name = f"r{number}"
+    task: asyncio.Task[None]
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name = name
         self.links: dict[str, Link] = {}
         self.frozen_until = 0.0
-        self._world = world
-        self._provider = StaticClusters()
-        operator = Operator("fleet", _OPTIONS)
-        self.fleet = Fleet(operator, self._provider, _FLEET)
+        self._rng = rng
 
-        @self.fleet.reconciler(ConfigMap)
-        async def handle(config_map: ConfigMap, ctx: Context) -> None:
-            if "want" not in config_map.data or config_map.data.get("got") == config_map.data["want"]:
-                return
-            await asyncio.sleep(world.rng.choice([0.1, 1, 15]))
-            config_map.data["got"] = config_map.data["want"]
-            config_map.metadata.annotations["by"] = self.fleet.runner.ownership.identity
-            # Without a lock: nothing but the fence keeps a replica from writing to a cluster of another one.
-            await ctx.client.patch(config_map, MergeFrom())
-
-        for name in world.names:
-            self._provider.join(name, self.config(name, world.managed[name]))
-        config = self.config("", world.management)
+    def launch(self, operator: Operator, config: Config) -> None:
+        """Start the operator of the process."""
         context = copy_context()
         context.run(_REPLICA.set, self)
         self.task = asyncio.get_running_loop().create_task(operator.start(config), name=self.name, context=context)
@@ -120,7 +108,7 @@ class Replica:
         """Return how this replica reaches a server: through a link, with a freeze behind it."""
         inner = env.config
         assert inner.app is not None
-        seed = self._world.rng.getrandbits(32)
+        seed = self._rng.getrandbits(32)
         # Without latency, what a thawed replica sends arrives before it notices that it has lost its lease.
         link = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0)
         self.links[name] = link
@@ -169,6 +157,30 @@ class Replica:
         self.frozen_until = 0.0
         for link in self.links.values():
             link.heal()
+
+
+class Replica(SimulatedProcess):
+    """One process with one operator of a fleet."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(f"r{number}", world.rng)
+        self._provider = StaticClusters()
+        operator = Operator("fleet", _OPTIONS)
+        self.fleet = Fleet(operator, self._provider, _FLEET)
+
+        @self.fleet.reconciler(ConfigMap)
+        async def handle(config_map: ConfigMap, ctx: Context) -> None:
+            if "want" not in config_map.data or config_map.data.get("got") == config_map.data["want"]:
+                return
+            await asyncio.sleep(world.rng.choice([0.1, 1, 15]))
+            config_map.data["got"] = config_map.data["want"]
+            config_map.metadata.annotations["by"] = self.fleet.runner.ownership.identity
+            # Without a lock: nothing but the fence keeps a replica from writing to a cluster of another one.
+            await ctx.client.patch(config_map, MergeFrom())
+
+        for name in world.names:
+            self._provider.join(name, self.config(name, world.managed[name]))
+        self.launch(operator, self.config("", world.management))
 
 
 class World:

@@ -21,6 +21,7 @@ from fleet_replica import FIRST_VERSION, LeaseServer, Replica
 from state_search import flatten
 
 from opsdk.api.coordination.v1 import Lease
+from opsdk.fleet.canary_rules import Canary, CanaryPhase, canary_lease, canary_lease_name, encode_canary
 from opsdk.fleet.ownership_rules import OwnershipRules, OwnershipStep, ShardState, StepKind
 from opsdk.fleet.shard_lease import shard_of
 from opsdk.manager.leader_election.leader_election_record import Role
@@ -330,7 +331,8 @@ def _replica_parts(replica: Replica) -> tuple[Any, ...]:
 
 def _rules_parts(rules: OwnershipRules) -> tuple[Any, ...]:
     read = (rules._read_at, rules._has_read, rules._missing_since)
-    return rules.leaving, read, rules.membership._members, rules.membership._read_at, rules._shards
+    choice = (encode_canary(rules.canary) if rules.canary is not None else "", rules.canary_problem)
+    return rules.leaving, read, rules.membership._members, rules.membership._read_at, rules._shards, choice
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -340,6 +342,44 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
         lease.metadata.uid,
         lease.metadata.resource_version,
         lease.spec.holder_identity,
-        lease.metadata.annotations if shard_of(lease) else (),
+        lease.metadata.annotations if shard_of(lease) or not lease.spec.holder_identity else (),
     ),
 }
+
+
+class ReplicaWithVersion(Replica):
+    """A replica of version 2, which is a, or of version 1."""
+
+    versions = {"a": "2", "b": "1"}  # noqa: RUF012 - the base class declares it
+
+
+class CanaryMachine(OwnershipMachine):
+    """A machine with two versions, and a user who changes the choice once at any time."""
+
+    replica_class = ReplicaWithVersion
+
+    def __init__(self, bounds: OwnershipBounds) -> None:
+        self.choices = 1
+        super().__init__(bounds)
+
+    def operations(self) -> dict[str, Callable[[], None]]:
+        """All that can happen now, and the choices of the user."""
+        steps = super().operations()
+        for phase in CanaryPhase if self.choices else ():
+            for fallback in (True, False):
+                choice = Canary(version="2", base="1", shards=self.shards[:1], phase=phase, fallback=fallback)
+                title = f"x chooses {phase.value}, {'a' if fallback else 'no'} fallback"
+                steps[title] = partial(self._checked, partial(self.choose, choice))
+        return steps
+
+    def choose(self, canary: Canary) -> None:
+        """A user writes a choice."""
+        self.choices -= 1
+        lease = canary_lease("f", "n", canary)
+        stored = self.server.leases.get(canary_lease_name("f"))
+        lease.metadata.resource_version = stored.metadata.resource_version if stored is not None else ""
+        self.server.write(lease)
+
+    def state(self) -> Hashable:
+        """The state, with the choices that are left."""
+        return self.choices, super().state()
