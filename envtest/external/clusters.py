@@ -29,6 +29,7 @@ from envtest.plane.install import CRD, Installer, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.lifecycle import Startable
 from envtest.plane.pki import CertificateAuthority, KeyPair
+from opsdk.aio.clock import is_virtual
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
@@ -144,7 +145,7 @@ class ClusterTarget(Startable):
 
     async def start(self) -> None:
         """Start or find the cluster, and install definitions."""
-        if hasattr(asyncio.get_running_loop(), "wall"):
+        if is_virtual():
             raise ConfigError(f"{self.kind.value} does not follow virtual time: mark the test realtime")
         self._config = await self._begin()
         objects = [*self._crds, *read_objects(self._crd_paths, [CRD])]

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, overload
 
-from opsdk.aio.clock import THREAD_LOOP
+from opsdk.aio.clock import THREAD_LOOP, is_virtual
 from opsdk.aio.closing import Closing
 from opsdk.aio.watchdog import place, stack
 from opsdk.base.place import caller_place
@@ -63,7 +63,7 @@ class BlockingCall:
         self._on_thread_end = on_end
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._is_virtual = getattr(self._loop, "wall", None) is not None
+        self._is_virtual = is_virtual()
         self._context = contextvars.copy_context()
         self._context.run(_CALL.set, self)
         self._context.run(THREAD_LOOP.set, self._loop)

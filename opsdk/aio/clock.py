@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
+_MAX_SOURCE_DIFFERENCE = 5.0
+"""Seconds between a loop's time and the system's that have another reason than a callback that blocks."""
 THREAD_LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("opsdk_thread_loop", default=None)
 """In a thread of `opsdk.aio.blocking`, the loop that waits for it."""
 
@@ -18,6 +22,25 @@ def monotonic() -> float:
         if (loop := THREAD_LOOP.get()) is None:
             raise
         return loop.time()
+
+
+def time_source() -> Callable[[], float]:
+    """Return the running loop's time as a function that works in any thread, and while the loop is blocked.
+
+    What must not happen too late compares it: a write of a former leader.
+    """
+    loop = asyncio.get_running_loop()
+    fresh: Callable[[], float] | None = getattr(loop, "fresh_time", None)
+    if fresh is not None:
+        return fresh
+    # uvloop's time stands still while a callback runs, so it is replaced by its source. Virtual time has another one.
+    follows_system = abs(loop.time() - time.monotonic()) < _MAX_SOURCE_DIFFERENCE
+    return time.monotonic if follows_system and not is_virtual() else loop.time
+
+
+def is_virtual() -> bool:
+    """Whether the running loop has virtual time, which stands still while threads work."""
+    return bool(getattr(asyncio.get_running_loop(), "is_virtual", False))
 
 
 def utc_now() -> datetime:

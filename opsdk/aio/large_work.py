@@ -14,6 +14,8 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+from opsdk.aio.clock import is_virtual
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,7 +44,7 @@ def release_thread() -> None:
 
 def leaves_loop() -> bool:
     """Whether the thread does large work for the running loop: not in virtual time, where sizes do not matter."""
-    return getattr(asyncio.get_running_loop(), "wall", None) is None
+    return not is_virtual()
 
 
 async def compute(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

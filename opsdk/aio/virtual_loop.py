@@ -160,6 +160,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     86400.0
     """
 
+    is_virtual = True
+    """See `opsdk.aio.clock.is_virtual`."""
+
     def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH, order: int | None = None) -> None:
         self._epoch = epoch
         self._wall = (0.0, epoch)

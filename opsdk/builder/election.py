@@ -33,7 +33,7 @@ _EVENTS = RestMapping(gvk=Event.gvk, resource=GroupVersionResource("events.k8s.i
 
 
 def can_use_thread(config: Config) -> bool:
-    """Whether the election can run in a thread: not in virtual time, and not with a server in this process."""
+    """Whether a thread can run the election: not in virtual time, in a recording, or with a server in this process."""
     if config.app is not None:
         return False
     try:

@@ -103,6 +103,10 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         """Return the seconds since the loop was created, as of the begin of this iteration."""
         return self._counting.time
 
+    def fresh_time(self) -> float:
+        """Return the seconds since the loop was created, also while a callback runs. A replay has the others only."""
+        return time.monotonic() - self._counting.origin
+
     def wall(self) -> datetime:
         """Return the UTC time, as of the begin of this iteration."""
         return EPOCH + timedelta(microseconds=self._counting.wall + self._counting.micros)

@@ -9,11 +9,10 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable
 from enum import Enum
 
-from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.clock import monotonic, time_source, utc_now
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
@@ -36,22 +35,12 @@ log = SafeLogger(__name__)
 
 # Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2
-# Seconds by which a loop's time may differ from the system's monotonic clock, and still follow it.
-_MAX_SOURCE_DIFFERENCE = 5.0
 
 
 class _AttemptResult(Enum):
     HELD = "ours"
     HELD_BY_OTHER = "theirs"
     FAILED = "failed"
-
-
-def _time_source() -> Callable[[], float]:
-    """Return the running loop's time as a function that works in any thread, and while the loop is blocked."""
-    # uvloop's time stands still while a callback runs, so it is replaced by its source. Virtual time has another one.
-    loop = asyncio.get_running_loop()
-    follows_system = abs(loop.time() - time.monotonic()) < _MAX_SOURCE_DIFFERENCE
-    return time.monotonic if follows_system and not hasattr(loop, "wall") else loop.time
 
 
 def default_identity() -> str:
@@ -127,7 +116,7 @@ class LeaderElector:
         Raises:
             LeaderElectionLostError: the lease could not be renewed in time.
         """
-        self._now = _time_source()
+        self._now = time_source()
         if self._recorder is not None:
             self._recorder.open()
         self._record(leading=False)
