@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -41,6 +42,8 @@ _ITERATION_BYTES: Final = 1024
 _ITERATION_MICROS: Final = 500_000
 """Iterations are put into the queue after so many bytes, or microseconds."""
 _CLOSE_SECONDS: Final = 5.0
+_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a disk, which never keep an operator from its start. Others are those of a wrong directory."""
 
 
 class RecordingWriter:
@@ -84,11 +87,17 @@ class RecordingWriter:
         return self._problem
 
     def start(self) -> None:
-        """Create the directory, and begin to write. Raises ``OSError`` if the directory cannot be written to."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._ended = _files_of(self._directory)
-        self._open()
-        self._thread.start()
+        """Create the directory, and begin to write. Raises ``OSError`` if it cannot be written to, and is not full."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._ended = _files_of(self._directory)
+            self._open()
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            self._fail(error)
+        else:
+            self._thread.start()
 
     # -------------------------------------------------------------- the event loop
     def add(self, record: Record) -> None:
@@ -134,7 +143,8 @@ class RecordingWriter:
         """Write what is left, and end the file. Returns after five seconds in any case."""
         self.flush_iterations()
         self._is_closing.set()
-        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_SECONDS)
 
     # -------------------------------------------------------------- the thread
     def _run(self) -> None:
@@ -145,9 +155,12 @@ class RecordingWriter:
             with self._lock:
                 self._end()
         except OSError as error:
-            self._problem = str(error)
-            self._queue.clear()
-            log.error("the recording ends, and the operator goes on: %s", error)  # noqa: TRY400 - the message says it
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self._problem = str(error)
+        self._queue.clear()
+        log.error("the recording ends, and the operator goes on: %s", error)
 
     def write_queue(self) -> None:
         """Write the records that wait. Raises ``OSError``."""
@@ -171,8 +184,11 @@ class RecordingWriter:
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
-        self._file.write(data)
         self._size += len(data)
+        rest = memoryview(data)
+        while rest:
+            # A disk that is almost full takes a part.
+            rest = rest[self._file.write(rest) :]
 
     def _open(self) -> None:
         """Begin the next file, and remove those that have to go."""
@@ -206,12 +222,18 @@ class RecordingWriter:
 
 def file_names(directory: Path) -> list[Path]:
     """Return the files of all recordings in a directory, the oldest first."""
-    return sorted(directory.glob(f"*{SUFFIX}"), key=lambda path: (path.stat().st_mtime, path.name))
+    return [directory / file.name for file in _files_of(directory)]
 
 
 def _files_of(directory: Path) -> list[RecordedFile]:
-    files = [(path, path.stat()) for path in file_names(directory)]
-    return [RecordedFile(path.name, status.st_size, status.st_mtime) for path, status in files]
+    files: list[RecordedFile] = []
+    for path in directory.glob(f"*{SUFFIX}"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process has just removed it
+            continue
+        files.append(RecordedFile(path.name, status.st_size, status.st_mtime))
+    return sorted(files, key=lambda file: (file.ended_at, file.name))
 
 
 def _file_stem(operator: str) -> str:

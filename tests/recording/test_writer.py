@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 import sys
@@ -117,6 +118,27 @@ def test_a_full_disk_ends_only_the_recording(tmp_path: Path) -> None:
     assert program.stdout.split() == ["True", "0"]
     assert program.stderr.count("the recording ends, and the operator goes on") == 1
     assert load_recording(tmp_path).problems
+
+
+def test_a_disk_that_is_full_at_the_start_stops_no_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong directory does: it is a mistake of the deployment."""
+
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refuse)
+        writer = RecordingWriter(RecordingOptions(directory=tmp_path), BEGAN)
+        writer.start()
+    writer.add(received(1, 10))
+    writer.close()
+    assert "No space left on device" in writer.problem
+    assert "the recording ends, and the operator goes on" in caplog.text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        RecordingWriter(RecordingOptions(directory=tmp_path / "file" / "below"), BEGAN).start()
 
 
 @pytest.mark.parametrize(("options", "message"), [({"max_bytes": 10}, "max_bytes"), ({"max_age": 0}, "max_age")])
