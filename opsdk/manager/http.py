@@ -14,6 +14,7 @@ from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.manager.address import parse_address
 from opsdk.recording.boundary import listens
+from opsdk.recording.calls import call_method
 
 Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 """Returns the response to a request, or None if the path does not match."""
@@ -74,7 +75,8 @@ class HttpServer:
             await asyncio.get_running_loop().create_future()
         finally:
             # Release the port also after a cancellation during bind.
-            await finish(self._server.aclose(), name=f"{self.name}/close")
+            closing = call_method(f"{self.name} server.aclose", self._server.aclose)
+            await finish(closing, name=f"{self.name}/close")
 
     async def wait_ready(self) -> None:
         """Return when the port is open."""

@@ -18,7 +18,7 @@ def runbooks(operator: MonitoredOperator) -> Mapping[str, str]:
 
 
 def _page(operator: MonitoredOperator, alert: Alert) -> Iterator[str]:
-    yield from (f"# {alert.name}", "", f"{alert.summary} AlertSeverity: {alert.severity.value}.", "")
+    yield from (f"# {alert.name}", "", f"{alert.summary} Severity: {alert.severity.value}.", "")
     yield from ("## Meaning", "", alert.meaning, "")
     if alert.feature is Feature.CONTROLLERS:
         yield from (_controllers(operator.controllers), "")

@@ -22,6 +22,7 @@ from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.http.server.serving_certificate import ServingCertificate
 from opsdk.recording.boundary import BOUNDARY, listens
+from opsdk.recording.calls import call_method
 from opsdk.telemetry.records import TelemetryHook, WebhookLoad, WebhookServed
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.calls import PANICKED
@@ -172,7 +173,7 @@ class WebhookServer:
         finally:
             self._started.clear()
             # Release the port also after a cancellation during bind.
-            await finish(self._server.aclose(), name="webhooks/close")
+            await finish(call_method("webhook server.aclose", self._server.aclose), name="webhooks/close")
 
     def _context(self) -> ssl.SSLContext:
         o = self.options

@@ -83,6 +83,7 @@ class RecordedOperator:
         self.program.write_text(OPERATOR)
         self.recordings, self.log = folder / "recordings", folder / "operator.log"
         flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
+        flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", "127.0.0.1:0"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(self.program), *flags],
