@@ -122,8 +122,8 @@ class Operator:
         self.reference = ""
         """How a command line named it, such as ``shop.operator:make``; empty if none did."""
         self._arguments: tuple[str, ...] = ()
-        self._modules: set[str] = set()
-        """Names of the modules of reconcilers."""
+        self.modules: set[str] = set()
+        """Names of the modules with reconcilers."""
 
     @cached_property
     def registry(self) -> CollectorRegistry:
@@ -188,7 +188,7 @@ class Operator:
 
     def _add_builder(self, kind: Kind[Any] | None, options: ReconcilerOptions, target: Any) -> None:
         self._builders.append(partial(_build, kind, options, target))
-        self._modules.add(getattr(target, "__module__", ""))
+        self.modules.add(getattr(target, "__module__", ""))
 
     def daemon(
         self,
@@ -519,7 +519,7 @@ class Operator:
             watchdog=self._new_watchdog,
         )
         names = {"operator": self.name, "reference": self.reference}
-        program.run(config, RecordedProgram(**names, arguments=self._arguments, modules=tuple(self._modules)))
+        program.run(config, RecordedProgram(**names, arguments=self._arguments, modules=tuple(self.modules)))
 
     def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.

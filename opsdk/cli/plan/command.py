@@ -5,32 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
 
 from opsdk.builder.operator import Operator
-from opsdk.cli.output import print_json
 from opsdk.cli.plan import options
 from opsdk.cli.plan.against import OtherPlan, plan_of_other_version
 from opsdk.cli.plan.inputs import UserChanges
 from opsdk.cli.plan.options import PlanFormat
+from opsdk.cli.plan.printing import plan_status, print_plan
 from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
 from opsdk.cli.plan.shadow import check_shadow_options, compare_with_leader, shadow_run, shadow_status
 from opsdk.cli.plan.versions import VersionRequest
 from opsdk.engine.environments import environment_factory
-from opsdk.engine.plan import ConsequenceKind, Plan
-from opsdk.engine.plan_text import markdown_lines, text_lines
+from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import Change, OperatorRun, RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import UsageError
-
-_CHANGES: Final = 2
-_DANGER: Final = 3
 
 
 def snapshot(
@@ -119,7 +113,7 @@ def plan(
         other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words)
     run = _run(chosen, other.base if other else state, changes.read(), keep_end=save is not None)
     planned = _execute(run, chosen.operator, other, save, output)
-    raise typer.Exit(_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
+    raise typer.Exit(plan_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
 
 
 def _run(chosen: OperatorChoice, state: ClusterSnapshot, changes: Sequence[Change], *, keep_end: bool) -> OperatorRun:
@@ -145,34 +139,14 @@ def _execute(
     planned = make_plan(run.snapshot, outcome, operator, namespace=run.namespace)
     if other is not None:
         planned = other.subtracted_from(planned)
-    _print(planned, output)
+    print_plan(planned, output)
     if save is not None:
         _save(save, outcome)
     return planned
 
 
 # ------------------------------------------------------------------ output
-def _print(planned: Plan, output: PlanFormat) -> None:
-    if output is PlanFormat.JSON:
-        print_json(msgspec.to_builtins(planned))
-    elif output is PlanFormat.MARKDOWN:
-        print("\n".join(markdown_lines(planned)))
-    else:
-        console = Console(soft_wrap=True, highlight=False)
-        for line in text_lines(planned):
-            console.print(line.text, style=line.style, markup=False)
-
-
 def _save(path: Path, outcome: RunOutcome) -> None:
     if outcome.end is None:
         raise UsageError(f"{path} is not written: the run has no end state, because the operator did not come to rest")
     path.write_bytes(write_snapshot(outcome.end))
-
-
-def _status(planned: Plan, *, allow_unseen: bool, fail_on: Sequence[ConsequenceKind]) -> int:
-    """Return the exit status."""
-    if planned.connections or (planned.blind and not allow_unseen):
-        return 1
-    if any(each.kind in fail_on for each in planned.consequences) if fail_on else planned.is_dangerous:
-        return _DANGER
-    return 0 if planned.is_empty else _CHANGES

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 import yaml
+from msgspec.structs import replace
 
+from opsdk.builder.flags import parse_flags
 from opsdk.cli.output import Output, OutputFormat, print_json
+from opsdk.cli.plan.options import PlanFormat
+from opsdk.cli.plan.printing import plan_status, print_plan
+from opsdk.cli.plan.request import OperatorChoice
+from opsdk.cli.replay import options
+from opsdk.cli.replay.cut import write_cut
 from opsdk.cli.replay.inputs import find_object, operator_factory, place_of_options, use_hash_seed
+from opsdk.cli.replay.options import Listing
 from opsdk.cli.replay.stepping import Stepping
 from opsdk.controller.journal_format import record_to_json
+from opsdk.engine.environments import environment_factory
+from opsdk.engine.planning import make_plan
 from opsdk.engine.replay.report import (
     causes_backwards,
     differences_of,
@@ -24,7 +33,10 @@ from opsdk.engine.replay.report import (
     reconcile_line,
 )
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
+from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.run import OperatorRun
+from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.recording.reading import load_recording
 from opsdk.structured_merge.value import JsonObject
 
@@ -34,31 +46,19 @@ _DIFFERS: Final = 3
 """The exit status if a request differs from the recording."""
 
 
-class Listing(StrEnum):
-    """What is listed."""
-
-    RECONCILES = "reconciles"
-    WRITES = "writes"
-
-
 def replay(
-    recording: Annotated[Path, typer.Argument(help="a file of the recording, or its directory: the newest one in it")],
-    operator: Annotated[
-        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator that was recorded")
-    ] = "",
+    recording: options.RecordingArgument,
+    operator: options.OperatorArgument = "",
     *,
-    to_time: Annotated[
-        str, typer.Option(metavar="TIME", help="stop at a time: seconds, HH:MM:SS in UTC, or ISO 8601")
-    ] = "",
-    to_reconcile: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="stop at the end of the Nth reconcile")
-    ] = None,
-    to_write: Annotated[int | None, typer.Option(metavar="N", min=1, help="stop when the Nth write is sent")] = None,
-    show: Annotated[
-        str, typer.Option(metavar="KIND[/NAMESPACE]/NAME", help="print an object as the operator sees it there")
-    ] = "",
-    list_: Annotated[Listing | None, typer.Option("--list", help="list the reconciles, or the writes")] = None,
-    step: Annotated[bool, typer.Option("--step", help="step through it with commands; help lists them")] = False,
+    to_time: options.ToTime = "",
+    to_reconcile: options.ToReconcile = None,
+    to_write: options.ToWrite = None,
+    show: options.Show = "",
+    list_: options.Listed = None,
+    other_version: options.OtherVersion = "",
+    save: options.Save = None,
+    cut: options.Cut = None,
+    step: options.Step = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Run an operator again from its recording, and print what it saw and did.
@@ -72,20 +72,25 @@ def replay(
     opsdk replay recordings/ --to-time 03:12:00 --show ConfigMap/default/site
 
     opsdk replay recordings/ --step
+
+    opsdk replay recordings/ --to-reconcile 12 --with repaired.py
+
+    opsdk replay recordings/ shop.operator:operator --to-reconcile 12 --cut tests/test_night.py
     """
     content = load_recording(recording)
     timeline = Timeline(content.records)
     use_hash_seed(timeline)
     target = place_of_options(timeline, to_time, to_reconcile, to_write)
     factory = operator_factory(timeline, operator)
-    warnings = [*content.problems, *differences_of(timeline, code="")]
     if step:
-        print(heading(timeline), *warnings, sep="\n")
+        print(heading(timeline), *content.problems, sep="\n")
         Stepping(content.records, factory, target).cmdloop()
         return
     with OperatorReplay(timeline, factory) as running:
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
+        state = snapshot_of(running) if other_version or save or cut else None
+    warnings = [*content.problems, *differences_of(timeline, code=running.code)]
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
@@ -93,8 +98,45 @@ def replay(
         print(*outcome_lines(running.outcome, running.reconciles), *_place(running, target), sep="\n")
         if obj is not None:
             print(yaml.safe_dump(obj, sort_keys=False), end="")
+    if state is not None:
+        place = "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
+        _write_state(state, timeline, operator or timeline.began.reference, save=save, cut=cut, place=place)
+    if state is not None and other_version:
+        raise SystemExit(_plan_with(other_version, timeline, state, output))
     if not running.outcome.is_identical:
         raise SystemExit(_DIFFERS)
+
+
+def _write_state(
+    state: ClusterSnapshot, timeline: Timeline, reference: str, *, save: Path | None, cut: Path | None, place: str
+) -> None:
+    if save is not None:
+        save.write_bytes(write_snapshot(state))
+        print(f"wrote {save}: {len(state.objects)} objects", file=sys.stderr)
+    if cut is not None:
+        beside = write_cut(cut, state, reference=reference, namespace=timeline.began.namespace, place=place)
+        print(f"wrote {cut} and {beside}", file=sys.stderr)
+
+
+def _plan_with(reference: str, timeline: Timeline, state: ClusterSnapshot, output: OutputFormat) -> int:
+    """Print what a version of the operator does from a state until it has nothing more to do. Returns the status.
+
+    It may do everything: a recording has the answers that the operator got, and not its role.
+    """
+    chosen, namespace = OperatorChoice(reference=reference, all_permissions=True), timeline.began.namespace
+    operator = chosen.on_doubles(state)
+    flags, _ = parse_flags(operator.name, operator.options, timeline.began.arguments, {})
+    operator.options = replace(flags, leader_election=False)  # there is one replica, and its lease is no work
+    run = OperatorRun(
+        snapshot=state,
+        operator=lambda: operator,
+        environment=environment_factory(),
+        namespace=namespace,
+        rules=chosen.rules,
+    )
+    planned = make_plan(run.snapshot, run.execute(), operator, namespace=namespace)
+    print_plan(planned, PlanFormat.JSON if output is OutputFormat.JSON else PlanFormat.TEXT)
+    return plan_status(planned, allow_unseen=True)
 
 
 def _as_json(

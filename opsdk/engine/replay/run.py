@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.recording.boundary import BOUNDARY
+from opsdk.recording.process import code_digest
 from opsdk.recording.records import CallBegan, ExchangeBegan
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
@@ -221,6 +223,16 @@ class OperatorReplay:
     def writes(self) -> Sequence[SentWrite]:
         """The writes that were sent, in order, except those of leases, Events and reviews."""
         return self._boundary.writes
+
+    @property
+    def code(self) -> str:
+        """The digest of the operator's code, see `RecordingBegan`."""
+        return code_digest(self.operator.modules)
+
+    @property
+    def wall(self) -> datetime:
+        """The UTC time at this place."""
+        return self._loop.wall()
 
     def objects(self) -> Iterator[JsonObject]:
         """Yield the objects in the caches of the operator at this place, as it sees them."""

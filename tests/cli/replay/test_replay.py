@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +17,10 @@ from opsdk import ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.object import deep_copy
 from opsdk.cli.__main__ import main
+from opsdk.cli.replay.cut import write_cut
 from opsdk.client.patch import MergeFrom
-from opsdk.errors import NotFoundError
+from opsdk.engine.snapshot import ClusterSnapshot, read_snapshot
+from opsdk.errors import NotFoundError, UsageError
 from opsdk.testing.simulate import Simulation, Step, World
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -23,10 +28,11 @@ environment = pytest.importorskip("envtest.environment", reason="needs the envte
 OPERATOR = """
 from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.rbac.rules import RbacRule
 
 operator = Operator("copier")
 
-@operator.reconciler(ConfigMap)
+@operator.reconciler(ConfigMap, rbac=[RbacRule("create patch", "configmaps")])
 async def reconcile(source: ConfigMap, ctx: Context) -> None:
     if not source.metadata.name.startswith("source"):
         return
@@ -201,3 +207,63 @@ def test_files_that_are_no_recordings(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "has no recording: start the operator with --recording-dir" in error
     assert "this is no recording of opsdk" in error
     assert "does not exist" in error
+
+
+def test_another_version_is_planned_from_there(
+    replay: Callable[..., tuple[int, str]], recording: Path, tmp_path: Path
+) -> None:
+    """The repaired version does what the recorded one failed to do, from the state at its failure."""
+    repaired = OPERATOR.replace('source.data["text"]', 'source.data.get("text", "nothing")')
+    (tmp_path / "repaired_copier.py").write_text(repaired)
+    _, listed = replay()
+    number = re.findall(r"the first is #(\d+)", listed)[0]
+    status, text = replay("--to-reconcile", number, "--with", "repaired_copier:operator")
+    assert status == 2, text
+    assert "data.text: 'HELLO' -> 'NOTHING'" in text
+    _, text = replay("--to-reconcile", number, "--with", "replayed_copier:operator")
+    assert "its reconcile fails, also at the end" in text
+    assert "KeyError" in text
+
+
+def test_the_state_is_a_snapshot_for_plans(replay: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    """With the objects as they were then."""
+    status, text = replay("--to-time", "8", "--save", "then.snapshot.gz")
+    assert status == 0
+    assert "wrote then.snapshot.gz" in text
+    state = read_snapshot((tmp_path / "then.snapshot.gz").read_bytes())
+    sources = [each for each in state.objects_of(ConfigMap) if each.metadata.name == "source"]
+    assert sources[0].data == {"text": "hello"}
+    assert state.taken_at.startswith("2026-01-01T00:00:0")
+
+
+def test_a_cut_is_a_test_that_fails_until_the_operator_is_repaired(
+    replay: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """It begins with the state of the failure, and needs no recording."""
+    _, listed = replay()
+    number = re.findall(r"the first is #(\d+)", listed)[0]
+    test = tmp_path / "test_night.py"
+    _, text = replay("--to-reconcile", number, "--cut", str(test))
+    assert f"wrote {test} and {test.with_suffix('.snapshot.gz')}" in text
+    assert "KeyError('text')" in test.read_text().splitlines()[0]
+    with pytest.raises(AssertionError, match="KeyError"):
+        run_test(test)
+    (tmp_path / "replayed_copier.py").write_text(OPERATOR.replace('source.data["text"]', 'source.data.get("text", "")'))
+    run_test(test)
+
+
+def run_test(path: Path) -> None:
+    """Run the test of a file, with a new import of its operator."""
+    sys.modules.pop("replayed_copier", None)
+    importlib.invalidate_caches()
+    names: dict[str, Any] = {"__file__": str(path), "__name__": path.stem}
+    exec(path.read_text(), names)
+    names["test_the_operator_deals_with_the_state"]()
+
+
+@pytest.mark.parametrize(("operator", "path"), [("copier.py", "test_a.py"), ("a:b", "test_a.txt")])
+def test_a_cut_needs_a_module_and_a_python_file(operator: str, path: str, tmp_path: Path) -> None:
+    """The message says how to write it."""
+    state = ClusterSnapshot(taken_at="2026-01-01T00:00:00Z")
+    with pytest.raises(UsageError, match=r"--cut (needs the operator as MODULE:NAME|is .*: name a Python file)"):
+        write_cut(tmp_path / path, state, reference=operator, namespace="default", place="here")
