@@ -161,7 +161,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     is_virtual = True
-    """See `opsdk.aio.clock.is_virtual`."""
+    """Its time stands still while threads work."""
 
     def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH, order: int | None = None) -> None:
         self._epoch = epoch

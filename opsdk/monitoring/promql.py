@@ -46,7 +46,7 @@ def object_name(text: str) -> str:
     """Return a text as the name of a Kubernetes object: itself, or if it is none, a name with its hash.
 
     >>> object_name("website"), object_name("My Website")
-    ('website', 'my-website-a7b5cbcc')
+    ('website', 'my-website-ee8c29be')
     """
     if _NAME.fullmatch(text):
         return text

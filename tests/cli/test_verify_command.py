@@ -92,7 +92,8 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> No
         assert list(temporary.glob("opsdk-verify-*/kubeconfig"))
         process.send_signal(number)
         assert process.wait(60) != 0
-    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    # A killed process is there until its new parent has waited for it.
+    until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), log)
     assert not list(temporary.iterdir())
 
 
