@@ -48,6 +48,7 @@ from opsdk.testing.plans import assert_plan
 
 EVERYTHING = RuleSet([Permission(ANY, ANY, ANY)])
 
+
 def make_operator() -> Operator:
     """Return the operator."""
     return {attribute} if isinstance({attribute}, Operator) else {attribute}()

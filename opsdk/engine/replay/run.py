@@ -107,15 +107,9 @@ class OperatorReplay:
 
     operator: Operator
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        factory: Callable[[], Operator],
-        *,
-        prepare: Callable[[Operator], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, timeline: Timeline, factory: Callable[[], Operator]) -> None:
         self.timeline = timeline
-        self._factory, self._prepare = factory, prepare
+        self._factory = factory
         self._loop = ReplayLoop(timeline)
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
         self._journal = _UnlimitedJournal(self._on_reconcile)
