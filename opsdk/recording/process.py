@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import platform
 import random
 import secrets
 import socket
 import sys
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from opsdk.base.version import VERSION
 from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.options import RecordingOptions
-from opsdk.recording.recorder import ExchangeRecorder, begin_recording
+from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_recording, describe_start
 from opsdk.recording.records import OperatorEnded, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.writer import RecordingWriter
@@ -33,24 +32,6 @@ _PREFIX: Final = "OPSDK_"
 _MAX_FILES: Final = 2_000
 _MAX_FILE: Final = 4 << 20
 """Files, and bytes of one, that the digest of the code reads."""
-
-
-class _Endpoint(Protocol):
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def base_path(self) -> str: ...
-
-
-class _Config(Protocol):
-    """What a recording says about the configuration of the operator."""
-
-    @property
-    def endpoint(self) -> _Endpoint: ...
-    @property
-    def namespace(self) -> str: ...
 
 
 class RecordedProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +62,7 @@ class ProcessRecording:
         self._options, self._program = options, program
         self._recorder: ExchangeRecorder | None = None
 
-    async def record(self, main: Coroutine[object, None, None], config: _Config) -> None:
+    async def record(self, main: Coroutine[object, None, None], config: RecordedConfig) -> None:
         """Record from now on, and run `main` on a `RecordingLoop`.
 
         Args:
@@ -120,25 +101,16 @@ class ProcessRecording:
         if self._recorder is not None:
             self._recorder.note_stop()
 
-    def _began(self, config: _Config, loop: RecordingLoop) -> RecordingBegan:
-        endpoint = config.endpoint
-        return RecordingBegan(
-            opsdk=VERSION,
-            python=platform.python_version(),
-            operator=self._program.operator,
+    def _began(self, config: RecordedConfig, loop: RecordingLoop) -> RecordingBegan:
+        return replace(
+            describe_start(config, loop, operator=self._program.operator, seed=secrets.randbits(48)),
             reference=self._program.reference or _main_reference(),
             arguments=self._program.arguments,
-            code=code_digest(self._program.modules),
             environment={
                 "HOSTNAME": socket.gethostname(),
                 **{name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_PREFIX)},
             },
-            namespace=config.namespace,
-            host=f"http://{endpoint.host}:{endpoint.port}{endpoint.base_path}",
-            wall=loop.wall_origin,
-            iteration=loop.iteration,
-            time=loop.time(),
-            seed=secrets.randbits(48),
+            code=code_digest(self._program.modules),
         )
 
     def __repr__(self) -> str:

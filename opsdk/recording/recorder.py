@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import random
 from collections.abc import Callable
 from itertools import count
@@ -11,6 +12,7 @@ import msgspec
 
 from opsdk.aio.randomness import RANDOM
 from opsdk.base.limits import MIB
+from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.decompression import decoder_for
@@ -34,7 +36,15 @@ from opsdk.recording.records import (
     TimeMoved,
 )
 
-__all__ = ["CountingLoop", "ExchangeRecorder", "begin_recording", "encode_arguments", "error_name"]
+__all__ = [
+    "CountingLoop",
+    "ExchangeRecorder",
+    "RecordedConfig",
+    "begin_recording",
+    "describe_start",
+    "encode_arguments",
+    "error_name",
+]
 
 _HEADERS: Final = frozenset({"content-type", "retry-after", "warning", "location", "audit-id"})
 """Headers of responses that clients read, and the one that finds the request in the server's audit log. The body is
@@ -50,6 +60,33 @@ class CountingLoop(Protocol):
     def iteration(self) -> int:
         """The number of the iteration."""
         ...
+
+    @property
+    def wall_origin(self) -> int:
+        """The UTC time at time 0 of the loop, in microseconds since 1970."""
+        ...
+
+    def time(self) -> float:
+        """Return the time of the loop, in seconds."""
+        ...
+
+
+class _Endpoint(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def base_path(self) -> str: ...
+
+
+class RecordedConfig(Protocol):
+    """What a recording says about the configuration of the operator."""
+
+    @property
+    def endpoint(self) -> _Endpoint: ...
+    @property
+    def namespace(self) -> str: ...
 
 
 class ExchangeRecorder:
@@ -201,6 +238,29 @@ def error_name(error: BaseException) -> str:
 def encode_arguments(arguments: tuple[Any, ...]) -> bytes:
     """Return the arguments of a call, in MessagePack; those that have no such form as text."""
     return msgspec.msgpack.encode(arguments, enc_hook=str)
+
+
+def describe_start(config: RecordedConfig, loop: CountingLoop, *, operator: str, seed: int) -> RecordingBegan:
+    """Return the first record of an operator that starts now.
+
+    Args:
+        config: of its API server.
+        loop: the running loop.
+        operator: its name.
+        seed: of its random numbers.
+    """
+    endpoint = config.endpoint
+    return RecordingBegan(
+        opsdk=VERSION,
+        python=platform.python_version(),
+        operator=operator,
+        namespace=config.namespace,
+        host=f"http://{endpoint.host}:{endpoint.port}{endpoint.base_path}",
+        wall=loop.wall_origin,
+        iteration=loop.iteration,
+        time=loop.time(),
+        seed=seed,
+    )
 
 
 def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> ExchangeRecorder:

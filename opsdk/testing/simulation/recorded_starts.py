@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from opsdk.aio.virtual_loop import VirtualLoop
-from opsdk.base.version import VERSION
 from opsdk.builder.operator import Operator
 from opsdk.recording.files import FileEncoder
-from opsdk.recording.recorder import begin_recording
-from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
+from opsdk.recording.recorder import begin_recording, describe_start
+from opsdk.recording.records import OperatorEnded, Record
 from opsdk.rest.config import Config
 
 __all__ = ["RecordedStart", "StartRecorder"]
@@ -49,18 +47,8 @@ class StartRecorder:
         """Record the operator that starts in this context. See `Observer.record`."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        began = RecordingBegan(
-            opsdk=VERSION,
-            python=platform.python_version(),
-            operator=operator.name,
-            namespace=config.namespace,
-            host=f"http://{config.endpoint.host}:{config.endpoint.port}{config.endpoint.base_path}",
-            wall=loop.wall_origin,
-            iteration=loop.iteration,
-            time=loop.time(),
-            seed=len(self.starts),
-            is_virtual=True,
-        )
+        start = describe_start(config, loop, operator=operator.name, seed=len(self.starts))
+        began = msgspec.structs.replace(start, is_virtual=True)
         records: list[Record] = [began]
         self.starts.append(RecordedStart(records=records))
         recorder = begin_recording(records.append, began, loop)
