@@ -40,21 +40,22 @@ class BackoffState(msgspec.Struct):
     policy: Backoff
     rng: random.Random
     tries: int = 0
-    _last: float | None = None
+    last: float | None = None
+    """When the last attempt is made; None before the first."""
 
     def next(self, now: float) -> float:
         """Return the delay before the next attempt, in seconds from `now`."""
         p = self.policy
-        if self._last is not None and p.reset_after and now - self._last >= p.reset_after:
+        if self.last is not None and p.reset_after and now - self.last >= p.reset_after:
             self.tries = 0
         # The exponent is bounded so that a long outage cannot overflow the float.
         wait = min(p.cap, p.base * p.factor ** min(self.tries, 64))
         wait *= 1 + p.jitter * self.rng.random()
         self.tries += 1
-        self._last = now + wait
+        self.last = now + wait
         return wait
 
     def reset(self) -> None:
         """Start again at the first delay."""
         self.tries = 0
-        self._last = None
+        self.last = None

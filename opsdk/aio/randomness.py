@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from contextvars import ContextVar
-from itertools import count
 from typing import Final
 
 from opsdk.aio.clock import THREAD_LOOP
@@ -56,15 +54,26 @@ class UuidSequence:
 
     def __init__(self) -> None:
         self._prefix = ""
-        self._numbers: Iterator[int] = count()
+        self._number = 0
 
     def next(self) -> str:
         """Return the next id. The first call draws the random bits."""
         if not self._prefix:
             first = loop_uuid4()
             self._prefix = first[:24]
-            self._numbers = count(int(first[24:], 16) >> 1)  # below the half, so that it never needs a 13th digit
-        return f"{self._prefix}{next(self._numbers):012x}"
+            self._number = int(first[24:], 16) >> 1  # below the half, so that it never needs a 13th digit
+        else:
+            self._number += 1
+        return self.last
+
+    @property
+    def last(self) -> str:
+        """The last id; empty before the first."""
+        return f"{self._prefix}{self._number:012x}" if self._prefix else ""
+
+    def continue_after(self, last: str) -> None:
+        """Let the ids continue those of another sequence: after its last one, or from the start if it had none."""
+        self._prefix, self._number = last[:24], int(last[24:] or "0", 16)
 
 
 # Four bits hold the version, and two the variant (RFC 9562).

@@ -22,6 +22,8 @@ __all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
 _SOCKET_GRACE = 0.001
+# A timer that is due sooner may be due now: times are rounded.
+_IDLE_SECONDS = 1e-5
 # Real seconds that an idle loop waits for sockets or threads before it raises DeadlockError.
 _DEADLOCK_TIMEOUT = 5.0
 
@@ -41,6 +43,7 @@ class JumpingSelector(selectors.BaseSelector):
         skipped: the time, in seconds.
         iteration: how often the loop has selected.
         on_time: called with iteration and time after the time has moved.
+        on_idle: called before the time moves by more than some microseconds: all tasks wait.
         busy_threads: number of threads that work for the loop.
         deadlocked: describes the tasks of a deadlock.
         failure: raised by the next iteration.
@@ -51,6 +54,7 @@ class JumpingSelector(selectors.BaseSelector):
         self.skipped = 0.0
         self.iteration = 0
         self.on_time: list[Callable[[int, float], None]] = []
+        self.on_idle: list[Callable[[], None]] = []
         self.busy_threads = 0
         self.deadlocked: Callable[[], str] = str
         self.failure: BaseException | None = None
@@ -93,6 +97,9 @@ class JumpingSelector(selectors.BaseSelector):
 
     def move(self, seconds: float) -> None:
         """Move the time."""
+        if seconds > _IDLE_SECONDS:
+            for observe_idle in self.on_idle:
+                observe_idle()
         self.skipped += seconds
         for observe in self.on_time:
             observe(self.iteration, self.skipped)
@@ -182,6 +189,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def iteration(self) -> int:
         """The number of the loop's iteration: all callbacks that were ready together have the same one."""
         return self._jumping.iteration
+
+    @property
+    def on_idle(self) -> list[Callable[[], None]]:
+        """Functions that are called before the time moves by more than some microseconds, when all tasks wait."""
+        return self._jumping.on_idle
 
     @property
     def on_time(self) -> list[Callable[[int, float], None]]:

@@ -24,6 +24,7 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
+from opsdk.builder.checkpoint import take_checkpoint
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
@@ -517,6 +518,7 @@ class Operator:
             prepare=lambda: self.prepare(config, hooks=hooks),
             start=self.start_prepared,
             watchdog=self._new_watchdog,
+            checkpoint=partial(take_checkpoint, self),
         )
         names = {"operator": self.name, "reference": self.reference}
         program.run(config, RecordedProgram(**names, arguments=self._arguments, modules=tuple(self.modules)))

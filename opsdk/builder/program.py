@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -14,6 +14,8 @@ from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.process import ProcessRecording, RecordedProgram
+from opsdk.recording.recorder import ExchangeRecorder
+from opsdk.recording.records import Record
 from opsdk.rest.config import Config
 
 __all__ = ["ProgramRun"]
@@ -30,6 +32,7 @@ class ProgramRun:
         prepare: creates the manager, in the event loop.
         start: runs the prepared manager.
         watchdog: logs code that blocks the event loop.
+        checkpoint: returns the state of the operator for its recording; None if it works.
     """
 
     def __init__(
@@ -39,9 +42,11 @@ class ProgramRun:
         prepare: Callable[[], Manager],
         start: Callable[[], Awaitable[None]],
         watchdog: Callable[[], Watchdog],
+        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
     ) -> None:
         self._options = options
         self._prepare, self._start, self._watchdog = prepare, start, watchdog
+        self._checkpoint = checkpoint
         timeout = options.manager.shutdown_timeout
         self._guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         self._recording: ProcessRecording | None = None
@@ -55,7 +60,7 @@ class ProgramRun:
         """
         try:
             if self._options.recording.directory:
-                self._recording = ProcessRecording(self._options.recording, program)
+                self._recording = ProcessRecording(self._options.recording, program, self._checkpoint)
                 run_program(self._recording.record(self._main(), config), loop_factory=RecordingLoop)
             else:
                 run_program(self._main())

@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go, informer_cache.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -299,6 +299,13 @@ class Cache:
     def kinds(self) -> list[CachedKind]:
         """Return everything that is cached now."""
         return list(self._kinds.values())
+
+    def informers(self) -> Iterator[Informer]:
+        """Yield the informers: of all kinds, and of the namespaces that are selected."""
+        if self._selection is not None:
+            yield self._selection.informer
+        for kind in self._kinds.values():
+            yield from kind.informers.values()
 
     def _build_kind(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
         planned = scopes(self.options, mapping, metadata_only=metadata_only, selected=self._selected)

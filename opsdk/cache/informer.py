@@ -18,6 +18,7 @@ from typing import Self
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -97,6 +98,9 @@ class Informer(Closing):
     Args:
         source: lists and watches.
         options: see `InformerOptions`.
+
+    Attributes:
+        source: lists and watches.
     """
 
     def __init__(self, source: ListerWatcher, options: InformerOptions | None = None) -> None:
@@ -107,7 +111,7 @@ class Informer(Closing):
         self.counts: Counter[str] = Counter()
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
         handler_error, rollback."""
-        self._source = source
+        self.source = source
         self._failures = FunctionFailures(self.name)
         self._registrations: dict[HandlerRegistration, None] = {}
         self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
@@ -335,7 +339,7 @@ class Informer(Closing):
         self.reflector.on_list_start()
         newest, version = self.store.newest_entry(), ""
         try:
-            _, meta = await self._source.list_page(continue_token="", limit=1)
+            _, meta = await self.source.list_page(continue_token="", limit=1)
             if newest is not None:
                 version = await self._version_on_server(newest)
         except OpsdkError as error:
@@ -346,7 +350,7 @@ class Informer(Closing):
     async def _version_on_server(self, entry: StoreEntry) -> str:
         """Return the object's resource version on the server, or "" if it does not exist. Raises `OpsdkError`."""
         try:
-            return decode_head(await self._source.get(entry.key)).metadata.resource_version
+            return decode_head(await self.source.get(entry.key)).metadata.resource_version
         except NotFoundError:
             return ""
         except (ForbiddenError, MethodNotAllowedError):
@@ -358,7 +362,7 @@ class Informer(Closing):
         if not page.continue_token:
             self._start_list()
         try:
-            items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
+            items, meta = await self.source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
             self._on_failure("list", error)
             return await self._next_action(self.reflector.on_list_error(error, page=page, now=monotonic()))
@@ -381,7 +385,7 @@ class Informer(Closing):
         try:
             async with (
                 limit,
-                self._source.watch(
+                self.source.watch(
                     resource_version=start.resource_version, initial_events=start.initial_events
                 ) as events,
             ):
@@ -505,7 +509,7 @@ class Informer(Closing):
     async def _resync_handlers(self) -> None:
         period = self.options.resync * loop_random().uniform(0.9, 1.1)
         while True:
-            await asyncio.sleep(period)
+            await named_sleep(f"resync {self.name}", period)
             if registrations := [r for r in self._registrations if r.resync]:
                 entries = list(self.store.entries(own_writes=False))
                 for registration in registrations:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from opsdk.aio.clock import monotonic
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.cache.lag import InformerLag
 from opsdk.cache.list_watch import ListerWatcher
@@ -47,7 +48,8 @@ class LagMonitor:
     async def run(self, interval: float) -> None:
         """Measure every `interval` seconds, until cancelled."""
         while True:
-            await asyncio.sleep(interval * loop_random().uniform(1 - _JITTER, 1 + _JITTER))
+            seconds = interval * loop_random().uniform(1 - _JITTER, 1 + _JITTER)
+            await named_sleep(f"lag {self._source.describe()}", seconds)
             await self._measure()
 
     async def _measure(self) -> None:

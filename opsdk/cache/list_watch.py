@@ -83,6 +83,9 @@ class RestListerWatcher:
         field_selector: only matching objects.
         shard: only objects of this range of hashes.
         drop_managed_fields: ask the server to leave out ``metadata.managedFields``; one that cannot sends them.
+
+    Attributes:
+        kind: see above.
     """
 
     def __init__(
@@ -99,15 +102,19 @@ class RestListerWatcher:
     ) -> None:
         self._transport = transport
         self._mapping = mapping
-        self._kind = kind
+        self.kind = kind
         self._namespace = namespace
         self._labels = label_selector or Selector()
         self._fields = field_selector or FieldSelector()
         self._shard = shard
         self._drop_managed_fields = drop_managed_fields
 
-    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
-        """Send one LIST request."""
+    @property
+    def list_target(self) -> str:
+        """Path and selectors of the lists, without paging, relative to the host's base path."""
+        return self._list_request(continue_token="", limit=0).target
+
+    def _list_request(self, *, continue_token: str, limit: int) -> RestRequest:
         options = ListOptions(
             namespace=self._namespace,
             label_selector=self._labels,
@@ -116,7 +123,11 @@ class RestListerWatcher:
             continue_token=continue_token,
             shard_selector=self._shard_selector,
         )
-        request = self._accepting(build_request(List(kind=self._kind, options=options), self._mapping))
+        return self._accepting(build_request(List(kind=self.kind, options=options), self._mapping))
+
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
+        """Send one LIST request."""
+        request = self._list_request(continue_token=continue_token, limit=limit)
         # No retries in the transport: the reflector has its own backoff, and must see every failure.
         response = await self._transport.send(request, retry=False)
         raise_for_status(response, request)
@@ -141,7 +152,7 @@ class RestListerWatcher:
             initial_events=initial_events,
             shard_selector=self._shard_selector,
         )
-        request = self._accepting(build_watch(Watch(kind=self._kind, options=options), self._mapping))
+        request = self._accepting(build_watch(Watch(kind=self.kind, options=options), self._mapping))
         async with self._transport.stream(
             request, timeout=_WATCH_OPEN_TIMEOUT, idle_timeout=_WATCH_IDLE_TIMEOUT, retry=False
         ) as stream:
@@ -164,7 +175,7 @@ class RestListerWatcher:
 
     async def get(self, key: ObjectKey) -> bytes:
         """Send one GET request."""
-        request = self._accepting(build_request(Get(kind=self._kind, key=key), self._mapping))
+        request = self._accepting(build_request(Get(kind=self.kind, key=key), self._mapping))
         response = await self._transport.send(request)
         raise_for_status(response, request)
         return response.body

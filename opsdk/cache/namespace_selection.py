@@ -17,7 +17,7 @@ class NamespaceSelection:
     """
 
     def __init__(self, informer: Informer) -> None:
-        self._informer = informer
+        self.informer = informer
         self._changed = asyncio.Event()
 
     async def start(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
@@ -26,14 +26,14 @@ class NamespaceSelection:
         Raises:
             CacheSyncError: the server denies the list, or has not answered for `timeout` seconds.
         """
-        self._informer.add_handler(self._on_delta)
-        self._informer.start()
-        await self._informer.wait_synced(timeout, fail_fast=True)
+        self.informer.add_handler(self._on_delta)
+        self.informer.start()
+        await self.informer.wait_synced(timeout, fail_fast=True)
 
     @property
     def names(self) -> frozenset[str]:
         """The selected namespaces."""
-        return frozenset(entry.key.name for entry in self._informer.store.entries(own_writes=False))
+        return frozenset(entry.key.name for entry in self.informer.store.entries(own_writes=False))
 
     async def wait_changed(self) -> None:
         """Return when namespaces have come or gone since the last call."""
@@ -42,11 +42,11 @@ class NamespaceSelection:
 
     def health(self) -> InformerHealth:
         """Return the health of the informer of Namespaces."""
-        return self._informer.health()
+        return self.informer.health()
 
     async def aclose(self) -> None:
         """Close the informer. Idempotent."""
-        await self._informer.aclose()
+        await self.informer.aclose()
 
     def __repr__(self) -> str:
         return f"<NamespaceSelection of {len(self.names)} namespaces>"

@@ -37,7 +37,7 @@ from opsdk.cache.entry import Problem, StoreEntry
 from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, InformerStore
-from opsdk.cache.watch_history import WatchHistory, WatchVerdict
+from opsdk.cache.watch_history import SavedHistory, WatchHistory, WatchVerdict
 from opsdk.errors import (
     ApiError,
     ConnectError,
@@ -453,6 +453,16 @@ class Reflector:
         lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
         self.state = ReflectorState.LISTING if lists else ReflectorState.WATCHING
         return then
+
+    # -------------------------------------------------------------- checkpoints
+    def save_history(self) -> SavedHistory:
+        """Return how the watches went, for a checkpoint."""
+        return self._history.save(self._backoff.tries, self._backoff.last)
+
+    def restore_history(self, saved: SavedHistory) -> None:
+        """Go on as after the watches of a checkpoint."""
+        self._history.restore(saved)
+        self._backoff.tries, self._backoff.last = saved.tries, saved.tried_at
 
     def __repr__(self) -> str:
         cause = f" after {self.last_error}" if self.last_error else ""

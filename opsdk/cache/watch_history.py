@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+import msgspec
+
 # A watch that ends sooner and without an object is a failure (errVeryShortWatch in client-go).
 _SHORT_WATCH = 1.0
 # Seconds after which a watch counts as healthy: its end is no reason to wait longer than after the first failure.
@@ -30,6 +32,30 @@ class WatchVerdict(Enum):
     """List at once."""
     LIST_LATER = "list later"
     """Wait for the backoff, then list."""
+
+
+class SavedHistory(msgspec.Struct, frozen=True, array_like=True):
+    """A `WatchHistory` while a watch is open, for checkpoints.
+
+    Attributes:
+        opened_at: when the server accepted the watch.
+        events: it has sent an event.
+        objects: it has sent an object.
+        short: short watches in a row before it.
+        broken: the one before it broke.
+        expired: the resource version has expired, and no event came since.
+        tries: of the reflector's backoff.
+        tried_at: when the last of them was made; None before the first.
+    """
+
+    opened_at: float | None
+    events: bool
+    objects: bool
+    short: int
+    broken: bool
+    expired: bool
+    tries: int
+    tried_at: float | None
 
 
 class WatchHistory:
@@ -84,6 +110,17 @@ class WatchHistory:
     def works(self, now: float) -> bool:
         """Whether a watch is open that lasts for a second, or has sent an event."""
         return self._opened_at is not None and (self._events or now - self._opened_at >= _SHORT_WATCH)
+
+    def save(self, tries: int, tried_at: float | None) -> SavedHistory:
+        """Return everything, with the state of the reflector's backoff."""
+        return SavedHistory(
+            self._opened_at, self._events, self._objects, self._short, self._broken, self._expired, tries, tried_at
+        )
+
+    def restore(self, saved: SavedHistory) -> None:
+        """Continue another history."""
+        self._opened_at, self._events, self._objects = saved.opened_at, saved.events, saved.objects
+        self._short, self._broken, self._expired = saved.short, saved.broken, saved.expired
 
     # -------------------------------------------------------------- verdicts about the last watch
     @property

@@ -10,6 +10,7 @@ import contextvars
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
@@ -89,6 +90,7 @@ class Cluster(Closing):
         self.transport = Transport(config, hook=hook)
         self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)))
         self.cache = Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache)
+        self._other_caches: WeakSet[Cache] = WeakSet()
         unrecorded = DirectClient(
             self.transport,
             scheme=self.scheme,
@@ -168,7 +170,13 @@ class Cluster(Closing):
 
     def new_cache(self, options: CacheOptions) -> Cache:
         """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
-        return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options)
+        cache = Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options)
+        self._other_caches.add(cache)
+        return cache
+
+    def caches(self) -> list[Cache]:
+        """Return the caches of this API server that run: `cache` first, then those of `new_cache`."""
+        return [self.cache, *(cache for cache in self._other_caches if cache.running)]
 
     def applier(self, drift: Drift = Drift.REPAIR, *, controller: str = "") -> Applier:
         """Return the `Applier` of children; each `drift` and each controller has its own.

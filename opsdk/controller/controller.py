@@ -148,17 +148,17 @@ class Controller:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
-        self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
+        self.requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes, self._generations = own_changes, generations
         self._hot_loops = HotLoops(options.hot_loop_limit)
         self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
-        self._reconcile_ids = UuidSequence()
+        self.reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.queue = self._make_queue(adapter.declaration.request_type)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
-        self._sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
+        self.sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
         self._pause: Pause | None = None
@@ -207,16 +207,16 @@ class Controller:
         """Add a source; after the start, it begins at once. Raises `UsageError` after the controller has stopped."""
         if self.state is ControllerState.STOPPED:
             raise UsageError(f"controller {self.name} has stopped: it cannot watch another source")
-        self._sources.add(source)
+        self.sources.add(source)
         if self.state is ControllerState.RUNNING:
-            await self._sources.start(source)
-            self._tasks.start(self._sources.sync_late(source), name=f"sync {source!r}")
-        elif self._sources.started:
-            await self._sources.start(source)
+            await self.sources.start(source)
+            self._tasks.start(self.sources.sync_late(source), name=f"sync {source!r}")
+        elif self.sources.started:
+            await self.sources.start(source)
 
     async def unwatch(self, source: EventSource) -> None:
         """Remove a source: its events no longer reach the queue. What it queued before is reconciled. Idempotent."""
-        await self._sources.remove(source)
+        await self.sources.remove(source)
 
     def pause(self, pause: Pause | None) -> None:
         """Start no reconcile until the end of `pause`, or until ``pause(None)``; running reconciles may finish.
@@ -299,7 +299,7 @@ class Controller:
         try:
             with log_context(controller=self.name):
                 self.queue.activate()
-                await self._sources.sync()
+                await self.sources.sync()
                 self._synced.set()
                 await self._run_workers()
         finally:
@@ -317,7 +317,7 @@ class Controller:
         try:
             with log_context(controller=self.name):
                 self.queue.stand_by()
-                await self._sources.sync()
+                await self.sources.sync()
                 self._synced.set()
                 await self._start_called.wait()
         finally:
@@ -331,17 +331,17 @@ class Controller:
                 timer.cancel()
         self._slow_timer = self._pause_timer = None
         self.queue.shut_down()
-        await self._sources.close()
+        await self.sources.close()
 
     def problems(self) -> list[str]:
         """Return why the controller does not follow all its sources now: missing kinds, namespaces or permissions."""
-        if self.state in (ControllerState.NEW, ControllerState.STOPPED) and not self._sources.started:
+        if self.state in (ControllerState.NEW, ControllerState.STOPPED) and not self.sources.started:
             return []
-        return self._sources.problems()
+        return self.sources.problems()
 
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates, handlers and other functions of sources that raise now."""
-        return self._sources.failing_functions()
+        return self.sources.failing_functions()
 
     async def _run_workers(self) -> None:
         """Run the workers until the first of them ends, then stop the others."""
@@ -393,7 +393,7 @@ class Controller:
         return Context(
             request=request,
             controller=self.name,
-            reconcile_id=self._reconcile_ids.next(),
+            reconcile_id=self.reconcile_ids.next(),
             attempt=failures,
             object=obj,
             _cluster=self._cluster,
@@ -525,7 +525,7 @@ class Controller:
         if self._failure_report is None:
             end = self._queue_again(queue_item, attempt)
             if end.gave_up:
-                self._requeue.forget(self.queue, queue_item.item)
+                self.requeue.forget(self.queue, queue_item.item)
         else:
             attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
         if generation and generations is not None and key is not None:
@@ -575,12 +575,12 @@ class Controller:
         return Context(
             request=request,
             controller=self.name,
-            reconcile_id=self._reconcile_ids.next(),
+            reconcile_id=self.reconcile_ids.next(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
-            _is_watched=self._sources.is_watched,
+            _is_watched=self.sources.is_watched,
             _keeps_order=self.options.delete_in_reverse,
             _externals=self._externals,
         )
@@ -612,15 +612,15 @@ class Controller:
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
         if isinstance(attempt.result, HeldBack):
-            return self._requeue.after_pause(self.queue, queue_item, attempt.result)
+            return self.requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
-            end = self._requeue.after_success(self.queue, queue_item, attempt.result)
+            end = self.requeue.after_success(self.queue, queue_item, attempt.result)
             return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
         if attempt.terminal:
-            return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
+            return self.requeue.after_terminal_error(self.queue, queue_item, attempt.error)
         if attempt.finalizing:
-            return self._requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
-        return self._requeue.after_failure(self.queue, queue_item, attempt.error)
+            return self.requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
+        return self.requeue.after_failure(self.queue, queue_item, attempt.error)
 
     async def _report(
         self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
@@ -640,7 +640,7 @@ class Controller:
         if attempt.error is not None:
             is_shown = await report.report_failure(ctx, attempt.error, end)
             if is_shown and end.gave_up:
-                self._requeue.forget(self.queue, queue_item.item)
+                self.requeue.forget(self.queue, queue_item.item)
             elif not is_shown and (end.gave_up or attempt.terminal):
                 # No retry follows that would report it: the next attempt fails as this one, and reports again.
                 self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))

@@ -26,10 +26,13 @@ class RequeuePolicy:
     Args:
         retry_limit: when a failing request is given up; None for never.
         finalizer_retry_limit: the same while finalizers fail.
+
+    Attributes:
+        streaks: the failures of requests.
     """
 
     def __init__(self, retry_limit: RetryLimit | None = None, finalizer_retry_limit: RetryLimit | None = None) -> None:
-        self._streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
+        self.streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
 
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`.
@@ -49,7 +52,7 @@ class RequeuePolicy:
     ) -> ReconcileEnd:
         item = queue_item.item
         wait = queue.next_delay(item, requested_delay(error))
-        gave_up = self._streaks.failed(item, finalizing=finalizing, wait=wait, now=monotonic())
+        gave_up = self.streaks.failed(item, finalizing=finalizing, wait=wait, now=monotonic())
         if gave_up:
             log_failure(error, wait=None)
             return ReconcileEnd(Outcome.ERROR, detail=f"{gave_up}: {text_of(error)}", gave_up=gave_up)
@@ -70,7 +73,7 @@ class RequeuePolicy:
     def forget(self, queue: WorkQueue[Any], item: Any) -> None:
         """Forget the failures of a request that succeeded, or that is given up for good."""
         queue.forget(item)
-        self._streaks.forget(item)
+        self.streaks.forget(item)
 
     def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
         """Queue the request if the result asks for it. Only ``Result(requeue=True)`` keeps the count of failures."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from datetime import timedelta
+from typing import NamedTuple
 
 from opsdk.aio.containment import leaf_errors
 from opsdk.base.durations import as_seconds
@@ -46,6 +47,20 @@ class RetryLimit(Options, frozen=True, kw_only=True):
         return math.inf if self.time is None else as_seconds(self.time) or math.inf
 
 
+class FailureStreak(NamedTuple):
+    """The failures of one request.
+
+    Attributes:
+        finalizing: a finalizer failed.
+        failures: how many.
+        since: the time of the first one.
+    """
+
+    finalizing: bool
+    failures: int
+    since: float
+
+
 class FailureStreaks:
     """The failures of each request since its last success.
 
@@ -56,7 +71,7 @@ class FailureStreaks:
 
     def __init__(self, limit: RetryLimit | None, finalizer_limit: RetryLimit | None) -> None:
         self._limits = {False: limit, True: finalizer_limit}
-        self._streaks: dict[Hashable, tuple[bool, int, float]] = {}
+        self._streaks: dict[Hashable, FailureStreak] = {}
 
     def failed(self, request: Hashable, *, finalizing: bool, wait: float, now: float) -> str:
         """Count a failure. Returns why the request is given up; empty if it is retried.
@@ -70,16 +85,24 @@ class FailureStreaks:
         limit = self._limits[finalizing]
         if limit is None:
             return ""
-        was_finalizing, failures, since = self._streaks.get(request, (finalizing, 0, now))
+        was_finalizing, failures, since = self._streaks.get(request, FailureStreak(finalizing, 0, now))
         if was_finalizing is not finalizing:
             failures, since = 0, now
         failures += 1
-        self._streaks[request] = (finalizing, failures, since)
+        self._streaks[request] = FailureStreak(finalizing, failures, since)
         if limit.attempts is not None and failures >= limit.attempts:
             return f"gave up after {failures} attempt{'s' if failures > 1 else ''}"
         if now + wait - since >= limit.seconds:
             return f"gave up after {now - since:.3g} s"
         return ""
+
+    def get(self, request: Hashable) -> FailureStreak | None:
+        """Return the failures of a request, for a checkpoint; None if it has none."""
+        return self._streaks.get(request)
+
+    def restore(self, request: Hashable, streak: FailureStreak) -> None:
+        """Set the failures of a request, from a checkpoint."""
+        self._streaks[request] = streak
 
     def forget(self, request: Hashable) -> None:
         """Forget the failures of a request that succeeded, or was given up."""

@@ -60,6 +60,11 @@ class SourceGroup:
         """Whether a source was started."""
         return bool(self._started)
 
+    @property
+    def is_idle(self) -> bool:
+        """See `EventSource.is_idle`."""
+        return all(source.is_idle for source in self._sources)
+
     def is_watched(self, kind: GroupKind) -> bool:
         """Whether one of the sources has events of a kind, in any version and representation."""
         return any(isinstance(source, KindSource) and source.kind.gvk.group_kind == kind for source in self._sources)

@@ -299,6 +299,11 @@ class EventDispatcher:
         elif retries.last_success is None:
             retries.last_success = handled
 
+    @property
+    def retries_events(self) -> bool:
+        """Whether an event is waiting for another try."""
+        return bool(self._pending_retries)
+
     # -------------------------------------------------------------- failed events of deleted objects
     def _wait_deleted(self, key: ObjectKey, retries: _PendingRetries) -> None:
         wait = retries.waits.next(monotonic())

@@ -92,6 +92,11 @@ class EventSource(ABC):
         """Return the functions of the user that raise now."""
         return []
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the queue and the caches have all that it knows: a checkpoint of a recording has only these."""
+        return True
+
 
 class _StandbyDeletions:
     """The objects that were deleted lately, while this replica was a standby. Pure.
@@ -171,6 +176,11 @@ class KindSource(EventSource):
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates and handlers that raise now."""
         return self._dispatcher.failures.failing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event is retried, and no deletion is kept for the time when this replica leads."""
+        return not self._deletions and not self._dispatcher.retries_events
 
     @property
     def counts(self) -> Counter[str]:

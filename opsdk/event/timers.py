@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.cause import ReconcileCause
@@ -133,7 +134,7 @@ class _Periodic(_ClockSource):
         if self._is_first:
             self._is_first = False
         else:
-            await asyncio.sleep(self.interval * (1 + self._jitter * loop_random().random()))
+            await named_sleep(f"timer {self.name}", self.interval * (1 + self._jitter * loop_random().random()))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} every {self.interval:g} s>"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.base.runnable import Runnable
 
 
@@ -28,7 +28,7 @@ class DeferredRunnable:
 
     async def start(self) -> None:
         """Wait, then run. Raises the error of the runnable."""
-        await asyncio.sleep(self._delay)
+        await named_sleep("deferred", self._delay)
         await self._make().start()
 
     def __repr__(self) -> str:

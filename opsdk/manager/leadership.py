@@ -45,6 +45,10 @@ class ManagerLeadership:
 
     Args:
         election: None if every replica leads.
+
+    Attributes:
+        election: see above.
+        began_at: the time at which leadership began the last time.
     """
 
     def __init__(self, election: Election | None) -> None:
@@ -52,7 +56,7 @@ class ManagerLeadership:
         fence: object = election
         self._election_fence = fence if isinstance(fence, Fence) else None
         self._leads = asyncio.Event()
-        self._began_at = 0.0
+        self.began_at = 0.0
 
     @property
     def is_leading(self) -> bool:
@@ -71,7 +75,7 @@ class ManagerLeadership:
     @property
     def is_term_new(self) -> bool:
         """See `opsdk.aio.fence.TermFence`."""
-        return self.election is not None and monotonic() - self._began_at < _NEW_SECONDS
+        return self.election is not None and monotonic() - self.began_at < _NEW_SECONDS
 
     def as_json(self) -> dict[str, object]:
         """Return the state of the leadership, with a JSON form. Durations are in seconds."""
@@ -79,7 +83,7 @@ class ManagerLeadership:
         return {
             "election": self.election is not None,
             "leading": self.is_leading,
-            "leading_seconds": monotonic() - self._began_at if self.has_begun else None,
+            "leading_seconds": monotonic() - self.began_at if self.has_begun else None,
             "lease": describe() if describe is not None else None,
         }
 
@@ -91,7 +95,7 @@ class ManagerLeadership:
 
     def begin(self) -> None:
         """Lead from now on."""
-        self._began_at = monotonic()
+        self.began_at = monotonic()
         self._leads.set()
 
     def end(self) -> None:

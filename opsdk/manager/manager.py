@@ -91,7 +91,7 @@ class Manager:
         self.hook = Hooks([self.metrics, *([queues] if debugs else []), *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
-        self._leadership = ManagerLeadership(None)
+        self.leadership = ManagerLeadership(None)
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._warmups = RunnableGroup("warm-up", on_error=self._on_error)
         self._failed: list[BaseException] = []
@@ -121,7 +121,7 @@ class Manager:
         self.debug.add_action("reconcile", self._reconcile_now)
 
     def _leadership_page(self) -> Mapping[str, object]:
-        return {"state": self.state.value, **self._leadership.as_json()}
+        return {"state": self.state.value, **self.leadership.as_json()}
 
     def _reconcile_now(self, arguments: Mapping[str, str]) -> Mapping[str, object]:
         """Queue the request of one controller before all others. The action of ``POST /debug/reconcile``."""
@@ -137,9 +137,9 @@ class Manager:
     def use_election(self, election: Election) -> None:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
-        self._leadership = ManagerLeadership(election)
+        self.leadership = ManagerLeadership(election)
         # Tasks that a warm-up starts continue while this replica leads, so it has the leader's fence.
-        self._groups[Phase.LEADER].fence = self._warmups.fence = self._leadership
+        self._groups[Phase.LEADER].fence = self._warmups.fence = self.leadership
 
     def use_client(self, client: ReviewClient) -> None:
         """Set the client that reviews metrics requests. Raises `UsageError` after the start."""
@@ -180,7 +180,7 @@ class Manager:
         if isinstance(runnable, Debuggable):
             for page, rows in runnable.debug_pages().items():
                 self.debug.extend(page, rows)
-        if phase is Phase.LEADER and isinstance(runnable, Warmup) and not self._leadership.has_begun:
+        if phase is Phase.LEADER and isinstance(runnable, Warmup) and not self.leadership.has_begun:
             self._warmups.add(_WarmupRunnable(runnable))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
@@ -209,11 +209,11 @@ class Manager:
     @property
     def is_elected(self) -> bool:
         """Whether this replica leads: its LEADER group runs, and it has not lost the lease by its own clock."""
-        return self._leadership.is_leading
+        return self.leadership.is_leading
 
     async def wait_elected(self) -> None:
         """Wait until this replica leads; without an election, until HTTP servers, webhooks and caches are ready."""
-        await self._leadership.wait_begun()
+        await self.leadership.wait_begun()
 
     async def wait_ready(self) -> None:
         """Wait until all runnables without leader election are ready."""
@@ -259,7 +259,7 @@ class Manager:
                 loop = asyncio.get_running_loop()
                 # Unready runnables of the OTHERS group do not prevent leadership.
                 helpers.append(loop.create_task(self._wait_others(), name="manager/others ready"))
-                if self._leadership.election is None:
+                if self.leadership.election is None:
                     self._begin_leading()
                 else:
                     self._warmups.start()
@@ -317,11 +317,11 @@ class Manager:
             await wait_ended((ready, ending), _CANCEL_GRACE)
 
     async def _run_election(self) -> None:
-        self._on_error(None, await self._leadership.run(on_elected=self._begin_leading))
+        self._on_error(None, await self.leadership.run(on_elected=self._begin_leading))
 
     def _begin_leading(self) -> None:
         if self.state is ManagerState.RUNNING:
-            self._leadership.begin()
+            self.leadership.begin()
             self._groups[Phase.LEADER].start()
 
     def _all_groups(self) -> Sequence[RunnableGroup]:
@@ -360,8 +360,8 @@ class Manager:
         for helper in helpers:
             helper.cancel()
         await wait_ended(helpers, ELECTION_GRACE)
-        was_leading = self._leadership.is_leading
-        self._leadership.end()
+        was_leading = self.leadership.is_leading
+        self.leadership.end()
         if was_leading and plan.releases_lease:
             await self._release()
         self._report_late(plan, [*late, *self._stop_failures])
@@ -385,12 +385,12 @@ class Manager:
 
     async def _release(self) -> None:
         running = [*self._stop_failures, *(name for group in self._all_groups() for name in group.running())]
-        if running and self._leadership.election is not None:
+        if running and self.leadership.election is not None:
             log.warning(
                 "the lease is not released and will expire, because runnables are still running: %s", ", ".join(running)
             )
             return
-        await self._leadership.release()
+        await self.leadership.release()
 
     def __repr__(self) -> str:
         return f"<Manager: {', '.join(repr(g) for g in self._groups.values())}>"

@@ -21,7 +21,7 @@ from __future__ import annotations
 import heapq
 import math
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum
 from itertools import count, islice
 from operator import itemgetter
@@ -43,6 +43,8 @@ _SMALL_HEAP = 64
 class QueueState(Enum):
     """State of the queue."""
 
+    HELD = "held"
+    """Accepts and returns no items until `restore`: the queue of a replay that begins in the middle of a run."""
     OPEN = "open"
     """Accepts and returns items."""
     DRAINING = "draining"
@@ -129,6 +131,26 @@ class QueuedItem(msgspec.Struct, Generic[K], frozen=True):
     ready: bool
     ready_at: float
     causes: tuple[ReconcileCause, ...]
+
+
+class SavedItem(msgspec.Struct, Generic[K], frozen=True, kw_only=True):
+    """A queued item as `QueueCore.save` returns it.
+
+    Attributes:
+        item: the item.
+        priority: its priority.
+        ready_at: when it became ready, or becomes ready, by the queue's clock.
+        queued_at: when it was added.
+        causes: that have happened.
+        later: causes that happen later, each with its time.
+    """
+
+    item: K
+    priority: int
+    ready_at: float
+    queued_at: float
+    causes: tuple[ReconcileCause, ...] = ()
+    later: tuple[tuple[float, ReconcileCause], ...] = ()
 
 
 class QueueCore(Generic[K]):
@@ -356,6 +378,35 @@ class QueueCore(Generic[K]):
     def processing(self) -> dict[K, float]:
         """Return the items that workers process, with their start times."""
         return dict(self._processing)
+
+    # -------------------------------------------------------------- checkpoints
+    def save(self) -> list[SavedItem[K]] | None:
+        """Return the queued items, in the order in which equal ones are returned; None while one is processed."""
+        if self._processing:
+            return None
+        return [
+            SavedItem(
+                item=item,
+                priority=entry.priority,
+                ready_at=entry.ready_at,
+                queued_at=entry.queued_at,
+                causes=entry.all_causes(),
+                later=tuple((entry.later or {}).values()),
+            )
+            for item, entry in sorted(self._entries.items(), key=lambda pair: pair[1].ticket)
+        ]
+
+    def restore(self, items: Iterable[SavedItem[K]], *, now: float) -> None:
+        """Open a queue that is held, with the items of a `save`."""
+        assert self.state is QueueState.HELD
+        self.state = QueueState.OPEN
+        for saved in items:
+            entry = self._entries[saved.item] = _Entry(saved.priority, saved.ready_at, saved.queued_at)
+            for cause in saved.causes:
+                entry.add_cause(cause)
+            for at, cause in saved.later:
+                entry.add_later_cause(at, cause)
+            self._schedule(saved.item, entry, now)
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:

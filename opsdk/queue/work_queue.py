@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from opsdk.aio.clock import monotonic
 from opsdk.base.cause import ReconcileCause
-from opsdk.queue.core import QueueCore, QueueItem
+from opsdk.queue.core import QueueCore, QueueItem, QueueState, SavedItem
 from opsdk.queue.fairness import Fairness
 from opsdk.queue.flows import fair_order
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
@@ -115,6 +115,17 @@ class WorkQueue(Generic[K]):
         """Return items again. Idempotent."""
         self.core.paused = False
         self._wake(monotonic())
+
+    # -------------------------------------------------------------- checkpoints
+    def hold(self) -> None:
+        """Accept and return no items until `restore`. For an empty queue."""
+        self.core.state = QueueState.HELD
+
+    def restore(self, items: Iterable[SavedItem[K]]) -> None:
+        """Open the queue with the items that `QueueCore.save` has returned."""
+        now = monotonic()
+        self.core.restore(items, now=now)
+        self._wake(now)
 
     # -------------------------------------------------------------- adding
     def add(

@@ -16,6 +16,8 @@ CLOCK_RESOLUTION: Final = 1e-9
 """Seconds by which timers are early. A constant: a replay has the same timers ready in an iteration on any system."""
 _WALL_STEP: Final = 50_000
 """Microseconds between the system's clock and the loop's from which on the clock counts as set."""
+_IDLE_SECONDS: Final = 1e-5
+"""A timer that is due sooner may be due now: times are rounded."""
 _WALL_CHECK: Final = 1_000_000
 """Microseconds between two looks at the system's clock."""
 
@@ -32,9 +34,12 @@ class _CountingSelector(selectors.DefaultSelector):
         self.wall = time.time_ns() // 1000
         self.on_iteration: Callable[[int], None] | None = None
         self.on_wall: Callable[[int, int], None] | None = None
+        self.on_idle: Callable[[], None] | None = None
         self._next_check = _WALL_CHECK
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.on_idle is not None and (timeout is None or timeout > _IDLE_SECONDS):
+            self.on_idle()
         if timeout:
             # The loop has computed the timeout from the time at which this iteration began.
             timeout = max(timeout - (time.monotonic() - self.origin - self.time), 0.0)
@@ -82,14 +87,21 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         """The UTC time at time 0 of the loop, in microseconds since 1970."""
         return self._counting.wall
 
-    def observe(self, on_iteration: Callable[[int], None], on_wall: Callable[[int, int], None]) -> None:
+    def observe(
+        self,
+        on_iteration: Callable[[int], None],
+        on_wall: Callable[[int, int], None],
+        on_idle: Callable[[], None] | None = None,
+    ) -> None:
         """Report iterations and steps of the system's clock from now on.
 
         Args:
             on_iteration: called with the microseconds since the iteration before.
             on_wall: called with the iteration, and the new UTC time at time 0 of the loop.
+            on_idle: called before the loop waits: all tasks wait, and this iteration is over.
         """
         self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
+        self._counting.on_idle = on_idle
 
     @property
     def _clock_resolution(self) -> float:

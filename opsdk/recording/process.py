@@ -9,7 +9,7 @@ import random
 import secrets
 import socket
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_recording, describe_start
-from opsdk.recording.records import OperatorEnded, RecordingBegan
+from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.writer import RecordingWriter
 
@@ -56,10 +56,16 @@ class ProcessRecording:
     Args:
         options: the directory, its size, the age of files.
         program: what the recording says about this process.
+        checkpoint: returns the state of the operator; None if it works.
     """
 
-    def __init__(self, options: RecordingOptions, program: RecordedProgram) -> None:
-        self._options, self._program = options, program
+    def __init__(
+        self,
+        options: RecordingOptions,
+        program: RecordedProgram,
+        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
+    ) -> None:
+        self._options, self._program, self._checkpoint = options, program, checkpoint
         self._recorder: ExchangeRecorder | None = None
 
     async def record(self, main: Coroutine[object, None, None], config: RecordedConfig) -> None:
@@ -87,8 +93,13 @@ class ProcessRecording:
             raise ConfigError(f"the recording cannot be written: {error}; set another --recording-dir") from error
         # The operator's own code may draw from it. It is not for secrets: its numbers can be guessed in any case.
         random.seed(began.seed)
-        self._recorder = begin_recording(writer.add, began, loop)
-        loop.observe(writer.add_iteration, writer.add_wall)
+        recorder = self._recorder = begin_recording(writer.add, began, loop)
+
+        def observe_idle() -> None:
+            if writer.wants_checkpoint and (checkpoint := self._checkpoint(recorder)):
+                writer.add_checkpoint(checkpoint)
+
+        loop.observe(writer.add_iteration, writer.add_wall, observe_idle)
         try:
             await main
         finally:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
 from opsdk.base.limits import MIB
 from opsdk.base.version import VERSION
@@ -20,6 +21,7 @@ from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.recording.boundary import BOUNDARY, ExternalCall, RequestHandler
+from opsdk.recording.open_exchanges import OpenExchanges
 from opsdk.recording.records import (
     Answered,
     CallBegan,
@@ -35,6 +37,7 @@ from opsdk.recording.records import (
     StopRequested,
     TimeMoved,
 )
+from opsdk.telemetry.context import current as log_fields
 
 __all__ = [
     "CountingLoop",
@@ -95,15 +98,22 @@ class ExchangeRecorder:
     Args:
         add: called with each record, in order. It must not block.
         loop: the running loop.
+        seed: of the operator's random numbers.
 
     Attributes:
         numbers: of exchanges.
+        exchanges: that a checkpoint needs.
+        sleeps: with names.
+        random: the generator of the operator.
     """
 
-    def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
+    def __init__(self, add: Callable[[Record], None], loop: CountingLoop, *, seed: int) -> None:
         self.add = add
         self.loop = loop
+        self.random = random.Random(seed)  # noqa: S311 - jitter and identifiers, not secrets
         self.numbers = count()
+        self.exchanges = OpenExchanges()
+        self.sleeps = NamedSleeps()
 
     @property
     def listens(self) -> bool:
@@ -126,8 +136,12 @@ class ExchangeRecorder:
                 return await handler(request)
             target = f"{request.path}?{request.query.raw}" if request.query.raw else request.path
             self.add(Called(self.loop.iteration, number, request.method, target, request.header("content-type"), body))
-            response = await handler(request)
-            self.add(Answered(self.loop.iteration, number, response.status, response.body))
+            self.exchanges.call_began(number)
+            try:
+                response = await handler(request)
+                self.add(Answered(self.loop.iteration, number, response.status, response.body))
+            finally:
+                self.exchanges.call_ended(number)
             return response
 
         return recorded
@@ -136,11 +150,14 @@ class ExchangeRecorder:
         """See `Boundary`."""
         number = next(self.numbers)
         self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))
+        self.exchanges.call_began(number)
         try:
             value = await call.run()
         except BaseException as error:
             self.add(Failed(self.loop.iteration, number, error_name(error), str(error)))
             raise
+        finally:
+            self.exchanges.call_ended(number)
         self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
         return value
 
@@ -165,14 +182,20 @@ class _RecordedBackend:
         number = next(recorder.numbers)
         content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
         sent = body if isinstance(body, bytes) else b""
-        recorder.add(ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent))
+        began = ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
+        recorder.add(began)
+        exchanges = recorder.exchanges
+        exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
         try:
             stream = await self._backend.exchange(method, target, headers, body)
         except BaseException as error:
+            exchanges.ended(number)
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
         recorded = {name: value for name, value in stream.headers.items() if name in _HEADERS}
-        recorder.add(Responded(recorder.loop.iteration, number, stream.status, recorded))
+        responded = Responded(recorder.loop.iteration, number, stream.status, recorded)
+        recorder.add(responded)
+        exchanges.responded(responded)
         return _RecordedStream(stream, recorder, number)
 
     def drain(self) -> None:
@@ -199,13 +222,19 @@ class _RecordedStream:
         try:
             data = await self._stream.read()
         except BaseException as error:
-            self._has_ended = True
+            self._end()
             self._recorder.add(Failed(self._recorder.loop.iteration, self._number, error_name(error), str(error)))
             raise
         # A part of compressed data may have no decoded byte, and is not the end.
         self._has_ended = not data
-        self._recorder.add(Received(self._recorder.loop.iteration, self._number, self._decoded(data), not data))
+        received = Received(self._recorder.loop.iteration, self._number, self._decoded(data), not data)
+        self._recorder.add(received)
+        self._recorder.exchanges.received(received)
         return data
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._recorder.exchanges.ended(self._number)
 
     def _decoded(self, data: bytes) -> bytes:
         try:
@@ -219,7 +248,7 @@ class _RecordedStream:
             await self._stream.aclose()
         finally:
             if self._recorder.loop.iteration != began or not self._has_ended:
-                self._has_ended = True
+                self._end()
                 self._recorder.add(Closed(self._recorder.loop.iteration, self._number))
 
     def __repr__(self) -> str:
@@ -271,7 +300,8 @@ def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: 
         began: the first record of the recording.
         loop: the running loop.
     """
-    recorder = ExchangeRecorder(add, loop)
+    recorder = ExchangeRecorder(add, loop, seed=began.seed)
     BOUNDARY.set(recorder)
-    RANDOM.set(random.Random(began.seed))  # noqa: S311 - jitter and identifiers, not secrets
+    RANDOM.set(recorder.random)
+    SLEEPS.set(recorder.sleeps)
     return recorder

@@ -10,11 +10,18 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.cause import ReconcileCause
+
 __all__ = [
     "FORMAT",
     "Answered",
+    "CachedCollection",
+    "CachedObjects",
     "CallBegan",
     "Called",
+    "CheckpointBegan",
+    "CheckpointEnded",
+    "CheckpointPart",
     "Clock",
     "Closed",
     "ExchangeBegan",
@@ -22,8 +29,12 @@ __all__ = [
     "Iterations",
     "OperatorEnded",
     "Outcome",
+    "QueuedRequest",
+    "RandomState",
     "Received",
     "Record",
+    "RecordedCause",
+    "RecordedController",
     "RecordingBegan",
     "Responded",
     "Returned",
@@ -33,8 +44,11 @@ __all__ = [
     "WallMoved",
 ]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the records, in the first line of each file: another one may have other fields."""
+
+RandomState = tuple[int, tuple[int, ...], float | None]
+"""What `random.Random.getstate` returns."""
 
 
 class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="b"):
@@ -55,7 +69,8 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         time: of this iteration.
         seed: of the random numbers that opsdk draws, and of `random`.
         is_virtual: the operator ran in virtual time.
-        file: number of the file in the recording, from 0: a later file needs those before it.
+        file: number of the file in the recording, from 0: a later file needs those before it, unless it begins with a
+            checkpoint.
     """
 
     opsdk: str
@@ -73,6 +88,127 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
     seed: int
     is_virtual: bool = False
     file: int = 0
+
+
+class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="p"):
+    """The state of an operator between two iterations, in which it waits: a replay may begin here.
+
+    The records until `CheckpointEnded` belong to it. Exchanges among them are from before: those without an end are
+    open, as watches are, and the others are answers that the start of an operator needs.
+
+    Attributes:
+        iteration: that has ended.
+        time: of this iteration.
+        wall: the UTC time at time 0 of the event loop, in microseconds since 1970.
+        sleeps: names of what repeats or happens later, with its times.
+        lease_times: of the election, in MessagePack; empty without one.
+        leads_since: the time at which leadership began the last time.
+        random: the state of opsdk's random numbers, see `random.Random.getstate`.
+        process_random: the state of those of the module `random`.
+    """
+
+    iteration: int
+    time: float
+    wall: int
+    sleeps: tuple[tuple[str, float], ...]
+    lease_times: bytes
+    leads_since: float
+    random: RandomState
+    process_random: RandomState
+
+
+class CachedCollection(msgspec.Struct, frozen=True, array_like=True, tag="g"):
+    """The informer of a collection, as a part of a checkpoint. Its objects follow.
+
+    Attributes:
+        collection: path of the informer's lists, with its selectors, see `collection_of`.
+        gvk: group, version and kind of the objects.
+        metadata_only: the informer has metadata only.
+        by_reads: reads may have started the informer. Others are started by the operator's own start.
+        resource_version: up to which its watch has shown everything.
+        history: how its watches went, in MessagePack.
+    """
+
+    collection: str
+    gvk: tuple[str, str, str]
+    metadata_only: bool
+    by_reads: bool
+    resource_version: str
+    history: bytes
+
+
+class CachedObjects(msgspec.Struct, frozen=True, array_like=True, tag="o"):
+    """Objects in the cache of the last `CachedCollection`, as a part of a checkpoint.
+
+    Attributes:
+        collection: its path.
+        items: the objects as JSON, without values of Secrets and tokens.
+    """
+
+    collection: str
+    items: tuple[bytes, ...]
+
+
+class RecordedCause(msgspec.Struct, frozen=True, array_like=True):
+    """A cause of a queued request.
+
+    Attributes:
+        at: the time at which it happens; None if it has happened.
+        cause: the cause.
+    """
+
+    at: float | None
+    cause: ReconcileCause
+
+
+class QueuedRequest(msgspec.Struct, frozen=True, array_like=True, tag="u"):
+    """A request in the queue of a controller, as a part of a checkpoint.
+
+    Attributes:
+        controller: its name.
+        request: the fields of the request.
+        priority: in the queue.
+        ready_at: the time at which a worker may take it.
+        queued_at: the time at which it was added.
+        failures: that the rate limiter has counted.
+        streak: for a `RetryLimit`: a finalizer failed, failures, and the time of the first one; None without one.
+        causes: why it is queued.
+    """
+
+    controller: str
+    request: tuple[str, str, str]
+    priority: int
+    ready_at: float
+    queued_at: float
+    failures: int = 0
+    streak: tuple[bool, int, float] | None = None
+    causes: tuple[RecordedCause, ...] = ()
+
+
+class RecordedController(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+    """A controller, as a part of a checkpoint. The requests in its queue follow.
+
+    Attributes:
+        controller: its name.
+        state: its workers run, or it waits for leadership.
+        paused: its queue returns no requests.
+        last_id: of its reconciles; empty before the first.
+    """
+
+    controller: str
+    state: str
+    paused: bool
+    last_id: str
+
+
+class CheckpointEnded(msgspec.Struct, frozen=True, array_like=True, tag="z"):
+    """The last record of a checkpoint.
+
+    Attributes:
+        iteration: of the checkpoint.
+    """
+
+    iteration: int
 
 
 class Iterations(msgspec.Struct, frozen=True, array_like=True, tag="i"):
@@ -294,8 +430,13 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 Outcome = Responded | Received | Returned | Failed | Closed
 """What an operator waited for."""
 Clock = Iterations | TimeMoved | WallMoved
+CheckpointPart = (
+    CheckpointBegan | CachedCollection | CachedObjects | RecordedController | QueuedRequest | CheckpointEnded
+)
+"""Records of a checkpoint, besides exchanges."""
 Record = (
     RecordingBegan
+    | CheckpointPart
     | Clock
     | ExchangeBegan
     | CallBegan

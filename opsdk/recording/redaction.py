@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opsdk.apimachinery.secret_values import digest, without_values
 from opsdk.recording.records import (
     Answered,
+    CachedObjects,
     Called,
     Closed,
     ExchangeBegan,
@@ -70,6 +71,9 @@ class Redactor:
                 # Reviews of Secrets have their values.
                 subject = _Subject.SECRETS if b'"Secret"' in record.body else _Subject.OTHERS
                 return replace(record, body=self._body(record.body, subject))
+            case CachedObjects():
+                subject = _subject_of(record.collection)
+                return replace(record, items=tuple(self._body(item, subject) for item in record.items))
             case Returned():
                 return replace(record, value=self._without_known_values(record.value))
             case Failed() | Closed():

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from opsdk.recording.files import FileEncoder, RecordedFile, files_to_remove
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import (
+    CheckpointBegan,
+    CheckpointEnded,
     ExchangeBegan,
     Failed,
     Iterations,
@@ -36,6 +38,10 @@ _FLUSH_SECONDS: Final = 0.5
 """Seconds between two writes: a process that is killed loses that much."""
 _FILES: Final = 8
 """The space of a recording is divided into so many files."""
+_CHECKPOINT_SHARE: Final = 3
+"""A file is so many times larger than the checkpoint with which it begins."""
+_LATEST: Final = 2.0
+"""Shares of a file after which the next one begins without a checkpoint."""
 _MAX_PENDING: Final = 64 << 20
 """Bytes of records that wait for the disk."""
 _ITERATION_BYTES: Final = 1024
@@ -79,12 +85,19 @@ class RecordingWriter:
         self._encoder = FileEncoder()
         self._size = 0
         self._opened_at = 0.0
+        self._wants_checkpoint = self._is_reported = False
+        self._checkpoint_size = 0
         self._ended: list[RecordedFile] = []
 
     @property
     def problem(self) -> str:
         """Why nothing is recorded any more; empty if it is."""
         return self._problem
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether the file is large or old enough: the next one begins with the next checkpoint."""
+        return self._wants_checkpoint
 
     def start(self) -> None:
         """Create the directory, and begin to write. Raises ``OSError`` if it cannot be written to, and is not full."""
@@ -116,6 +129,13 @@ class RecordingWriter:
             self._skipped = 0
         self._queued += _size(record)
         self._queue.append(record)
+
+    def add_checkpoint(self, records: Sequence[Record]) -> None:
+        """Begin the next file with a checkpoint. `add` calls follow."""
+        self._wants_checkpoint = False
+        self.flush_iterations()
+        for record in records:
+            self._add(record)
 
     def add_iteration(self, micros: int) -> None:
         """Note an iteration of the loop, which began so many microseconds after the one before it."""
@@ -174,13 +194,32 @@ class RecordingWriter:
         while self._queue:
             record = self._queue.popleft()
             self._taken += _size(record)
+            if isinstance(record, CheckpointBegan):
+                self._write(bytes(data))
+                data.clear()
+                self._end()
+                self._open()
             data += self._encoder.encode(self._redact(record))
+            if isinstance(record, CheckpointEnded):
+                self._checkpoint_size = self._size + len(data)
         data += self._encoder.flush()
         self._write(bytes(data))
-        is_old = time.time() - self._opened_at > self._options.max_age / _FILES
-        if self._size > self._options.max_bytes // _FILES or is_old:
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Ask for a checkpoint when the file has its share. Without one for a long time, the next file has none."""
+        # A checkpoint of large caches must not be most of the recording.
+        share = max(self._options.max_bytes // _FILES, _CHECKPOINT_SHARE * self._checkpoint_size)
+        age = (time.time() - self._opened_at) / (self._options.max_age / _FILES)
+        filling = max(self._size / share, age)
+        if filling > _LATEST:
+            if not self._is_reported:
+                log.warning("the operator had no moment without work for a checkpoint of its recording")
+            self._is_reported = True
             self._end()
             self._open()
+        elif filling > 1:
+            self._wants_checkpoint = True
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
@@ -196,6 +235,7 @@ class RecordingWriter:
         # Unbuffered: what was written survives a killed process.
         self._file = path.open("xb", buffering=0)
         self._encoder, self._size, self._opened_at = FileEncoder(), 0, time.time()
+        self._checkpoint_size, self._wants_checkpoint = 0, False
         began = self._encoder.encode(replace(self._began, file=self._number))
         self._write(self._encoder.begin() + began + self._encoder.flush())
         self._number += 1

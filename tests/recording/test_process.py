@@ -22,10 +22,11 @@ from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.engine.replay.run import OperatorReplay
+from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayOutcome, ReplayPlace
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.recording.reading import load_recording
 from opsdk.recording.records import ExchangeBegan
+from opsdk.recording.writer import SUFFIX, file_names
 from opsdk.rest.load import load_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
@@ -37,8 +38,9 @@ PASSWORD = "correct-horse-battery-staple"
 # A reconciler that copies a Secret into another one, and its password into a ConfigMap, as careless ones do.
 OPERATOR = """
 import asyncio
-from opsdk import Context, ObjectMeta, Operator
+from opsdk import Context, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.recording.options import RecordingOptions
 
 operator = Operator("copier")
 
@@ -78,9 +80,9 @@ class RecordedOperator:
         kubeconfig: of the server.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, *, options: str = "") -> None:
         self.program = folder / "copier.py"
-        self.program.write_text(OPERATOR)
+        self.program.write_text(OPERATOR.replace('Operator("copier")', f'Operator("copier", {options})'))
         self.recordings, self.log = folder / "recordings", folder / "operator.log"
         flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
         flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", "127.0.0.1:0"]
@@ -92,10 +94,10 @@ class RecordedOperator:
                 env={**os.environ, "PYTHONHASHSEED": "1"},
             )
 
-    def has_last_copy(self) -> bool:
-        """Whether the recording has the last write of the operator."""
+    def has_written(self, name: str) -> bool:
+        """Whether the recording has a write of an object of this name."""
         records = load_recording(self.recordings).records
-        return any(isinstance(record, ExchangeBegan) and "db-2-copy" in record.target for record in records)
+        return any(isinstance(record, ExchangeBegan) and name in record.target for record in records)
 
     def __enter__(self) -> Self:
         return self
@@ -110,16 +112,16 @@ class RecordedOperator:
         self.process.wait(60)
 
 
-async def change_secrets(kubeconfig: Path) -> None:
+async def change_secrets(kubeconfig: Path, prefix: str = "db") -> None:
     """Create three Secrets, change them, and wait until the operator has copied them."""
     async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
         client = cluster.uncached
         for number in range(3):
-            meta = ObjectMeta(name=f"db-{number}", namespace="default")
+            meta = ObjectMeta(name=f"{prefix}-{number}", namespace="default")
             secret = await client.create(Secret(metadata=meta, data={"password": f"{PASSWORD}-{number}".encode()}))
             secret.data["user"] = b"admin"
             await client.update(secret)
-            await copied(client, f"db-{number}")
+            await copied(client, f"{prefix}-{number}")
 
 
 async def copied(client: Client, name: str) -> None:
@@ -149,21 +151,26 @@ def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: sign
     with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
         asyncio.run(change_secrets(kubeconfig))
         # The writer is half a second behind.
-        until(recorded.has_last_copy, recorded.log)
+        until(lambda: recorded.has_written("db-2-copy"), recorded.log)
         recorded.end(signal_number)
     recording = load_recording(recorded.recordings)
     timeline = Timeline(recording.records)
     with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
         outcome = replay.run()
     assert outcome.requests > 15
-    hidden = [
-        each for each in outcome.divergences if b"digest:" not in each.recorded and b"ZGlnZXN0" not in each.recorded
-    ]
-    assert not hidden, list(map(str, hidden))
-    assert not outcome.unsent
+    check_differences(outcome)
     assert outcome.identical > 10
     assert bool(recording.problems) == (signal_number == signal.SIGKILL)
     check_hidden(recorded.recordings)
+
+
+def check_differences(outcome: ReplayOutcome) -> None:
+    """Requests differ in values of Secrets only."""
+    others = [
+        each for each in outcome.divergences if b"digest:" not in each.recorded and b"ZGlnZXN0" not in each.recorded
+    ]
+    assert not others, list(map(str, others))
+    assert not outcome.unsent
 
 
 def check_hidden(folder: Path) -> None:
@@ -174,3 +181,34 @@ def check_hidden(folder: Path) -> None:
         assert len(text) > 10_000
         for form in (PASSWORD.encode(), b"Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ", b"PRIVATE KEY", b"Bearer"):
             assert form not in text
+
+
+OLD_FILES_GO = "OperatorOptions(recording=RecordingOptions(max_age=4))"
+"""Each file has half a second, and the files together four."""
+
+
+def has_no_start(recorded: RecordedOperator) -> bool:
+    """Whether the ring has dropped the file with the start of the process."""
+    files = file_names(recorded.recordings)
+    return bool(files) and not files[0].name.endswith("-000000" + SUFFIX)
+
+
+def test_a_replay_begins_with_a_checkpoint(tmp_path: Path) -> None:
+    """The ring has dropped the start. What follows the checkpoint is identical: requests, renewals, times."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, options=OLD_FILES_GO) as recorded:
+        asyncio.run(change_secrets(kubeconfig, "before"))
+        until(lambda: has_no_start(recorded), recorded.log)
+        asyncio.run(change_secrets(kubeconfig, "after"))
+        until(lambda: recorded.has_written("after-2-copy"), recorded.log)
+        recorded.end(signal.SIGTERM)
+    recording = load_recording(recorded.recordings)
+    timeline = Timeline(recording.records)
+    assert timeline.checkpoint is not None
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        replay.run(ReplayPlace(PlaceKind.RECONCILE, 5))
+        names = {str(obj["metadata"]["name"]) for obj in replay.objects() if obj["kind"] == "Secret"}
+        outcome = replay.run()
+    assert {"before-0", "before-2-copy"} <= names
+    check_differences(outcome)
+    assert [each.result for each in replay.reconciles].count("success") > 5
+    check_hidden(recorded.recordings)

@@ -52,7 +52,7 @@ def test_the_ring_keeps_the_newest_files(tmp_path: Path) -> None:
     files = file_names(tmp_path)
     assert len(files) >= 3
     assert sum(file.stat().st_size for file in files) <= (1 << 20) + 200_000
-    with pytest.raises(RecordingError, match="the beginning of the recording is gone"):
+    with pytest.raises(RecordingError, match="no file that is left has the start of the process"):
         load_recording(tmp_path)
 
 

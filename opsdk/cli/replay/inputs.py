@@ -79,12 +79,12 @@ def _forget_modules(reference: str) -> None:
 
 def parse_time(timeline: Timeline, text: str) -> float:
     """Return a time of the event loop, in seconds. Raises `UsageError`."""
-    origin = EPOCH + timedelta(microseconds=timeline.began.wall)
+    origin = EPOCH + timedelta(microseconds=timeline.start_wall)
     try:
         if ":" not in text:
-            return timeline.began.time + float(text)
+            return timeline.start_time + float(text)
         if "T" not in text:
-            start = origin + timedelta(seconds=timeline.began.time)
+            start = origin + timedelta(seconds=timeline.start_time)
             moment = datetime.combine(start.date(), datetime.strptime(text, "%H:%M:%S").time(), UTC)  # noqa: DTZ007
             moment += timedelta(days=moment < start.replace(microsecond=0))
         else:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from opsdk.aio.tasks import TaskOwner
-from opsdk.engine.replay.loop import ReplayLoop
+from opsdk.engine.replay.loop import TIMER_TOLERANCE, ReplayLoop
+from opsdk.engine.replay.start import StartAnswers
 from opsdk.engine.replay.timeline import RecordedExchange, RecordedReview, Timeline, describe
 from opsdk.engine.request_kinds import changes_state
 from opsdk.errors import ConnectionLostError, OpsdkError
@@ -92,6 +94,7 @@ class ReplayBoundary:
         identical: number of requests and calls that came in their iteration, byte for byte.
         divergences: the other ones, and answers of webhooks that differ, in order.
         writes: that were sent, except those of leases, Events and reviews.
+        unanswered: requests before the checkpoint that it has no answer for.
     """
 
     listens = False
@@ -104,6 +107,11 @@ class ReplayBoundary:
         self._on_write = on_write
         self._left: dict[Hashable, deque[RecordedExchange]] = defaultdict(deque)
         self._reviews = TaskOwner("reviews")
+        self.unanswered: list[str] = []
+        checkpoint = timeline.checkpoint
+        self._begins_in = checkpoint.began.iteration if checkpoint is not None else 0
+        base_path = urlsplit(timeline.began.host).path
+        self._start = StartAnswers(checkpoint, base_path) if checkpoint is not None else None
         for exchange in timeline.exchanges:
             self._left[_identity(exchange.request)].append(exchange)
 
@@ -134,10 +142,16 @@ class ReplayBoundary:
             ) from error
 
     # -------------------------------------------------------------- the recording's side
-    async def begin(self, request: ExchangeBegan | CallBegan) -> RecordedExchange:
+    async def begin(self, request: ExchangeBegan | CallBegan, *, accept: str = "") -> RecordedExchange:
         """Return the recorded exchange of a request, and compare the two. Raises `ConnectionLostError` without one."""
         if self.loop.is_over:
             raise ConnectionLostError("the replay has ended")
+        if self._start is not None and request.iteration < self._begins_in:
+            answered = self._start.answer(request, accept) if isinstance(request, ExchangeBegan) else None
+            if answered is None:
+                self.unanswered.append(describe(request))
+                raise ConnectionLostError(f"the checkpoint has no answer to {describe(request)}")
+            return answered
         if isinstance(request, ExchangeBegan) and changes_state(request.method, request.target.partition("?")[0]):
             self._note_write(request)
         exchanges = self._left.get(_identity(request))
@@ -150,12 +164,24 @@ class ReplayBoundary:
         exchange = exchanges.popleft()
         if _body(exchange.request) != _body(request):
             self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request))
-        elif exchange.request.iteration != request.iteration:
+        elif not self._is_at_its_time(request, exchange.request):
             moment = self.timeline.time_of(exchange.request.iteration)
             self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", b"", b"")
         else:
             self.identical += 1
         return exchange
+
+    def _is_at_its_time(self, request: ExchangeBegan | CallBegan, recorded: ExchangeBegan | CallBegan) -> bool:
+        """Whether a request came when the recorded one came.
+
+        After a checkpoint, its iteration may be another one of the same time. A shutdown cancels tasks of the start that
+        had ended in the recorded process, so its times differ by an iteration.
+        """
+        if self._start is None:
+            return recorded.iteration == request.iteration
+        if self.timeline.stop is not None and request.iteration >= self.timeline.stop:
+            return True
+        return abs(self.timeline.time_of(recorded.iteration) - self.loop.time()) <= TIMER_TOLERANCE
 
     async def next(self, exchange: RecordedExchange) -> Outcome:
         """Wait for the next outcome of an exchange, and return it or raise its exception."""
@@ -171,6 +197,9 @@ class ReplayBoundary:
                 # The recorded exchange took until then to end.
                 await self.loop.wait_until(outcome.iteration, place)
             raise
+        if is_cancelled and exchange.is_open_at_checkpoint:
+            # The wait of the recorded watch had begun before the checkpoint, and took too long here.
+            raise TimeoutError
         if is_cancelled:
             # The recorded task was cancelled, and this one is not: it goes on waiting.
             await self.loop.create_future()
@@ -232,12 +261,11 @@ class _ReplayBackend:
     boundary: ReplayBoundary
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        named = {name.lower(): value for name, value in reversed(headers)}
         sent = body if isinstance(body, bytes) else b""
         iteration = self.boundary.loop.iteration
-        exchange = await self.boundary.begin(
-            ExchangeBegan(iteration, 0, self.server, method, target, content_type, sent)
-        )
+        request = ExchangeBegan(iteration, 0, self.server, method, target, named.get("content-type", ""), sent)
+        exchange = await self.boundary.begin(request, accept=named.get("accept", ""))
         outcome = await self.boundary.next(exchange)
         assert isinstance(outcome, Responded)
         return _ReplayStream(outcome.status, outcome.headers, exchange, self.boundary)

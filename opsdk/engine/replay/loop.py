@@ -9,13 +9,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from opsdk.aio.virtual_loop import JumpingSelector, VirtualLoop
-from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.replay.timeline import BEFORE_CHECKPOINT, Timeline
 from opsdk.recording.loop import CLOCK_RESOLUTION, EPOCH
 
-__all__ = ["RecordingEnd", "ReplayLoop"]
+__all__ = ["TIMER_TOLERANCE", "RecordingEnd", "ReplayLoop"]
+
+TIMER_TOLERANCE: Final = 2e-6
 
 
 class RecordingEnd(BaseException):
@@ -47,9 +49,11 @@ class _ReplayingSelector(JumpingSelector):
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()
         self.timeline = timeline
-        self.resolution = 0.0 if timeline.began.is_virtual else CLOCK_RESOLUTION
+        self.resolution = _resolution(timeline) or 0.0
         self.pause: int | None = None
         self.is_over = False
+        if timeline.checkpoint is not None:
+            self.iteration = BEFORE_CHECKPOINT
         self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
@@ -93,6 +97,14 @@ class _ReplayingSelector(JumpingSelector):
             loop.call_soon(callback)
 
 
+def _resolution(timeline: Timeline) -> float | None:
+    """Return the seconds by which timers are early; None for the smallest difference of floats, as in virtual time."""
+    if not timeline.began.is_virtual:
+        return CLOCK_RESOLUTION
+    # After a checkpoint, timers are computed from another time, and wall clocks have microseconds.
+    return None if timeline.checkpoint is None else TIMER_TOLERANCE
+
+
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -108,7 +120,7 @@ class ReplayLoop(VirtualLoop):
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._numbers = count()
-        super().__init__(timeline.began.seed, epoch=EPOCH + timedelta(microseconds=timeline.began.wall))
+        super().__init__(timeline.began.seed, epoch=EPOCH + timedelta(microseconds=timeline.start_wall))
 
     def wall(self) -> datetime:
         """Return the UTC time of the recording."""
@@ -121,7 +133,7 @@ class ReplayLoop(VirtualLoop):
     @property
     def _clock_resolution(self) -> float:
         # That of the recorded loop, so that the same timers are ready in the same iterations.
-        return super()._clock_resolution if self._timeline.began.is_virtual else CLOCK_RESOLUTION
+        return _resolution(self._timeline) or super()._clock_resolution
 
     @_clock_resolution.setter
     def _clock_resolution(self, value: float) -> None:

@@ -38,14 +38,14 @@ _MAX_DEPTH: Final = 10
 
 def wall_at(timeline: Timeline, seconds: float) -> datetime:
     """Return the UTC time of a time of the event loop."""
-    return EPOCH + timedelta(microseconds=timeline.began.wall, seconds=seconds)
+    return EPOCH + timedelta(microseconds=timeline.start_wall, seconds=seconds)
 
 
 def heading(timeline: Timeline) -> str:
     """Return the operator of a recording, its time and its versions."""
     began = timeline.began
-    start = wall_at(timeline, began.time)
-    seconds = timeline.time_of(timeline.last_iteration) - began.time
+    start = wall_at(timeline, timeline.start_time)
+    seconds = timeline.time_of(timeline.last_iteration) - timeline.start_time
     return (
         f"{began.operator} from {start.isoformat(timespec='milliseconds')}, {seconds:.1f} s, "
         f"opsdk {began.opsdk} on Python {began.python}"

@@ -11,12 +11,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from opsdk.aio.garbage import rare_collections
+from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
@@ -25,8 +27,10 @@ from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
-from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.replay.restoring import hold_queues, restore, start_informers
+from opsdk.engine.replay.timeline import Checkpoint, Timeline
 from opsdk.recording.boundary import BOUNDARY
+from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
 from opsdk.recording.records import CallBegan, ExchangeBegan
 from opsdk.rest.config import Config
@@ -114,7 +118,10 @@ class OperatorReplay:
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
-        self._failure = ""
+        self._failure = self._start_problem = ""
+        seed = timeline.began.seed
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._sleeps = NamedSleeps()
         self._target = ReplayPlace()
         self._main: asyncio.Task[None] | None = None
         self._is_over = False
@@ -158,23 +165,43 @@ class OperatorReplay:
         self._loop.stop()
 
     async def _run(self) -> None:
-        began = self.timeline.began
-        await self._loop.wait_until(began.iteration)
+        began, checkpoint = self.timeline.began, self.timeline.checkpoint
+        if checkpoint is None:
+            await self._loop.wait_until(began.iteration)
         BOUNDARY.set(self._boundary)
-        RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
+        RANDOM.set(self._random)
+        SLEEPS.set(self._sleeps)
         operator = self.operator = self._factory()
         operator.journal = self._journal
         try:
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
             if self.timeline.stop is not None:
                 self._loop.call_in(self.timeline.stop, manager.stop)
+            if checkpoint is not None:
+                hold_queues(operator)
+                self._loop.call_in(checkpoint.began.iteration, partial(self._restore, checkpoint))
+                await start_informers(operator, checkpoint)
             await operator.start_prepared()
         except Exception as error:  # noqa: BLE001 - what the operator may raise, too
             self._failure = f"{type(error).__name__}: {error}"
 
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Bring the operator into the state of the checkpoint, in the iteration that ended with it."""
+        self._random.setstate(checkpoint.began.random)
+        random.setstate(checkpoint.began.process_random)
+        self._sleeps.move(checkpoint.began.sleeps)
+        problem = restore(self.operator, checkpoint, self._loop.time())
+        if problem:
+            self._start_problem = "; ".join((problem, *self._boundary.unanswered))
+            self._loop.stop()
+
     # -------------------------------------------------------------- places
     def run(self, target: ReplayPlace = ReplayPlace()) -> ReplayOutcome:  # noqa: B008 - frozen
-        """Run to a place, or to the end of the recording if it has no such place. The replay never goes back."""
+        """Run to a place, or to the end of the recording if it has no such place. The replay never goes back.
+
+        Raises:
+            RecordingError: the operator cannot be brought into the state of the recording's checkpoint.
+        """
         self._target = target
         if not self._is_over and not self._is_reached():
             if target.kind is PlaceKind.TIME:
@@ -184,6 +211,8 @@ class OperatorReplay:
                 self._is_over = True
             except RecordingEnd as end:
                 self._is_over = not end.is_pause
+            if self._start_problem:
+                raise RecordingError(f"the replay cannot begin with the checkpoint: {self._start_problem}")
         self._outcome = self._outcome_here()
         return self._outcome
 

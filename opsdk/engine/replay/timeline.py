@@ -7,26 +7,49 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from opsdk.recording.files import RecordingError
 from opsdk.recording.records import (
     Answered,
+    CachedCollection,
+    CachedObjects,
     CallBegan,
     Called,
+    CheckpointBegan,
+    CheckpointEnded,
+    CheckpointPart,
     Clock,
     ExchangeBegan,
     Iterations,
     OperatorEnded,
     Outcome,
+    QueuedRequest,
+    Received,
     Record,
+    RecordedController,
     RecordingBegan,
+    Responded,
     Skipped,
     StopRequested,
     TimeMoved,
     WallMoved,
 )
 
-__all__ = ["RecordedExchange", "RecordedReview", "Timeline", "describe", "times_of"]
+__all__ = [
+    "BEFORE_CHECKPOINT",
+    "Checkpoint",
+    "RecordedCollection",
+    "RecordedExchange",
+    "RecordedReview",
+    "Timeline",
+    "describe",
+    "times_of",
+]
+
+
+BEFORE_CHECKPOINT: Final = -(1 << 60)
+"""The first iteration of a replay that begins with a checkpoint: a start has any number of iterations."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,24 +75,72 @@ class RecordedExchange:
         request: that the operator sent, or the call.
         outcomes: what it waited for, in order, each with its place among all records.
         number: its place among all requests, from 0.
+        is_open_at_checkpoint: it began before the checkpoint with which the replay begins.
     """
 
     request: ExchangeBegan | CallBegan
     number: int
     outcomes: deque[tuple[int, Outcome]] = field(default_factory=deque)
+    is_open_at_checkpoint: bool = False
 
     def __str__(self) -> str:
         return describe(self.request)
+
+
+@dataclass(slots=True, eq=False)
+class RecordedCollection:
+    """What an informer has at a checkpoint.
+
+    Attributes:
+        informer: what is known of it.
+        items: its objects as JSON.
+    """
+
+    informer: CachedCollection
+    items: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Checkpoint:
+    """The state of an operator at the place where a replay begins, see `CheckpointBegan`.
+
+    Attributes:
+        began: its first record.
+        collections: in the caches, with their objects.
+        controllers: of the operator.
+        queued: requests in their queues.
+        exchanges: from before: those without an end are open, and the others are answers that a start needs.
+    """
+
+    began: CheckpointBegan
+    collections: list[RecordedCollection] = field(default_factory=list)
+    controllers: list[RecordedController] = field(default_factory=list)
+    queued: list[QueuedRequest] = field(default_factory=list)
+    exchanges: list[RecordedExchange] = field(default_factory=list)
+
+    def add(self, record: CheckpointPart) -> None:
+        """Add a part."""
+        match record:
+            case CachedCollection():
+                self.collections.append(RecordedCollection(record))
+            case CachedObjects():
+                self.collections[-1].items += record.items
+            case RecordedController():
+                self.controllers.append(record)
+            case QueuedRequest():
+                self.queued.append(record)
 
 
 class Timeline:
     """A recording, for its replay.
 
     Args:
-        records: of all files that are left, in order; the first one is a `RecordingBegan`.
+        records: of all files that are left, in order; the first one is a `RecordingBegan`. A checkpoint that follows it
+            is the place where the replay begins; later ones are passed over.
 
     Attributes:
         began: the first record.
+        checkpoint: the place where the replay begins; None for the start of the process.
         exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
         reviews: requests to webhooks, in order.
         last_iteration: of any record.
@@ -85,6 +156,8 @@ class Timeline:
         if not records or not isinstance(records[0], RecordingBegan):
             raise RecordingError("the recording has no beginning: its first file is empty, or was not written to disk")
         self.began = records[0]
+        self.checkpoint: Checkpoint | None = None
+        self._is_in_checkpoint, self._is_first_checkpoint = False, True
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
         self._unanswered: dict[int, RecordedReview] = {}
@@ -100,6 +173,9 @@ class Timeline:
         self._walls: list[int] = [self.began.wall]
         by_number: dict[int, RecordedExchange] = {}
         for place, record in enumerate(records[1:]):
+            if isinstance(record, CheckpointPart) or self._is_in_checkpoint:
+                self._add_to_checkpoint(place, record, by_number)
+                continue
             if isinstance(record, Skipped):
                 self.problem = f"{record.count} records are missing, because the disk was full or too slow"
                 break
@@ -108,11 +184,41 @@ class Timeline:
                 break
             self._add(place, record, by_number)
 
+    def _add_to_checkpoint(self, place: int, record: Record, by_number: dict[int, RecordedExchange]) -> None:
+        """Add a record of a checkpoint. Those of later ones are passed over: the replay comes from before."""
+        if isinstance(record, CheckpointBegan):
+            self._is_in_checkpoint = True
+            if place == 0:
+                self._begin_with(record)
+            else:
+                self._is_first_checkpoint = False
+        elif isinstance(record, CheckpointEnded):
+            self._is_in_checkpoint = False
+        elif self.checkpoint is None or not self._is_first_checkpoint:
+            return
+        elif isinstance(record, ExchangeBegan):
+            exchange = by_number[record.exchange] = RecordedExchange(
+                record, record.exchange, is_open_at_checkpoint=True
+            )
+            self.checkpoint.exchanges.append(exchange)
+        elif isinstance(record, Responded | Received):
+            by_number[record.exchange].outcomes.append((place, record))
+        elif isinstance(record, CheckpointPart):
+            self.checkpoint.add(record)
+
+    def _begin_with(self, began: CheckpointBegan) -> None:
+        self.checkpoint = Checkpoint(began)
+        # Until the checkpoint, time stands still for the start of the operator.
+        self._iterations = array("q", (BEFORE_CHECKPOINT, began.iteration))
+        self._times = array("d", (began.time, began.time))
+        self._micros = round(began.time * 1e6)
+        self._walls = [began.wall]
+
     def _add(self, place: int, record: Record, by_number: dict[int, RecordedExchange]) -> None:
         if isinstance(record, Iterations | TimeMoved | WallMoved):
             self._add_time(record)
             return
-        if isinstance(record, RecordingBegan | Skipped | OperatorEnded):
+        if isinstance(record, RecordingBegan | Skipped | OperatorEnded | CheckpointPart):
             return
         self.last_iteration = max(self.last_iteration, record.iteration)
         match record:
@@ -145,6 +251,16 @@ class Timeline:
                 self._wall_iterations.append(record.iteration)
                 self._walls.append(record.wall)
 
+    @property
+    def start_time(self) -> float:
+        """The time at which the replay begins, in seconds of the event loop."""
+        return self.began.time if self.checkpoint is None else self.checkpoint.began.time
+
+    @property
+    def start_wall(self) -> int:
+        """The UTC time at time 0 of the event loop, as the begin of the replay sees it, in microseconds since 1970."""
+        return self._walls[0]
+
     def time_of(self, iteration: int) -> float:
         """Return the time of an iteration, in seconds of the event loop."""
         return self._times[max(bisect_right(self._iterations, iteration) - 1, 0)]
@@ -153,7 +269,7 @@ class Timeline:
         """Return the UTC time at time 0 of the event loop, as an iteration sees it, in microseconds since 1970."""
         return self._walls[bisect_right(self._wall_iterations, iteration) - 1]
 
-    def iteration_at(self, time: float, *, after: int = -1) -> int | None:
+    def iteration_at(self, time: float, *, after: int = BEFORE_CHECKPOINT) -> int | None:
         """Return the first iteration whose time is at least `time`; None if the recording ends before.
 
         Args:

@@ -104,6 +104,22 @@ class _ObservedLease(msgspec.Struct):
     observed_at: float
 
 
+class SavedTimes(msgspec.Struct, frozen=True, array_like=True):
+    """The times of `LeaderElectionRules`, for checkpoints.
+
+    Attributes:
+        observed_at: when the lease changed the last time; None without an observation.
+        renewed_at: when this replica requested its last renewal.
+        first_attempt_at: when the first try since then began; None without one.
+        leads_from: from when on a renewal makes this replica the leader.
+    """
+
+    observed_at: float | None
+    renewed_at: float
+    first_attempt_at: float | None
+    leads_from: float
+
+
 class LeaderElectionRules:
     """One replica's view of the lease.
 
@@ -207,6 +223,20 @@ class LeaderElectionRules:
         duration = self._observed.lease.spec.lease_duration_seconds or self.options.lease_duration
         return self._observed.observed_at + duration
 
+    # -------------------------------------------------------------- checkpoints
+    def save_times(self) -> SavedTimes:
+        """Return the times of the observations, for a checkpoint."""
+        observed_at = self._observed.observed_at if self._observed is not None else None
+        return SavedTimes(observed_at, self._renewed_at, self._first_attempt_at, self._leads_from)
+
+    def restore_times(self, saved: SavedTimes) -> None:
+        """Set the times of the observations. The observed lease is that of the checkpoint."""
+        if self._observed is not None and saved.observed_at is not None:
+            self._observed.observed_at = saved.observed_at
+        self._renewed_at, self._first_attempt_at = saved.renewed_at, saved.first_attempt_at
+        self._leads_from = saved.leads_from
+
+    # -------------------------------------------------------------- the lease
     @property
     def observed_lease(self) -> Lease | None:
         """The lease as last observed, or None."""

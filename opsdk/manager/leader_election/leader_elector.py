@@ -11,8 +11,10 @@ import os
 import socket
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from opsdk.aio.clock import monotonic, time_source, utc_now
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
@@ -33,6 +35,8 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+ELECTION_SLEEP: Final = "lease "
+"""The first word of the name of the sleep between two tries."""
 # Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2
 
@@ -184,7 +188,7 @@ class LeaderElector:
             jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
             # client-go waits for its next try; a standby that wakes when it may lead does so sooner.
             remaining = (self.rules.leads_from() if held else self.rules.expires_at()) - monotonic()
-            await asyncio.sleep(min(jittered, remaining) if remaining > 0 else jittered)
+            await self._sleep(min(jittered, remaining) if remaining > 0 else jittered)
 
     async def _renew(self) -> None:
         """Renew the lease in each period. Raises `LeaderElectionLostError`; it does not return."""
@@ -207,7 +211,10 @@ class LeaderElector:
 
     async def _sleep_until(self, at: float) -> None:
         """Sleep until `at`, but not longer than leadership lasts."""
-        await asyncio.sleep(min(at, self.rules.deadline()) - monotonic())
+        await self._sleep(min(at, self.rules.deadline()) - monotonic())
+
+    async def _sleep(self, seconds: float) -> None:
+        await named_sleep(f"{ELECTION_SLEEP}{self._lease_name}", seconds)
 
     def _reason_of_loss(self) -> str:
         reason = (

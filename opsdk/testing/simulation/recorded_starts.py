@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opsdk.aio.virtual_loop import VirtualLoop
+from opsdk.builder.checkpoint import take_checkpoint
 from opsdk.builder.operator import Operator
 from opsdk.recording.files import FileEncoder
 from opsdk.recording.recorder import begin_recording, describe_start
-from opsdk.recording.records import OperatorEnded, Record
+from opsdk.recording.records import CheckpointBegan, OperatorEnded, Record, RecordingBegan
 from opsdk.rest.config import Config
 
 __all__ = ["RecordedStart", "StartRecorder"]
@@ -27,6 +29,16 @@ class RecordedStart(msgspec.Struct, frozen=True, kw_only=True):
 
     records: list[Record]
 
+    def checkpoints(self) -> Sequence[RecordedStart]:
+        """Return the recordings that begin with a checkpoint of this one, in order."""
+        began = self.records[0]
+        assert isinstance(began, RecordingBegan)
+        places = [place for place, record in enumerate(self.records) if isinstance(record, CheckpointBegan)]
+        return [
+            RecordedStart(records=[msgspec.structs.replace(began, file=number), *self.records[place:]])
+            for number, place in enumerate(places, 1)
+        ]
+
     def write(self, path: Path) -> None:
         """Write the recording to a file, for ``opsdk replay``."""
         encoder = FileEncoder()
@@ -36,12 +48,16 @@ class RecordedStart(msgspec.Struct, frozen=True, kw_only=True):
 class StartRecorder:
     """Records every start of a replica, in virtual time.
 
+    Args:
+        checkpoint_period: seconds between two checkpoints.
+
     Attributes:
         starts: in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint_period: float = math.inf) -> None:
         self.starts: list[RecordedStart] = []
+        self._period = checkpoint_period
 
     def record(self, operator: Operator, config: Config) -> Callable[[], None]:
         """Record the operator that starts in this context. See `Observer.record`."""
@@ -53,10 +69,20 @@ class StartRecorder:
         self.starts.append(RecordedStart(records=records))
         recorder = begin_recording(records.append, began, loop)
         loop.on_time.append(recorder.observe_time)
+        next_at = loop.time() + self._period
+
+        def observe_idle() -> None:
+            nonlocal next_at
+            if loop.time() >= next_at and (checkpoint := take_checkpoint(operator, recorder)):
+                records.extend(checkpoint)
+                next_at = loop.time() + self._period
+
+        loop.on_idle.append(observe_idle)
 
         def stop() -> None:
             if recorder.observe_time in loop.on_time:
                 loop.on_time.remove(recorder.observe_time)
+                loop.on_idle.remove(observe_idle)
             records.append(OperatorEnded(loop.iteration))
 
         return stop

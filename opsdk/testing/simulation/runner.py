@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -74,7 +75,9 @@ class Simulation(SimulatedOperator):
         """
         return self._run(seed, steps, order=seed)
 
-    def record(self, seed: int, steps: Sequence[Step] | None = None) -> tuple[Outcome, Sequence[RecordedStart]]:
+    def record(
+        self, seed: int, steps: Sequence[Step] | None = None, *, checkpoint_period: float = math.inf
+    ) -> tuple[Outcome, Sequence[RecordedStart]]:
         """Run a plan, and record every start of a replica, for `opsdk replay`. Must not be called from a running loop.
 
         Tasks run in the order in which they become ready, as on a real event loop; `run` mixes their order. Reconciles
@@ -83,9 +86,10 @@ class Simulation(SimulatedOperator):
         Args:
             seed: of every random number.
             steps: the plan; None for the plan of the seed.
+            checkpoint_period: seconds between two checkpoints: places where a replay may begin.
         """
         plan = self.plan(seed) if steps is None else steps
-        recorder = StartRecorder()
+        recorder = StartRecorder(checkpoint_period)
         replayed = [step for step in plan if step.name != Fault.SLOW_RECONCILE.value]
         outcome = self._run(seed, replayed, order=None, recorder=recorder)
         return outcome, recorder.starts

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.gvk import ObjectKey
@@ -157,7 +158,8 @@ class CertificateManager:
             self._failure = ""
             self._ready.set()
             backoff.reset()
-            await asyncio.sleep(self.options.check_interval * (1 - _JITTER * loop_random().random()))
+            seconds = self.options.check_interval * (1 - _JITTER * loop_random().random())
+            await named_sleep(f"certificates {self.options.secret}", seconds)
 
     def _report(self, error: OpsdkError | TimeoutError, tries: int) -> None:
         """Log the failure of a check. Raise errors that no retry can repair, unless this replica is already serving."""

@@ -1,0 +1,163 @@
+"""The state of an operator that waits: what a replay needs to begin there instead of at the start of the process.
+
+Where the operator has no work, all that it knows is in its caches and in its queues. So a checkpoint needs a moment
+without a reconcile, without a request except watches, and without an own write that a watch has not shown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, Protocol
+
+import msgspec
+
+from opsdk.apimachinery.object import PartialObjectMetadata
+from opsdk.cache.informer import Informer
+from opsdk.cache.list_watch import RestListerWatcher
+from opsdk.cache.reflector import ReflectorState
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller, ControllerState
+from opsdk.event.request import Request
+from opsdk.manager.leader_election.leader_elector import ELECTION_SLEEP, LeaderElector
+from opsdk.manager.manager import Manager
+from opsdk.queue.core import SavedItem
+from opsdk.recording.open_exchanges import collection_of
+from opsdk.recording.recorder import ExchangeRecorder
+from opsdk.recording.records import (
+    CachedCollection,
+    CachedObjects,
+    CheckpointBegan,
+    CheckpointEnded,
+    QueuedRequest,
+    Record,
+    RecordedCause,
+    RecordedController,
+)
+
+__all__ = ["take_checkpoint"]
+
+_BATCH: Final = 500
+"""Objects of one record."""
+
+
+class RecordedOperator(Protocol):
+    """What a checkpoint has of an operator."""
+
+    @property
+    def manager(self) -> Manager:
+        """Its manager."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its cluster."""
+        ...
+
+    @property
+    def controllers(self) -> Mapping[str, Controller]:
+        """Its controllers."""
+        ...
+
+
+def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> Sequence[Record] | None:
+    """Return the state of an operator; None if it works, or has state that a replay could not give it.
+
+    Call it between two iterations of the event loop, when nothing is ready.
+
+    Args:
+        operator: that runs.
+        recorder: of its exchanges.
+    """
+    if not recorder.exchanges.is_quiet:
+        return None
+    informers = [(cache, informer) for cache in operator.cluster.caches() for informer in cache.informers()]
+    if not all(_is_current(informer) for _, informer in informers):
+        return None
+    queues = [_queue_of(controller, recorder.loop.time()) for controller in operator.controllers.values()]
+    queued = [queue for queue in queues if queue is not None]
+    if len(queued) != len(queues):
+        return None
+    leadership = operator.manager.leadership
+    election, sleeps = leadership.election, recorder.sleeps.ends()
+    if election is not None and not any(name.startswith(ELECTION_SLEEP) for name, _ in sleeps):
+        return None  # a request about the lease is about to be sent
+    loop = recorder.loop
+    return [
+        CheckpointBegan(
+            iteration=loop.iteration,
+            time=loop.time(),
+            wall=loop.wall_origin,
+            sleeps=tuple(sleeps),
+            lease_times=(
+                msgspec.msgpack.encode(election.rules.save_times()) if isinstance(election, LeaderElector) else b""
+            ),
+            leads_since=leadership.began_at,
+            random=recorder.random.getstate(),
+            process_random=random.getstate(),
+        ),
+        *chain.from_iterable(
+            _objects_of(informer, by_reads=cache is operator.cluster.cache) for cache, informer in informers
+        ),
+        *chain.from_iterable(queued),
+        *recorder.exchanges.records(),
+        CheckpointEnded(loop.iteration),
+    ]
+
+
+def _is_current(informer: Informer) -> bool:
+    """Whether an informer has shown everything that it knows, and a replay can list and watch as it does."""
+    return (
+        informer.has_synced
+        and informer.reflector.state is ReflectorState.WATCHING
+        and not len(informer.store.own)
+        and isinstance(informer.source, RestListerWatcher)
+    )
+
+
+def _objects_of(informer: Informer, *, by_reads: bool) -> Iterator[Record]:
+    source = informer.source
+    assert isinstance(source, RestListerWatcher)
+    gvk, collection = source.kind.gvk, collection_of(source.list_target)
+    yield CachedCollection(
+        collection=collection,
+        gvk=(gvk.group, gvk.version, gvk.kind),
+        metadata_only=source.kind.representation is PartialObjectMetadata,
+        by_reads=by_reads,
+        resource_version=informer.reflector.resource_version,
+        history=msgspec.msgpack.encode(informer.reflector.save_history()),
+    )
+    # The entries share their bytes with the store: nothing is copied here.
+    items = tuple(entry.data for entry in informer.store.entries(own_writes=False))
+    for start in range(0, len(items), _BATCH):
+        yield CachedObjects(collection, items[start : start + _BATCH])
+
+
+def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
+    """Return a controller with its queue; None if it works, or has requests that are no keys of objects."""
+    core, state = controller.queue.core, controller.state
+    is_waiting = state is ControllerState.NEW or (state is ControllerState.RUNNING and not core.has_ready(now))
+    items = core.save() if is_waiting and controller.sources.is_idle else None
+    if items is None or not all(isinstance(saved.item, Request) for saved in items):
+        return None
+    recorded = RecordedController(controller.name, state.value, core.paused, controller.reconcile_ids.last)
+    return [recorded, *(_request_of(controller, each) for each in items)]
+
+
+def _request_of(controller: Controller, saved: SavedItem[Request]) -> QueuedRequest:
+    return QueuedRequest(
+        controller=controller.name,
+        request=(saved.item.namespace, saved.item.name, saved.item.cluster),
+        priority=saved.priority,
+        ready_at=saved.ready_at,
+        queued_at=saved.queued_at,
+        failures=controller.queue.rate_limiter.num_requeues(saved.item),
+        streak=controller.requeue.streaks.get(saved.item),
+        causes=tuple(_causes_of(saved)),
+    )
+
+
+def _causes_of(saved: SavedItem[Request]) -> Iterable[RecordedCause]:
+    yield from (RecordedCause(None, cause) for cause in saved.causes)
+    yield from (RecordedCause(at, cause) for at, cause in saved.later)
