@@ -9,6 +9,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.engine.differences import Difference
+from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.snapshot import Unseen
 
 __all__ = [
@@ -166,6 +167,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         against: the version that the plan is compared with; empty for a plan of its own. The plan has only what this
             version does and that one does not.
         omitted: what the other version changes, and this one does not.
+        played: what others changed while the operator ran, from a recording.
     """
 
     operator: str
@@ -180,6 +182,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     collected: Sequence[str] = ()
     against: str = ""
     omitted: Sequence[PlannedObject] = ()
+    played: Sequence[PlayedChange] = ()
 
     @property
     def changes(self) -> Iterator[PlannedChange]:

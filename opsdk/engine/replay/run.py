@@ -257,6 +257,11 @@ class OperatorReplay:
         """The UTC time at this place."""
         return self._loop.wall()
 
+    @property
+    def iteration(self) -> int:
+        """The iteration of the event loop at this place."""
+        return self._loop.iteration
+
     def objects(self) -> Iterator[JsonObject]:
         """Yield the objects in the caches of the operator at this place, as it sees them."""
         for kind in self.operator.cluster.cache.kinds():

@@ -1,0 +1,97 @@
+"""Histories of recorded runs, and what the same operator makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import simulations
+from replayed_runs import operator_of
+
+from opsdk.builder.operator import Operator
+from opsdk.engine.environments import environment_factory
+from opsdk.engine.foreign_changes import ForeignChange, PlayedChange
+from opsdk.engine.masking import masked
+from opsdk.engine.replay.history import foreign_changes
+from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
+from opsdk.engine.replay.state import snapshot_of
+from opsdk.engine.replay.timeline import Timeline
+from opsdk.engine.run import OperatorRun
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.rbac.permissions import RuleSet
+from opsdk.recording.records import Record
+from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.testing.simulate import Simulation
+
+_SERVER_SET = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedHistory:
+    """A recording from the place where the caches are filled.
+
+    Attributes:
+        state: of the place.
+        history: what others did afterwards.
+        end: the objects in the caches at the end.
+        kinds: of the caches.
+    """
+
+    state: ClusterSnapshot
+    history: Sequence[ForeignChange]
+    end: Sequence[JsonObject]
+
+
+def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHistory | None:
+    """Return the history of a recording; None if the caches are never filled."""
+    timeline = Timeline(records)
+    with OperatorReplay(timeline, operator_of(simulation)) as replay:
+        seconds = timeline.began.time
+        while not _is_synced(replay):
+            seconds += 0.5
+            if replay.run(ReplayPlace(PlaceKind.TIME, seconds)).is_over:
+                return None
+        state, place = snapshot_of(replay), replay.iteration
+        replay.run()
+        end = list(replay.objects())
+    history = foreign_changes(Timeline(records), objects=state.objects, after=place)
+    return RecordedHistory(state=state, history=history, end=end)
+
+
+def _is_synced(replay: OperatorReplay) -> bool:
+    kinds = list(replay.operator.cluster.cache.kinds()) if hasattr(replay, "operator") else []
+    return bool(kinds) and all(kind.has_synced for kind in kinds)
+
+
+def play(simulation: Simulation, recorded: RecordedHistory) -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
+    """Run the operator of a simulation with a history. Returns the objects at the end, and what became of the changes."""
+    operator: Operator = operator_of(simulation)()
+    run = OperatorRun(
+        snapshot=recorded.state,
+        operator=lambda: operator,
+        environment=environment_factory(),
+        history=recorded.history,
+        rules=RuleSet.everything(),
+        keep_end=True,
+    )
+    outcome = run.execute()
+    assert outcome.end is not None, outcome
+    return outcome.end.objects, outcome.played
+
+
+def comparable(objects: Iterable[JsonObject], kinds: Iterable[str]) -> Mapping[str, JsonValue]:
+    """Return objects by their names, without what differs between two runs."""
+    names = set(kinds)
+    return {
+        f"{obj['kind']} {obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}": masked("", _left(obj))
+        for obj in objects
+        if obj["kind"] in names
+    }
+
+
+def _left(obj: JsonObject) -> JsonObject:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
+    return {**obj, "metadata": metadata}
+
+
+SIMULATIONS = simulations.ALL
