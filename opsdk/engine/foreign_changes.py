@@ -112,13 +112,13 @@ class PlayedChange(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str = ""
 
 
-def simulated_controllers(history: Iterable[ForeignChange]) -> Sequence[str]:
-    """Return the simulated controllers of a run with a history: those whose work the history does not have.
+def simulated_controllers(history: Iterable[ForeignChange]) -> str:
+    """Return the simulated controllers of a run with a history: all but those whose work the history has.
 
     >>> change = ForeignChange(seconds=1, action=ForeignAction.UPDATE, api_version="apps/v1", kind="Deployment",
     ...     name="web", after={"status": {"readyReplicas": 1}})
     >>> simulated_controllers([change])
-    ['cluster', '-deployment']
+    'cluster,-deployment'
     """
     kinds = set[str]()
     for change in history:
@@ -128,7 +128,7 @@ def simulated_controllers(history: Iterable[ForeignChange]) -> Sequence[str]:
             owners = (change.after.get("metadata") or {}).get("ownerReferences") or ()
             kinds.update(str(owner.get("kind")) for owner in owners)
     names = {name for kind in kinds for name in _CONTROLLERS.get(kind, ())}
-    return ["cluster", *(f"-{name}" for name in sorted(names))]
+    return ",".join(["cluster", *(f"-{name}" for name in sorted(names))])
 
 
 # ------------------------------------------------------------------ the file

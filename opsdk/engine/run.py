@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -165,6 +165,9 @@ class OperatorRun:
     def execute(self) -> RunOutcome:
         """Run it. Must not be called from a running event loop. Raises `ChangeError`."""
         epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
+        if self.history:
+            # The operator starts at the time of the snapshot: a history has times, too.
+            epoch -= timedelta(seconds=_SETTLE_QUIET)
         seconds = 0.0
         with (
             rare_collections(),

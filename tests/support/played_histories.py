@@ -23,6 +23,8 @@ from opsdk.recording.records import Record
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.testing.simulate import Simulation
 
+_BEFORE_STOP = 0.5
+"""Seconds before the end of a recording: a stop empties the caches."""
 _SERVER_SET = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
 
 
@@ -52,9 +54,10 @@ def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHis
             if replay.run(ReplayPlace(PlaceKind.TIME, seconds)).is_over:
                 return None
         state, place = snapshot_of(replay), replay.iteration
-        replay.run()
+        last = timeline.time_of(timeline.last_iteration if timeline.stop is None else timeline.stop) - _BEFORE_STOP
+        replay.run(ReplayPlace(PlaceKind.TIME, last))
         end = list(replay.objects())
-    history = foreign_changes(Timeline(records), objects=state.objects, after=place)
+    history = foreign_changes(Timeline(records), objects=state.objects, after=place, until=last)
     return RecordedHistory(state=state, history=history, end=end)
 
 
@@ -63,13 +66,13 @@ def _is_synced(replay: OperatorReplay) -> bool:
     return bool(kinds) and all(kind.has_synced for kind in kinds)
 
 
-def play(simulation: Simulation, recorded: RecordedHistory) -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
+def play(simulation: Simulation, recorded: RecordedHistory, controllers: str = "garbage-collector,namespace") -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
     """Run the operator of a simulation with a history. Returns the objects at the end, and what became of the changes."""
     operator: Operator = operator_of(simulation)()
     run = OperatorRun(
         snapshot=recorded.state,
         operator=lambda: operator,
-        environment=environment_factory(),
+        environment=environment_factory(controllers=controllers),
         history=recorded.history,
         rules=RuleSet.everything(),
         keep_end=True,

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from opsdk.engine.foreign_changes import ForeignAction, ForeignChange
 from opsdk.engine.ownership import own_part
 from opsdk.engine.replay.sightings import ObjectSightings, Sighting, Sightings, sightings_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.tree_changes import TreeChange, change_between, without_fields
 from opsdk.engine.writes import is_manager_of
+from opsdk.recording.records import ExchangeBegan
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import FieldSet
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
 __all__ = ["foreign_changes"]
 
@@ -198,9 +201,11 @@ class _History:
         own = [each for each in writers if self._is_own(each)]
         written = sightings.written.get(version.revision)
         if not writers:
-            unsure = any(each <= version.first for each in sightings.unsure)
-            return TreeChange({}, {}) if written is not None or unsure else fields
-        if len(own) == len(writers) or (not own and _shares_field(fields.after, written)):
+            # The time of managedFields has seconds: a second write within one leaves no trace.
+            unsure = [each for each in sightings.unsure if each.iteration <= version.first]
+            is_own = written is not None or any(_sends(each, fields) for each in unsure)
+            return TreeChange({}, {}) if is_own else fields
+        if len(own) == len(writers) or (not own and written is not None and _sends(written, fields)):
             return TreeChange({}, {})
         if not own:
             return fields
@@ -255,7 +260,7 @@ def _certain_managers(sightings: ObjectSightings) -> Iterator[str]:
             continue
         writers = _writers(before.tree, version.tree)
         fields = change_between(_shown(before.tree), _shown(version.tree))
-        if len(writers) == 1 and _shares_field(fields.after, written):
+        if len(writers) == 1 and _sends(written, fields):
             yield from writers
 
 
@@ -285,15 +290,47 @@ def _has_grown(before: JsonObject, after: JsonObject) -> bool:
     return bool(new.difference(old))
 
 
-def _shares_field(fields: JsonValue, body: JsonValue) -> bool:
-    """Whether a request sent one of some fields, with its value."""
-    if isinstance(fields, dict) and fields:
-        return isinstance(body, dict) and any(
-            name in body and _shares_field(value, body[name]) for name, value in fields.items()
-        )
+def _sends(request: ExchangeBegan, fields: TreeChange) -> bool:
+    """Whether a request sets one of some fields to its new value, or removes one."""
+    try:
+        body = msgspec.json.decode(request.body)
+    except JSON_ERRORS:
+        return False
+    return _sets(fields.after, body) or _removes(fields.before, fields.after, body, whole=request.method == "PUT")
+
+
+def _sets(fields: JsonValue, body: JsonValue) -> bool:
+    if isinstance(fields, dict) and isinstance(body, dict) and fields:
+        return any(name in body and _sets(value, body[name]) for name, value in fields.items())
     if isinstance(fields, list) and isinstance(body, list):
-        return any(_shares_field(item, each) for item in fields for each in body)
-    return body is not None and deep_equal(fields, body)
+        return any(_sets(item, each) for item in fields for each in body)
+    return deep_equal(fields, body)
+
+
+def _removes(before: JsonObject, after: JsonObject, body: JsonValue, *, whole: bool) -> bool:
+    """Whether a body removes one of the fields that only `before` has.
+
+    Args:
+        before: the fields before the change.
+        after: the same fields after it.
+        body: of a request.
+        whole: the body is the whole object; otherwise null removes a field.
+    """
+    if not isinstance(body, dict):
+        return False
+    for name, value in before.items():
+        rest, sent = after.get(name), body.get(name)
+        if name not in after:
+            is_removed = (whole and name not in body) or (name in body and sent is None)
+        elif isinstance(value, list) and isinstance(sent, list | None) and (whole or name in body):
+            is_removed = any(item not in (sent or ()) for item in value)
+        else:
+            is_removed = (
+                isinstance(value, dict) and isinstance(rest, dict) and _removes(value, rest, sent, whole=whole)
+            )
+        if is_removed:
+            return True
+    return False
 
 
 def _shown(tree: JsonObject) -> JsonObject:

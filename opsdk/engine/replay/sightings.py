@@ -19,7 +19,7 @@ from opsdk.errors import DecodeError
 from opsdk.http.server.request import Query
 from opsdk.recording.records import ExchangeBegan, Received, Responded
 from opsdk.rest.frames import FrameSplitter
-from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["ObjectSightings", "Sighting", "Sightings", "sightings_of"]
 
@@ -64,16 +64,16 @@ class ObjectSightings:
         versions: by their revision.
         created: a write of the operator created it.
         deleted: iterations of deletions that the operator sent.
-        written: bodies of the operator's writes by the revision that they made.
-        unsure: iterations of the operator's writes without a response.
+        written: the operator's writes by the revision that they made.
+        unsure: the operator's writes without a response: the server may have made them.
     """
 
     uid: str
     versions: dict[int, Sighting] = field(default_factory=dict)
     created: bool = False
     deleted: list[int] = field(default_factory=list)
-    written: dict[int, JsonValue] = field(default_factory=dict)
-    unsure: list[int] = field(default_factory=list)
+    written: dict[int, ExchangeBegan] = field(default_factory=dict)
+    unsure: list[ExchangeBegan] = field(default_factory=list)
 
     def ordered(self) -> Sequence[Sighting]:
         """Return the versions in the order of their revisions."""
@@ -271,7 +271,7 @@ class _Walker:
         known = sightings.versions.get(revision)
         if known is None or known.first >= request.iteration:
             # A write without effect returns a version that may be known already.
-            sightings.written.setdefault(revision, _decoded(request.body))
+            sightings.written.setdefault(revision, request)
         if info.subresource in _WHOLE and _is_whole(tree):
             self._version(sightings, revision, tree, message.iteration)
         sightings.created |= message.status == 201 and not info.subresource
@@ -293,10 +293,14 @@ class _Walker:
             )
 
     def _add_unsure(self, message: _Message) -> None:
-        uid = self._uids.get(_path_name(message.info), "")
-        if (sightings := self.objects.get(uid)) is not None:
-            attempts = sightings.deleted if message.info.verb == "delete" else sightings.unsure
-            attempts.append(message.iteration)
+        request, uid = message.exchange.request, self._uids.get(_path_name(message.info), "")
+        assert isinstance(request, ExchangeBegan)
+        if (sightings := self.objects.get(uid)) is None:
+            return
+        if message.info.verb == "delete":
+            sightings.deleted.append(message.iteration)
+        else:
+            sightings.unsure.append(request)
 
     # -------------------------------------------------------------- versions
     def _sightings(self, name: _Name, uid: str) -> ObjectSightings:
