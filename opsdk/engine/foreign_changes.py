@@ -73,6 +73,7 @@ class ForeignChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
         namespace: of the object; empty for a cluster-scoped one.
         name: of the object.
         manager: the field manager that made it; empty if it is not known.
+        generation: of the object afterwards; 0 if it has none.
         before: of an update, the fields that it changed or removed.
         after: of an update, the fields that it changed or added; of a creation, the object.
     """
@@ -84,6 +85,7 @@ class ForeignChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     namespace: str = ""
     name: str
     manager: str = ""
+    generation: int = 0
     before: JsonObject = {}
     after: JsonObject = {}
 

@@ -18,7 +18,7 @@ from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.tree_changes import TreeChange, merged
 from opsdk.engine.writes import Entry
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, NoMatchError, NotFoundError, OpsdkError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["PLAYER", "HistoryPlayer"]
 
@@ -158,9 +158,16 @@ async def _create(client: Client, change: ForeignChange, tree: JsonObject) -> No
     if change.namespace and await _get(client, "v1", "Namespace", name=change.namespace) is None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": change.namespace}}
         await client.create(Unstructured.from_tree(namespace), field_owner=PLAYER)
-    obj = await client.create(Unstructured.from_tree(tree), field_owner=owner)
+    try:
+        obj = await client.create(Unstructured.from_tree(tree), field_owner=owner)
+    except AlreadyExistsError:
+        existing = await _get(client, change.api_version, change.kind, name=change.name, namespace=change.namespace)
+        if existing is None or existing.metadata.deletion_timestamp is not None:
+            raise _MissingError("the object before it is still being deleted") from None
+        raise
     if "status" in tree:
-        await _patch_status(client, obj, {"status": tree["status"]}, owner)
+        after = _at_generation(TreeChange({}, tree), obj.metadata.generation - change.generation).after
+        await _patch_status(client, obj, {"status": after["status"]}, owner)
 
 
 async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> None:
@@ -168,17 +175,41 @@ async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> 
     for left in reversed(range(_ATTEMPTS)):
         current = await _existing(client, change)
         patch = _patch_of(current, fields)
-        status = {"status": patch.pop("status")} if "status" in patch else None
+        patch.pop("status", None)
         try:
             if patch:
                 await client.patch(current, merge_patch(_at_version(current, patch)), field_owner=owner)
-            if status is not None:
-                await _patch_status(client, current, status, owner)
+            # The write before may have raised the generation.
+            observed = _at_generation(fields, current.metadata.generation - change.generation)
+            if "status" in (patch := _patch_of(current, observed)):
+                await _patch_status(client, current, {"status": patch["status"]}, owner)
         except ConflictError:
             if not left:
                 raise
         else:
             return
+
+
+def _at_generation(fields: TreeChange, ahead: int) -> TreeChange:
+    """Return fields whose status has observed as much as in the recording.
+
+    Args:
+        fields: of a change.
+        ahead: of the recorded object, the generation of this object.
+    """
+    status = fields.after.get("status")
+    if not ahead or not isinstance(status, dict):
+        return fields
+    return TreeChange(fields.before, {**fields.after, "status": _moved(status, ahead)})
+
+
+def _moved(value: JsonValue, ahead: int) -> JsonValue:
+    if isinstance(value, dict):
+        return {
+            name: max(item + ahead, 0) if name == "observedGeneration" and isinstance(item, int) else _moved(item, ahead)
+            for name, item in value.items()
+        }
+    return [_moved(item, ahead) for item in value] if isinstance(value, list) else value
 
 
 def _patch_of(current: Unstructured, fields: TreeChange) -> JsonObject:

@@ -36,7 +36,6 @@ class RecordedHistory:
         state: of the place.
         history: what others did afterwards.
         end: the objects in the caches at the end.
-        kinds: of the caches.
     """
 
     state: ClusterSnapshot
@@ -45,7 +44,7 @@ class RecordedHistory:
 
 
 def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHistory | None:
-    """Return the history of a recording; None if the caches are never filled."""
+    """Return the history of a recording; None if the caches are never filled, or the operator fails."""
     timeline = Timeline(records)
     with OperatorReplay(timeline, operator_of(simulation)) as replay:
         seconds = timeline.began.time
@@ -55,7 +54,8 @@ def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHis
                 return None
         state, place = snapshot_of(replay), replay.iteration
         last = timeline.time_of(timeline.last_iteration if timeline.stop is None else timeline.stop) - _BEFORE_STOP
-        replay.run(ReplayPlace(PlaceKind.TIME, last))
+        if replay.run(ReplayPlace(PlaceKind.TIME, last)).failure:
+            return None
         end = list(replay.objects())
     history = foreign_changes(Timeline(records), objects=state.objects, after=place, until=last)
     return RecordedHistory(state=state, history=history, end=end)
@@ -94,7 +94,8 @@ def comparable(objects: Iterable[JsonObject], kinds: Iterable[str]) -> Mapping[s
 
 def _left(obj: JsonObject) -> JsonObject:
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
-    return {**obj, "metadata": metadata}
+    status = {name: value for name, value in (obj.get("status") or {}).items() if name != "observedGeneration"}
+    return {**obj, "metadata": metadata, "status": status}
 
 
 SIMULATIONS = simulations.ALL

@@ -97,6 +97,7 @@ class _Moment:
             namespace=str(metadata.get("namespace") or ""),
             name=str(metadata["name"]),
             manager=self.manager,
+            generation=int(metadata.get("generation") or 0),
             before=self.fields.before,
             after=self.fields.after,
         )
