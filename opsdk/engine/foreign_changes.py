@@ -106,11 +106,13 @@ class PlayedChange(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         change: as it was recorded.
         writes: what the operator wrote before it, since the change before.
+        failing: the reconciles that failed last, before it, each with its object and the error.
         skipped: why it was not made; empty if it was.
     """
 
     change: ForeignChange
     writes: Sequence[str] = ()
+    failing: Sequence[str] = ()
     skipped: str = ""
 
 

@@ -89,6 +89,7 @@ def _played_texts(played: PlayedChange) -> Iterator[str]:
     change = played.change
     if played.writes:
         yield f"by then, the operator wrote: {', '.join(played.writes)}"
+    yield from (f"by then, the reconcile of {failure} (it failed last)" for failure in played.failing[:_MAX_NAMES])
     manager = f" by {change.manager}" if change.manager else ""
     skipped = f", skipped: {played.skipped}" if played.skipped else ""
     yield f"after {change.seconds:.3f} s: {change.action.value} {change.subject}{manager}{skipped}"

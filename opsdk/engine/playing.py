@@ -15,6 +15,7 @@ from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.foreign_changes import ForeignAction, ForeignChange, PlayedChange
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.recording import FailureJournal, failing_subject
 from opsdk.engine.tree_changes import TreeChange, merged
 from opsdk.engine.writes import Entry
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, NoMatchError, NotFoundError, OpsdkError
@@ -44,10 +45,14 @@ class HistoryPlayer:
     Args:
         history: in the order of time.
         kinds: ``apiVersion`` and ``kind`` of the objects that the run has: an owner of another kind was not recorded.
+        journal: of the operator.
     """
 
-    def __init__(self, history: Sequence[ForeignChange], kinds: Collection[tuple[str, str]]) -> None:
-        self._history, self._kinds = history, kinds
+    def __init__(
+        self, history: Sequence[ForeignChange], kinds: Collection[tuple[str, str]], journal: FailureJournal
+    ) -> None:
+        self._history, self._journal = history, journal
+        self._kinds = {*kinds, *((change.api_version, change.kind) for change in history)}
         self._played: dict[int, PlayedChange] = {}
         self._writes: list[str] = []
         self._more = 0
@@ -88,8 +93,10 @@ class HistoryPlayer:
         for index in indices:
             change = self._history[index]
             await asyncio.sleep(start + change.seconds - monotonic())
+            failing = [f"{failing_subject(record)}: {record.detail}" for record in self._journal.failing]
+            writes = self._take_writes()
             skipped = await self._patiently(client, change, start + change.seconds + _PATIENCE)
-            self._played[index] = PlayedChange(change=change, writes=self._take_writes(), skipped=skipped)
+            self._played[index] = PlayedChange(change=change, writes=writes, failing=failing, skipped=skipped)
 
     def _take_writes(self) -> Sequence[str]:
         counts: dict[str, int] = {}

@@ -152,9 +152,9 @@ class OperatorRun:
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
         self._ledger = WriteLedger(OWN_USERS, frozenset({PLAYER}))
-        kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
-        self._player = HistoryPlayer(self.history, kinds | {(each.api_version, each.kind) for each in self.history})
         self._sources = AttributionJournal()
+        kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
+        self._player = HistoryPlayer(self.history, kinds, self._sources)
         self._refusals = RefusalRecorder()
         self._refused_changes: list[str] = []
         self._hot_loops: list[str] = []

@@ -54,7 +54,8 @@ def change_between(before: JsonObject, after: JsonObject) -> TreeChange:
 
 def _changed(name: str, old: JsonValue, new: JsonValue) -> tuple[JsonValue, JsonValue]:
     if isinstance(old, dict) and isinstance(new, dict):
-        return tuple(change_between(old, new))
+        change = change_between(old, new)
+        return change.before, change.after
     if isinstance(old, list) and isinstance(new, list):
         if name in _SETS:
             return [each for each in old if each not in new], [each for each in new if each not in old]
@@ -99,16 +100,21 @@ def _merged_value(name: str, current: JsonValue, old: JsonValue, new: JsonValue)
     if isinstance(mapping, dict) and (isinstance(new, dict) or new is _ABSENT):
         if new is _ABSENT and not isinstance(current, dict):
             return _ABSENT
-        tree = merged(current if isinstance(current, dict) else {}, TreeChange(mapping, {} if new is _ABSENT else new))
+        after = new if isinstance(new, dict) else {}
+        tree = merged(current if isinstance(current, dict) else {}, TreeChange(mapping, after))
         return tree if tree or new is not _ABSENT else _ABSENT
     items, news = ([] if each is _ABSENT else each for each in (old, new))
     if isinstance(items, list) and isinstance(news, list) and isinstance(current, list):
-        if name in _SETS:
-            kept = [each for each in current if each not in items]
-            return [*kept, *(each for each in news if each not in kept)]
-        if key := list_key(items, news):
-            return _merged_items(current, items, news, key)
+        key = list_key(items, news)
+        if name in _SETS or key:
+            left = _merged_set(current, items, news) if name in _SETS else _merged_items(current, items, news, key)
+            return left if left or new is not _ABSENT else _ABSENT
     return new
+
+
+def _merged_set(current: Sequence[JsonValue], old: Sequence[JsonValue], new: Sequence[JsonValue]) -> list[JsonValue]:
+    kept = [each for each in current if each not in old]
+    return [*kept, *(each for each in new if each not in kept)]
 
 
 def _merged_items(
@@ -137,10 +143,22 @@ def without_fields(change: TreeChange, before: JsonObject, after: JsonObject) ->
     for name in {**change.before, **change.after}:
         old, new = change.before.get(name, _ABSENT), change.after.get(name, _ABSENT)
         excluded = (before if new is _ABSENT else after).get(name, _ABSENT)
-        for side, value in zip(left, _values_without(old, new, before.get(name), excluded), strict=True):
+        values = (
+            _items_without(old, new, before.get(name), after.get(name))
+            if name in _SETS
+            else _values_without(old, new, before.get(name), excluded)
+        )
+        for side, value in zip(left, values, strict=True):
             if value is not _ABSENT:
                 side[name] = value
     return left
+
+
+def _items_without(old: JsonValue, new: JsonValue, before: JsonValue, after: JsonValue) -> tuple[JsonValue, JsonValue]:
+    """Return the members of a set, before and after a change, without those of two other sets."""
+    removed = [each for each in ([] if old is _ABSENT else old) if each not in (before or ())]
+    added = [each for each in ([] if new is _ABSENT else new) if each not in (after or ())]
+    return (removed, added) if removed or added else (_ABSENT, _ABSENT)
 
 
 def _values_without(

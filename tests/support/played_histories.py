@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import simulations
 from replayed_runs import operator_of
 
 from opsdk.builder.operator import Operator
 from opsdk.engine.environments import environment_factory
-from opsdk.engine.foreign_changes import ForeignChange, PlayedChange
+from opsdk.engine.foreign_changes import ForeignChange, PlayedChange, simulated_controllers
 from opsdk.engine.masking import masked
 from opsdk.engine.replay.history import foreign_changes
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
@@ -44,20 +43,22 @@ class RecordedHistory:
 
 
 def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHistory | None:
-    """Return the history of a recording; None if the caches are never filled, or the operator fails."""
+    """Return the history of a recording; None if the caches are never filled, or the operator fails or is killed."""
     timeline = Timeline(records)
+    if timeline.end is None:
+        return None
     with OperatorReplay(timeline, operator_of(simulation)) as replay:
         seconds = timeline.began.time
         while not _is_synced(replay):
             seconds += 0.5
             if replay.run(ReplayPlace(PlaceKind.TIME, seconds)).is_over:
                 return None
-        state, place = snapshot_of(replay), replay.iteration
+        state, place, since = snapshot_of(replay), replay.iteration, replay.outcome.seconds
         last = timeline.time_of(timeline.last_iteration if timeline.stop is None else timeline.stop) - _BEFORE_STOP
         if replay.run(ReplayPlace(PlaceKind.TIME, last)).failure:
             return None
         end = list(replay.objects())
-    history = foreign_changes(Timeline(records), objects=state.objects, after=place, until=last)
+    history = foreign_changes(Timeline(records), objects=state.objects, after=place, since=since, until=last)
     return RecordedHistory(state=state, history=history, end=end)
 
 
@@ -66,7 +67,7 @@ def _is_synced(replay: OperatorReplay) -> bool:
     return bool(kinds) and all(kind.has_synced for kind in kinds)
 
 
-def play(simulation: Simulation, recorded: RecordedHistory, controllers: str = "garbage-collector,namespace") -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
+def play(simulation: Simulation, recorded: RecordedHistory, controllers: str) -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
     """Run the operator of a simulation with a history. Returns the objects at the end, and what became of the changes."""
     operator: Operator = operator_of(simulation)()
     run = OperatorRun(
@@ -98,4 +99,8 @@ def _left(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": metadata, "status": status}
 
 
-SIMULATIONS = simulations.ALL
+def controllers_of(name: str, recorded: RecordedHistory) -> str:
+    """Return the controllers of a run: those of the simulated server, but for the work that the history has."""
+    if name == "applications":
+        return simulated_controllers(recorded.history)
+    return "garbage-collector,namespace"

@@ -36,12 +36,13 @@ _SERVER_SET: Final = frozenset({
     "selfLink",
     "uid",
 })  # fmt: skip
+_NOTHING: Final = TreeChange({}, {})
 _COLLECTION_SECONDS: Final = 60.0
 """How much later than its owner's deletion the operator may see that of a dependent, which the garbage collector made."""
 
 
 def foreign_changes(
-    timeline: Timeline, *, objects: Iterable[JsonObject], after: int, until: float | None = None
+    timeline: Timeline, *, objects: Iterable[JsonObject], after: int, since: float, until: float | None = None
 ) -> Sequence[ForeignChange]:
     """Return what others changed, in the order in which the operator saw it.
 
@@ -49,6 +50,7 @@ def foreign_changes(
         timeline: of the recording, which no replay has used up.
         objects: in the caches of the operator at the place.
         after: the iteration of the place.
+        since: seconds of the event loop at the place; changes have their times from then on.
         until: seconds of the event loop, after which changes are left out; None for the end of the recording.
     """
     sightings = sightings_of(timeline)
@@ -57,10 +59,10 @@ def foreign_changes(
     moments = [
         moment for each in sightings.objects.values() for moment in history.of_object(each, state.get(each.uid))
     ]
-    start, end = timeline.time_of(after), timeline.time_of(timeline.last_iteration) if until is None else until
+    end = timeline.time_of(timeline.last_iteration) if until is None else until
     moments.sort(key=lambda each: (each.iteration, each.revision))
     return [
-        moment.change(round(max(time - start, 0.0), 6))
+        moment.change(round(max(time - since, 0.0), 6))
         for moment in moments
         if (time := timeline.time_of(moment.iteration)) <= end
     ]
@@ -84,7 +86,7 @@ class _Moment:
     action: ForeignAction
     tree: JsonObject
     manager: str = ""
-    fields: TreeChange = TreeChange({}, {})  # noqa: RUF009 - frozen
+    fields: TreeChange = _NOTHING
 
     def change(self, seconds: float) -> ForeignChange:
         """Return the change at a time."""
@@ -125,7 +127,9 @@ class _History:
             sightings: of the object.
             known: the object in the caches at the place; None without one.
         """
-        versions = [each for each in sightings.ordered() if each.seen is not None or each.revision in sightings.written]
+        versions: Sequence[Sighting] = [
+            each for each in sightings.ordered() if each.seen is not None or each.revision in sightings.written
+        ]
         if known is not None:
             revision = str(known["metadata"].get("resourceVersion", ""))
             versions = [each for each in versions if not revision.isdecimal() or each.revision > int(revision)]
@@ -201,16 +205,15 @@ class _History:
         fields, writers = change_between(_shown(current), _shown(tree)), _writers(current, tree)
         own = [each for each in writers if self._is_own(each)]
         written = sightings.written.get(version.revision)
+        foreign = without_fields(fields, own_part(current, self._managers), own_part(tree, self._managers))
         if not writers:
-            # The time of managedFields has seconds: a second write within one leaves no trace.
+            # The time of managedFields has seconds: a second write within one leaves no trace but its fields.
             unsure = [each for each in sightings.unsure if each.iteration <= version.first]
-            is_own = written is not None or any(_sends(each, fields) for each in unsure)
-            return TreeChange({}, {}) if is_own else fields
+            is_own = written is not None or any(_sends(each, foreign) for each in unsure)
+            return _NOTHING if is_own else foreign
         if len(own) == len(writers) or (not own and written is not None and _sends(written, fields)):
-            return TreeChange({}, {})
-        if not own:
-            return fields
-        return without_fields(fields, own_part(current, self._managers), own_part(tree, self._managers))
+            return _NOTHING
+        return foreign if own else fields
 
     def _removal(
         self, sightings: ObjectSightings, current: JsonObject, version: Sighting, seen: int

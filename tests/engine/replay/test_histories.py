@@ -1,0 +1,142 @@
+"""Histories of recorded runs: which changes are those of others, and what becomes of them in a run of the same operator.
+
+The journal of the simulated server says who made each write. A recording does not have it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import simulations
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from played_histories import RecordedHistory, comparable, controllers_of, history_of, play
+
+import envtest
+from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.engine.foreign_changes import ForeignAction, ForeignChange, read_history, write_history
+from opsdk.engine.writes import SIMULATED, Entry
+from opsdk.testing.simulate import Fault, Simulation, Step
+
+ENDING = {Fault.CRASH.value, Fault.CRASH_AFTER_WRITE.value, Fault.STOP.value, Fault.LOSE_LEASE.value}
+"""Faults that end a recording."""
+UNEQUAL = {
+    # A relist showed a deletion and a pause that ended it at once: the deletion waits, and the object after it too.
+    ("pauses", 4),
+}
+"""Runs whose end differs, with the reason."""
+
+
+def recorded(name: str, steps: Sequence[Step], seed: int) -> tuple[RecordedHistory | None, Sequence[Entry]]:
+    """Record a run. Returns the history of its first start, and the writes that a server with a journal stored."""
+    simulation, writes = simulations.ALL[name], list[Entry]()
+
+    def make_environment() -> Any:
+        env = simulation.environment()
+        if isinstance(env, envtest.Environment):
+            env.journal.subscribe(writes.append)
+        return env
+
+    _, starts = replace(simulation, environment=make_environment).record(seed, steps)
+    return history_of(starts[0].records, simulation), writes
+
+
+def check_end(name: str, seed: int) -> int:
+    """Play the history of a seed. Returns the number of changes that were made."""
+    simulation = simulations.ALL[name]
+    history, _ = recorded(name, [step for step in simulation.plan(seed) if step.name not in ENDING], seed)
+    if history is None or (name, seed) in UNEQUAL:
+        return 0
+    objects, played = play(simulation, history, controllers_of(name, history))
+    kinds = {kind.kind for kind in history.state.kinds} - {"Namespace", "CustomResourceDefinition"}
+    assert comparable(objects, kinds) == comparable(history.end, kinds), f"{name}, seed {seed}"
+    return sum(not each.skipped for each in played)
+
+
+@pytest.mark.parametrize("name", simulations.ALL)
+def test_the_same_operator_ends_as_in_its_recording(name: str) -> None:
+    """With the changes of others at their times: faults of the network included."""
+    assert sum(check_end(name, seed) for seed in range(2)) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", simulations.ALL)
+def test_the_same_operator_ends_as_in_its_recording_for_more_seeds(name: str) -> None:
+    """Ten more."""
+    assert sum(check_end(name, seed) for seed in range(2, 12)) >= 20
+
+
+# ------------------------------------------------------------------ whose changes
+def actions_of(simulation: Simulation, seed: int) -> Sequence[Step]:
+    """Return the steps of users in the plan of a seed."""
+    names = {action.__name__ for action in simulation.actions}
+    return [step for step in simulation.plan(seed) if step.name in names]
+
+
+def user_changes(writes: Sequence[Entry], since: int, kinds: set[str]) -> Counter[tuple[str, str]]:
+    """Return what users did after a revision, by action and subject."""
+    changes = Counter[tuple[str, str]]()
+    for entry in writes:
+        obj = entry.after or entry.before or {}
+        if entry.revision <= since or entry.writer.manager != "user" or obj["kind"] not in kinds:
+            continue
+        begins_deletion = "deletionTimestamp" in obj["metadata"] and entry.verb == "update"
+        changes["delete" if begins_deletion else entry.verb, subject_of_tree(obj)] += 1
+    return changes
+
+
+def changes_in(history: Sequence[ForeignChange], *, without: set[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """Return the changes of a history, by action and subject."""
+    changes = Counter((change.action.value, change.subject) for change in history)
+    return Counter({key: count for key, count in changes.items() if key not in without})
+
+
+@settings(max_examples=12, deadline=None)
+@given(name=st.sampled_from(["boxes", "families", "websites", "replicas"]), seed=st.integers(0, 10_000))
+def test_own_writes_are_never_foreign_and_foreign_ones_never_own(name: str, seed: int) -> None:
+    """Without faults, the history has exactly the writes of users: the operator reads and writes the same objects."""
+    history, writes = recorded(name, actions_of(simulations.ALL[name], seed), seed)
+    if history is None:
+        return
+    since = max((int(obj["metadata"]["resourceVersion"]) for obj in history.state.objects), default=0)
+    kinds = {kind.kind for kind in history.state.kinds}
+    collected = {
+        ("delete", subject_of_tree(entry.before))
+        for entry in writes
+        if entry.before is not None and entry.after is None and entry.writer.user in SIMULATED
+    }
+    expected = user_changes(writes, since, kinds)
+    assert changes_in(history.history, without=collected - set(expected)) == expected
+
+
+@pytest.mark.parametrize("name", simulations.ALL)
+def test_a_run_without_users_has_no_history(name: str) -> None:
+    """Whatever the network does to the operator's own writes."""
+    simulation = simulations.ALL[name]
+    faults = [step for step in simulation.plan(1) if step not in actions_of(simulation, 1) and step.name not in ENDING]
+    history, _ = recorded(name, [step for step in faults if "delete" not in step.name], 1)
+    assert history is None or not history.history
+
+
+@given(
+    st.lists(
+        st.builds(
+            ForeignChange,
+            seconds=st.floats(0, 1e6),
+            action=st.sampled_from([ForeignAction.UPDATE, ForeignAction.DELETE]),
+            api_version=st.text(max_size=5),
+            kind=st.text(max_size=5),
+            name=st.text(max_size=5),
+            manager=st.text(max_size=5),
+            after=st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+        ),
+        max_size=5,
+    )
+)
+def test_a_file_keeps_each_change(history: list[ForeignChange]) -> None:
+    """Whatever its texts are."""
+    assert read_history(write_history(history)) == history
