@@ -1,7 +1,7 @@
 """Changes that others than the operator made in a cluster, as values, and the file that holds them. Pure.
 
-The file has one JSON document a line, so that `jq` reads it and a diff shows what changed: a header, then the changes in
-their order.
+The file has one JSON document a line, so that `jq` reads it and a diff shows what changed: a header, then the changes
+in their order.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ def read_history(data: bytes) -> Sequence[ForeignChange]:
         raise HistoryError("this is no history of opsdk: write one with opsdk replay --cut")
     if header.format_version > FORMAT:
         raise HistoryError(
-            f"the history has format {header.format_version}, and this opsdk reads up to {FORMAT}: install a newer opsdk"
+            f"the history has format {header.format_version}, and this opsdk reads up to {FORMAT}: "
+            "install a newer opsdk"
         )
     return list(_changes(lines[1:]))
 

@@ -201,10 +201,6 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
             yield ""
         for each in consequences:
             yield f"- **{label}**: `{each.first.subject}`{_others(each.others)}: {each.first.message}"
-    if plan.played:
-        yield from ("", f"<details><summary>{_PLAYED_TITLE}</summary>", "", "```text")
-        yield from (line.text.removeprefix("  ") for line in [*_played_lines(plan)][2:])
-        yield from ("```", "", "</details>")
     for collapsed in collapse_objects(plan.objects):
         yield from _markdown_details(collapsed)
     if plan.omitted:

@@ -18,7 +18,7 @@ from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.recording import FailureJournal, failing_subject
 from opsdk.engine.tree_changes import TreeChange, merged
 from opsdk.engine.writes import Entry
-from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, NoMatchError, NotFoundError, OpsdkError
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, NoMatchError, OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["PLAYER", "HistoryPlayer"]
@@ -179,7 +179,7 @@ async def _create(client: Client, change: ForeignChange, tree: JsonObject) -> No
 
 async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> None:
     owner = change.manager or PLAYER
-    for left in reversed(range(_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         current = await _existing(client, change)
         patch = _patch_of(current, fields)
         patch.pop("status", None)
@@ -191,7 +191,7 @@ async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> 
             if "status" in (patch := _patch_of(current, observed)):
                 await _patch_status(client, current, {"status": patch["status"]}, owner)
         except ConflictError:
-            if not left:
+            if not attempts_left:
                 raise
         else:
             return
@@ -213,7 +213,9 @@ def _at_generation(fields: TreeChange, ahead: int) -> TreeChange:
 def _moved(value: JsonValue, ahead: int) -> JsonValue:
     if isinstance(value, dict):
         return {
-            name: max(item + ahead, 0) if name == "observedGeneration" and isinstance(item, int) else _moved(item, ahead)
+            name: max(item + ahead, 0)
+            if name == "observedGeneration" and isinstance(item, int)
+            else _moved(item, ahead)
             for name, item in value.items()
         }
     return [_moved(item, ahead) for item in value] if isinstance(value, list) else value

@@ -125,7 +125,8 @@ class OperatorRun:
         history: changes of others, each made at its time after the operator's start.
         changes: made one after the other, each at a fixpoint.
         quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
-        horizon: virtual seconds from the operator's start, or from the last change of the history, after which the run ends in any case.
+        horizon: virtual seconds from the operator's start, or from the last change of the history, after which the
+            run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
         rules: the permissions of the operator; None for those that it declares.
         keep_end: take a snapshot of the state at the end, see `RunOutcome.end`.

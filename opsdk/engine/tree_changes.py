@@ -85,9 +85,7 @@ def merged(current: JsonObject, change: TreeChange) -> JsonObject:
     tree = dict(current)
     before, after = change
     for name in {**before, **after}:
-        value = _merged_value(
-            name, tree.get(name, _ABSENT), before.get(name, _ABSENT), after.get(name, _ABSENT)
-        )
+        value = _merged_value(name, tree.get(name, _ABSENT), before.get(name, _ABSENT), after.get(name, _ABSENT))
         if value is _ABSENT:
             tree.pop(name, None)
         else:
@@ -107,14 +105,14 @@ def _merged_value(name: str, current: JsonValue, old: JsonValue, new: JsonValue)
     if isinstance(items, list) and isinstance(news, list) and isinstance(current, list):
         key = list_key(items, news)
         if name in _SETS or key:
-            left = _merged_set(current, items, news) if name in _SETS else _merged_items(current, items, news, key)
-            return left if left or new is not _ABSENT else _ABSENT
+            remaining = _merged_set(current, items, news) if name in _SETS else _merged_items(current, items, news, key)
+            return remaining if remaining or new is not _ABSENT else _ABSENT
     return new
 
 
 def _merged_set(current: Sequence[JsonValue], old: Sequence[JsonValue], new: Sequence[JsonValue]) -> list[JsonValue]:
-    kept = [each for each in current if each not in old]
-    return [*kept, *(each for each in new if each not in kept)]
+    others = [each for each in current if each not in old]
+    return [*others, *(each for each in new if each not in others)]
 
 
 def _merged_items(
@@ -139,7 +137,7 @@ def without_fields(change: TreeChange, before: JsonObject, after: JsonObject) ->
         before: fields that the writer of interest did not remove.
         after: fields that the writer of interest did not set.
     """
-    left = TreeChange({}, {})
+    remaining = TreeChange({}, {})
     for name in {**change.before, **change.after}:
         old, new = change.before.get(name, _ABSENT), change.after.get(name, _ABSENT)
         excluded = (before if new is _ABSENT else after).get(name, _ABSENT)
@@ -148,10 +146,10 @@ def without_fields(change: TreeChange, before: JsonObject, after: JsonObject) ->
             if name in _SETS
             else _values_without(old, new, before.get(name), excluded)
         )
-        for side, value in zip(left, values, strict=True):
+        for side, value in zip(remaining, values, strict=True):
             if value is not _ABSENT:
                 side[name] = value
-    return left
+    return remaining
 
 
 def _items_without(old: JsonValue, new: JsonValue, before: JsonValue, after: JsonValue) -> tuple[JsonValue, JsonValue]:
@@ -169,6 +167,6 @@ def _values_without(
     if isinstance(excluded, dict) and isinstance(new if new is not _ABSENT else old, dict):
         olds, news = (each if isinstance(each, dict) else {} for each in (old, new))
         befores = before if isinstance(before, dict) else {}
-        left = without_fields(TreeChange(olds, news), befores, {} if new is _ABSENT else excluded)
-        return (left.before or _ABSENT), (left.after or _ABSENT)
+        remaining = without_fields(TreeChange(olds, news), befores, {} if new is _ABSENT else excluded)
+        return (remaining.before or _ABSENT), (remaining.after or _ABSENT)
     return _ABSENT, _ABSENT

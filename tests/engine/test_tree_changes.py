@@ -1,4 +1,4 @@
-"""Changes of trees: what a change holds, and what its merge leaves alone."""
+"""Changes of trees: what a change holds, and what its merge does not touch."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_equal_trees_have_no_change(tree: dict[str, Any], other: dict[str, Any])
 def test_other_fields_stay(before: dict[str, Any], after: dict[str, Any], value: int) -> None:
     """A field that the change does not touch keeps the value of the other tree."""
     current = {**before, "own": value, "owned": {"x": value}}
-    left = merged(current, change_between(before, after))
-    assert (left["own"], left["owned"]) == (value, {"x": value})
+    remaining = merged(current, change_between(before, after))
+    assert (remaining["own"], remaining["owned"]) == (value, {"x": value})
 
 
 @given(TREES, TREES)
@@ -54,8 +54,8 @@ def test_without_the_fields_of_its_result_a_change_has_only_removals(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """What another writer set is not a part of it."""
-    left = without_fields(change_between(before, after), {}, after)
-    assert not left.after
+    remaining = without_fields(change_between(before, after), {}, after)
+    assert not remaining.after
 
 
 @pytest.mark.parametrize(

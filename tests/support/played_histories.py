@@ -67,8 +67,10 @@ def _is_synced(replay: OperatorReplay) -> bool:
     return bool(kinds) and all(kind.has_synced for kind in kinds)
 
 
-def play(simulation: Simulation, recorded: RecordedHistory, controllers: str) -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
-    """Run the operator of a simulation with a history. Returns the objects at the end, and what became of the changes."""
+def play(
+    simulation: Simulation, recorded: RecordedHistory, controllers: str
+) -> tuple[Sequence[JsonObject], Sequence[PlayedChange]]:
+    """Run the operator of a simulation with a history. Returns the objects at the end, and the changes."""
     operator: Operator = operator_of(simulation)()
     run = OperatorRun(
         snapshot=recorded.state,

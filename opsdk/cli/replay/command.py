@@ -79,15 +79,12 @@ def replay(
 
     opsdk replay recordings/ --to-reconcile 12 --with repaired.py
 
-    opsdk replay recordings/ --to-reconcile 12 --with repaired.py --until 03:20:00
-
     opsdk replay recordings/ shop.operator:operator --to-reconcile 12 --cut tests/test_night.py
     """
     content = load_recording(recording)
     timeline = Timeline(content.records)
     use_hash_seed(timeline)
     target = place_of_options(timeline, to_time, to_reconcile, to_write)
-    last = parse_time(timeline, until, option="--until") if until else None
     factory = operator_factory(timeline, operator)
     if step:
         print(heading(timeline), *content.problems, sep="\n")
@@ -97,33 +94,43 @@ def replay(
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
         state = snapshot_of(running) if other_version or save or cut else None
-        history = _history(content.records, running, state, last) if state is not None and (other_version or cut) else ()
+        history = _history(content.records, running, state, until) if state and (other_version or cut) else ()
     warnings = [*content.problems, *differences_of(timeline, code=running.code)]
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
-        print(heading(timeline), *warnings, *_listed(running, list_), sep="\n")
-        print(*outcome_lines(running.outcome, running.reconciles), *_place(running, target), sep="\n")
-        if obj is not None:
-            print(yaml.safe_dump(obj, sort_keys=False), end="")
-    if state is not None:
-        place = "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
-        if save is not None:
-            save.write_bytes(write_snapshot(state))
-            print(f"wrote {save}: {len(state.objects)} objects", file=sys.stderr)
-        if cut is not None:
-            began = timeline.began
-            names = {"reference": operator or began.reference, "namespace": began.namespace}
-            files = write_cut(cut, state, history, **names, place=place)
-            print(f"wrote {', '.join(map(str, files))}", file=sys.stderr)
+        _print_text(running, target, warnings, list_, obj)
+    if state is not None and save is not None:
+        _save(save, state)
+    if state is not None and cut is not None:
+        place, reference = _place_in_words(running, target), operator or timeline.began.reference
+        write_cut(cut, state, history, reference=reference, namespace=timeline.began.namespace, place=place)
     if state is not None and other_version:
         raise SystemExit(_plan_with(other_version, timeline, state, history, output))
     if not running.outcome.is_identical:
         raise SystemExit(_DIFFERS)
 
 
+def _save(path: Path, state: ClusterSnapshot) -> None:
+    path.write_bytes(write_snapshot(state))
+    print(f"wrote {path}: {len(state.objects)} objects", file=sys.stderr)
+
+
+def _print_text(
+    running: OperatorReplay,
+    target: ReplayPlace,
+    warnings: Sequence[str],
+    listing: Listing | None,
+    obj: JsonObject | None,
+) -> None:
+    print(heading(running.timeline), *warnings, *_listed(running, listing), sep="\n")
+    print(*outcome_lines(running.outcome, running.reconciles), *_place(running, target), sep="\n")
+    if obj is not None:
+        print(yaml.safe_dump(obj, sort_keys=False), end="")
+
+
 def _history(
-    records: Sequence[Record], running: OperatorReplay, state: ClusterSnapshot, until: float | None
+    records: Sequence[Record], running: OperatorReplay, state: ClusterSnapshot, until: str
 ) -> Sequence[ForeignChange]:
     """Return what others did after the place of a replay."""
     # The replay has used its own timeline up.
@@ -132,7 +139,7 @@ def _history(
         objects=state.objects,
         after=running.iteration,
         since=running.outcome.seconds,
-        until=until,
+        until=parse_time(running.timeline, until, option="--until") if until else None,
     )
 
 
@@ -185,6 +192,11 @@ def _listed(running: OperatorReplay, listing: Listing | None) -> Iterator[str]:
         yield from (reconcile_line(number, record) for number, record in enumerate(running.reconciles, 1))
     if listing is Listing.WRITES:
         yield from (f"#{number} {write.time:.6f} s {write}" for number, write in enumerate(running.writes, 1))
+
+
+def _place_in_words(running: OperatorReplay, target: ReplayPlace) -> str:
+    """Return where the replay stopped, in one line."""
+    return "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
 
 
 def _place(running: OperatorReplay, target: ReplayPlace) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,8 +22,8 @@ def write_cut(
     reference: str,
     namespace: str,
     place: str,
-) -> Sequence[Path]:
-    """Write a test, and beside it the snapshot that it begins with, and what others did later. Returns the files.
+) -> None:
+    """Write a test, and beside it the snapshot that it begins with, and what others did later. Names the files.
 
     Args:
         path: of the test, such as ``tests/test_night.py``.
@@ -44,7 +45,7 @@ def write_cut(
         files.append(path.with_suffix(".history.jsonl"))
         files[2].write_bytes(write_history(history))
     path.write_text("\n".join(_lines(operator, namespace, place, plays=bool(history))) + "\n", encoding="utf-8")
-    return files
+    print(f"wrote {', '.join(map(str, files))}", file=sys.stderr)
 
 
 def _lines(operator: OperatorReference, namespace: str, place: str, *, plays: bool) -> Iterator[str]:

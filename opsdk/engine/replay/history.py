@@ -38,7 +38,7 @@ _SERVER_SET: Final = frozenset({
 })  # fmt: skip
 _NOTHING: Final = TreeChange({}, {})
 _COLLECTION_SECONDS: Final = 60.0
-"""How much later than its owner's deletion the operator may see that of a dependent, which the garbage collector made."""
+"""How much later than the deletion of an owner that of a dependent may come, which the garbage collector makes."""
 
 
 def foreign_changes(
@@ -56,9 +56,7 @@ def foreign_changes(
     sightings = sightings_of(timeline)
     state = {str(obj["metadata"].get("uid")): obj for obj in objects}
     history = _History(timeline, sightings, after)
-    moments = [
-        moment for each in sightings.objects.values() for moment in history.of_object(each, state.get(each.uid))
-    ]
+    moments = [moment for each in sightings.objects.values() for moment in history.of_object(each, state.get(each.uid))]
     end = timeline.time_of(timeline.last_iteration) if until is None else until
     moments.sort(key=lambda each: (each.iteration, each.revision))
     return [
@@ -128,7 +126,7 @@ class _History:
             known: the object in the caches at the place; None without one.
         """
         versions: Sequence[Sighting] = [
-            each for each in sightings.ordered() if each.seen is not None or each.revision in sightings.written
+            each for each in sightings.ordered() if each.event is not None or each.revision in sightings.written
         ]
         if known is not None:
             revision = str(known["metadata"].get("resourceVersion", ""))
@@ -137,15 +135,15 @@ class _History:
             versions = self._since_removal(versions)
         current = known
         for index, version in enumerate(versions):
-            seen = self._seen(versions[index:])
+            arrival = self._arrival(versions[index:])
             if version.tree is None:
-                if current is not None and seen is not None:
-                    yield from self._removal(sightings, current, version, seen)
-            elif seen is not None:
+                if current is not None and arrival is not None:
+                    yield from self._removal(sightings, current, version, arrival)
+            elif arrival is not None:
                 if current is None:
-                    yield from self._creation(sightings, version, seen)
+                    yield from self._creation(sightings, version, arrival)
                 else:
-                    yield from self._update(sightings, current, version, seen)
+                    yield from self._update(sightings, current, version, arrival)
             current = version.tree
 
     def _since_removal(self, versions: Sequence[Sighting]) -> Sequence[Sighting]:
@@ -154,13 +152,13 @@ class _History:
         later = [each for each in versions if each.first > self._after]
         return [*before[-1:], *later] if before and before[-1].tree is not None else later
 
-    def _seen(self, versions: Sequence[Sighting]) -> int | None:
+    def _arrival(self, versions: Sequence[Sighting]) -> int | None:
         """Return when the operator saw a version, or the first later one that shows its fields."""
-        seen = [each.seen for each in versions if each.seen is not None]
-        return max(min(seen), self._after) if seen else None
+        iterations = [each.event for each in versions if each.event is not None]
+        return max(min(iterations), self._after) if iterations else None
 
     # -------------------------------------------------------------- changes
-    def _creation(self, sightings: ObjectSightings, version: Sighting, seen: int) -> Iterator[_Moment]:
+    def _creation(self, sightings: ObjectSightings, version: Sighting, arrival: int) -> Iterator[_Moment]:
         tree = version.tree
         assert tree is not None
         writers = _writers(None, tree)
@@ -170,7 +168,7 @@ class _History:
         if not version.initial:
             fields = without_fields(fields, {}, own_part(tree, self._managers))
         yield _Moment(
-            iteration=seen,
+            iteration=arrival,
             revision=version.revision,
             action=ForeignAction.CREATE,
             tree=tree,
@@ -178,19 +176,19 @@ class _History:
             fields=TreeChange({}, _named(fields.after, tree)),
         )
         if "deletionTimestamp" in tree["metadata"]:
-            yield from self._deletion(sightings, tree, version.revision, seen)
+            yield from self._deletion(sightings, tree, version.revision, arrival)
 
     def _update(
-        self, sightings: ObjectSightings, current: JsonObject, version: Sighting, seen: int
+        self, sightings: ObjectSightings, current: JsonObject, version: Sighting, arrival: int
     ) -> Iterator[_Moment]:
         tree = version.tree
         assert tree is not None
         if "deletionTimestamp" in tree["metadata"] and "deletionTimestamp" not in current["metadata"]:
-            yield from self._deletion(sightings, tree, version.revision, seen)
+            yield from self._deletion(sightings, tree, version.revision, arrival)
         fields, writers = self._foreign_fields(sightings, current, version), _writers(current, tree)
         if fields:
             yield _Moment(
-                iteration=seen,
+                iteration=arrival,
                 revision=version.revision,
                 action=ForeignAction.UPDATE,
                 tree=tree,
@@ -216,31 +214,31 @@ class _History:
         return foreign if own else fields
 
     def _removal(
-        self, sightings: ObjectSightings, current: JsonObject, version: Sighting, seen: int
+        self, sightings: ObjectSightings, current: JsonObject, version: Sighting, arrival: int
     ) -> Iterator[_Moment]:
         metadata = current["metadata"]
         if "deletionTimestamp" not in metadata:
-            yield from self._deletion(sightings, current, version.revision, seen)
+            yield from self._deletion(sightings, current, version.revision, arrival)
         own = (own_part(current, self._managers).get("metadata") or {}).get("finalizers") or ()
         finalizers = [each for each in metadata.get("finalizers") or () if each not in own]
         if finalizers:
             yield _Moment(
-                iteration=seen,
+                iteration=arrival,
                 revision=version.revision,
                 action=ForeignAction.UPDATE,
                 tree=current,
                 fields=TreeChange({"metadata": {"finalizers": finalizers}}, {"metadata": {"finalizers": []}}),
             )
 
-    def _deletion(self, sightings: ObjectSightings, tree: JsonObject, revision: int, seen: int) -> Iterator[_Moment]:
-        is_own = any(each <= seen for each in sightings.deleted)
-        if not is_own and not self._is_collected(tree, seen):
-            yield _Moment(iteration=seen, revision=revision, action=ForeignAction.DELETE, tree=tree)
+    def _deletion(self, sightings: ObjectSightings, tree: JsonObject, revision: int, arrival: int) -> Iterator[_Moment]:
+        is_own = any(each <= arrival for each in sightings.deleted)
+        if not is_own and not self._is_collected(tree, arrival):
+            yield _Moment(iteration=arrival, revision=revision, action=ForeignAction.DELETE, tree=tree)
 
-    def _is_collected(self, tree: JsonObject, seen: int) -> bool:
+    def _is_collected(self, tree: JsonObject, arrival: int) -> bool:
         """Whether the garbage collector deletes an object, because its owner goes."""
         owners = tree["metadata"].get("ownerReferences") or ()
-        end = self._timeline.time_of(seen) + _COLLECTION_SECONDS
+        end = self._timeline.time_of(arrival) + _COLLECTION_SECONDS
         return any(
             self._timeline.time_of(each.first) <= end
             for owner in owners
@@ -329,9 +327,7 @@ def _removes(before: JsonObject, after: JsonObject, body: JsonValue, *, whole: b
         elif isinstance(value, list) and isinstance(sent, list | None) and (whole or name in body):
             is_removed = any(item not in (sent or ()) for item in value)
         else:
-            is_removed = (
-                isinstance(value, dict) and isinstance(rest, dict) and _removes(value, rest, sent, whole=whole)
-            )
+            is_removed = isinstance(value, dict) and isinstance(rest, dict) and _removes(value, rest, sent, whole=whole)
         if is_removed:
             return True
     return False

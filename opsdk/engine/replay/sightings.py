@@ -44,14 +44,14 @@ class Sighting:
         revision: its resource version.
         tree: the object; None if it was removed.
         first: the iteration in which the operator received it first.
-        seen: the iteration in which a watch or a list showed it; None if none did.
+        event: the iteration in which a watch or a list showed it; None if none did.
         initial: it is part of the first list of its collection.
     """
 
     revision: int
     tree: JsonObject | None
     first: int
-    seen: int | None = None
+    event: int | None = None
     initial: bool = False
 
 
@@ -121,13 +121,13 @@ class _Scope:
     """What a list and its watch cover.
 
     Attributes:
-        known: the uids of its objects by name.
+        uids: the uids of its objects by name.
         listed: names of the list that is being read; None between lists.
         is_synced: it has had a whole list.
         listing: the last watch that began with a list.
     """
 
-    known: dict[_Name, str] = field(default_factory=dict)
+    uids: dict[_Name, str] = field(default_factory=dict)
     listed: set[_Name] | None = None
     is_synced: bool = False
     listing: RecordedExchange | None = None
@@ -204,10 +204,10 @@ class _Walker:
             scope.listed, scope.listing = set(), message.exchange
         name, uid = _name_of(message.info, tree), str(tree["metadata"]["uid"])
         if kind == "DELETED":
-            scope.known.pop(name, None)
+            scope.uids.pop(name, None)
             self._remove(name, uid, _revision(tree, message), message)
             return
-        scope.known[name] = uid
+        scope.uids[name] = uid
         if scope.listed is not None:
             scope.listed.add(name)
         self._see(name, tree, message, initial=not scope.is_synced)
@@ -225,7 +225,7 @@ class _Walker:
                 continue
             name = _name_of(message.info, whole)
             scope.listed.add(name)
-            scope.known[name] = str(whole["metadata"]["uid"])
+            scope.uids[name] = str(whole["metadata"]["uid"])
             self._see(name, whole, message, initial=not scope.is_synced)
         if not (tree.get("metadata") or {}).get("continue"):
             self._end_list(scope, message, _revision(tree, message))
@@ -233,26 +233,26 @@ class _Walker:
     def _end_list(self, scope: _Scope, message: _Message, revision: int) -> None:
         """Remove what a whole list lacks."""
         listed, scope.listed, scope.is_synced = scope.listed or set(), None, True
-        for name in [name for name in scope.known if name not in listed]:
-            uid = scope.known[name]
+        for name in [name for name in scope.uids if name not in listed]:
+            uid = scope.uids[name]
             if max(self.objects[uid].versions) <= revision:
-                del scope.known[name]
+                del scope.uids[name]
                 self._remove(name, uid, revision, message)
 
     def _see(self, name: _Name, tree: JsonObject, message: _Message, *, initial: bool) -> None:
         sightings = self._sightings(name, str(tree["metadata"]["uid"]))
         version = self._version(sightings, _revision(tree, message), tree, message.iteration)
-        if version.seen is None and version.tree is not None:
-            version.seen, version.initial = message.iteration, initial
+        if version.event is None and version.tree is not None:
+            version.event, version.initial = message.iteration, initial
 
     def _remove(self, name: _Name, uid: str, revision: int, message: _Message) -> None:
-        if any(scope.known.get(name) == uid for scope in self._scopes.values()):
+        if any(scope.uids.get(name) == uid for scope in self._scopes.values()):
             return  # it left a selector only
         sightings = self._sightings(name, uid)
         # The event of a removal may have the revision of the last version.
         revision = max(revision, max(sightings.versions, default=0) + 1)
         sightings.versions[revision] = Sighting(
-            revision=revision, tree=None, first=message.iteration, seen=message.iteration
+            revision=revision, tree=None, first=message.iteration, event=message.iteration
         )
 
     # -------------------------------------------------------------- the operator's writes
@@ -268,8 +268,8 @@ class _Walker:
             return
         name = _name_of(info, tree)
         sightings, revision = self._sightings(name, str(metadata["uid"])), _revision(tree, message)
-        known = sightings.versions.get(revision)
-        if known is None or known.first >= request.iteration:
+        version = sightings.versions.get(revision)
+        if version is None or version.first >= request.iteration:
             # A write without effect returns a version that may be known already.
             sightings.written.setdefault(revision, request)
         if info.subresource in _WHOLE and _is_whole(tree):

@@ -125,6 +125,7 @@ class Incident:
         return HEAD.format(kind=self.kind, finalizers=self.finalizers, clean=body, body='text = source.data["text"]')
 
 
+HEADER = b'{"format": "opsdk.dev/history", "formatVersion": 1}\n'
 PLACE = 8.0
 INCIDENTS = {
     "a field goes": Incident(
@@ -135,8 +136,8 @@ INCIDENTS = {
     ),
     "a Deployment gets ready": Incident(
         steps={5.0: make_deployment, 12.0: make_deployment_ready},
-        broken='text = str(1 / (1 - (source.status.ready_replicas or 0) if source.status else 1))',
-        repaired='text = str(source.status.ready_replicas if source.status else 0)',
+        broken="text = str(1 / (1 - (source.status.ready_replicas or 0) if source.status else 1))",
+        repaired="text = str(source.status.ready_replicas if source.status else 0)",
         message="ZeroDivisionError",
         kind="Deployment",
     ),
@@ -157,7 +158,7 @@ def incident(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     for name, body in ((BROKEN, incident.broken), (REPAIRED, incident.repaired)):
-        monkeypatch.setitem(sys.modules, name, sys)  # its former value is set again: none
+        monkeypatch.setitem(sys.modules, name, sys)
         del sys.modules[name]
         (tmp_path / f"{name}.py").write_text(incident.source(body))
     importlib.invalidate_caches()
@@ -244,7 +245,9 @@ def test_the_plan_says_when_each_change_came(replay: Callable[..., tuple[int, st
     """And what this version had written by then, in text and in JSON."""
     _, text = replay("--with", f"{REPAIRED}:operator")
     lines = [line.strip() for line in text.splitlines()]
-    first = next(number for number, line in enumerate(lines) if line.endswith("update ConfigMap default/source by user"))
+    first = next(
+        number for number, line in enumerate(lines) if line.endswith("update ConfigMap default/source by user")
+    )
     assert lines[first].startswith("after 4.9"), text
     assert lines[first + 1] == "data.text: 'hello' -> 'goodbye'"
     assert lines[first + 2] == "by then, the operator wrote: update ConfigMap default/copy"
@@ -259,7 +262,7 @@ def test_a_change_of_an_object_that_is_not_there_is_skipped(
     incident: Incident, replay: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
     """In one sentence; the run goes on."""
-    deleting = incident.repaired + '\n    await ctx.client.delete(source, missing_ok=True)'
+    deleting = incident.repaired + "\n    await ctx.client.delete(source, missing_ok=True)"
     (tmp_path / "later_deleting.py").write_text(incident.source(deleting))
     _, text = replay("--with", "later_deleting:operator")
     skipped = "update ConfigMap default/source by user, skipped: it is not there: this version has deleted it, or never"
@@ -272,10 +275,9 @@ def test_a_change_of_an_object_that_is_not_there_is_skipped(
         (b"", "no history of opsdk"),
         (b'{"format": "other"}', "no history of opsdk"),
         (b'{"format": "opsdk.dev/history", "formatVersion": 99}', "install a newer opsdk"),
-        (b'{"format": "opsdk.dev/history", "formatVersion": 1}\n{"seconds": 1}', "line 2 of the history is no change"),
+        (HEADER + b'{"seconds": 1}', "line 2 of the history is no change"),
         (
-            b'{"format": "opsdk.dev/history", "formatVersion": 1}\n'
-            b'{"seconds": 1, "action": "create", "apiVersion": "v1", "kind": "Pod", "name": "a"}',
+            HEADER + b'{"seconds": 1, "action": "create", "apiVersion": "v1", "kind": "Pod", "name": "a"}',
             "line 2 of the history creates an object without metadata",
         ),
     ],

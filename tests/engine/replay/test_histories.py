@@ -1,4 +1,4 @@
-"""Histories of recorded runs: which changes are those of others, and what becomes of them in a run of the same operator.
+"""Histories of recorded runs: whose changes they have, and what the same operator makes of them.
 
 The journal of the simulated server says who made each write. A recording does not have it.
 """
