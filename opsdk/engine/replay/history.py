@@ -19,6 +19,7 @@ from opsdk.engine.replay.sightings import ObjectSightings, Sighting, Sightings, 
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.tree_changes import TreeChange, change_between, without_fields
 from opsdk.engine.writes import is_manager_of
+from opsdk.recording.files import RecordingError
 from opsdk.recording.records import ExchangeBegan
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import FieldSet
@@ -52,11 +53,22 @@ def foreign_changes(
         after: the iteration of the place.
         since: seconds of the event loop at the place; changes have their times from then on.
         until: seconds of the event loop, after which changes are left out; None for the end of the recording.
+
+    Raises:
+        RecordingError: a message has an object that no API server sends.
     """
-    sightings = sightings_of(timeline)
     state = {str(obj["metadata"].get("uid")): obj for obj in objects}
-    history = _History(timeline, sightings, after)
-    moments = [moment for each in sightings.objects.values() for moment in history.of_object(each, state.get(each.uid))]
+    try:
+        sightings = sightings_of(timeline)
+        history = _History(timeline, sightings, after)
+        moments = [
+            moment for each in sightings.objects.values() for moment in history.of_object(each, state.get(each.uid))
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RecordingError(
+            f"the recording has an object that no API server sends, so what others did is not known: {error!r}; "
+            "plan the state alone: opsdk replay --save, then opsdk plan --snapshot"
+        ) from error
     end = timeline.time_of(timeline.last_iteration) if until is None else until
     moments.sort(key=lambda each: (each.iteration, each.revision))
     return [

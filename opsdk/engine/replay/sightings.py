@@ -207,7 +207,7 @@ class _Walker:
             scope.uids.pop(name, None)
             self._remove(name, uid, _revision(tree, message), message)
             return
-        scope.uids[name] = uid
+        self._enter(scope, name, uid, message)
         if scope.listed is not None:
             scope.listed.add(name)
         self._see(name, tree, message, initial=not scope.is_synced)
@@ -225,10 +225,17 @@ class _Walker:
                 continue
             name = _name_of(message.info, whole)
             scope.listed.add(name)
-            scope.uids[name] = str(whole["metadata"]["uid"])
+            self._enter(scope, name, str(whole["metadata"]["uid"]), message)
             self._see(name, whole, message, initial=not scope.is_synced)
         if not (tree.get("metadata") or {}).get("continue"):
             self._end_list(scope, message, _revision(tree, message))
+
+    def _enter(self, scope: _Scope, name: _Name, uid: str, message: _Message) -> None:
+        """Note that a list or a watch has an object. One of the same name before it was removed."""
+        before = scope.uids.get(name, uid)
+        scope.uids[name] = uid
+        if before != uid:
+            self._remove(name, before, max(self.objects[before].versions), message)
 
     def _end_list(self, scope: _Scope, message: _Message, revision: int) -> None:
         """Remove what a whole list lacks."""
@@ -260,9 +267,8 @@ class _Walker:
         request, info = message.exchange.request, message.info
         assert isinstance(request, ExchangeBegan)
         if request.method == "DELETE" and not info.subresource:
-            for uid in self._deleted_uids(message, tree):
-                if uid in self.objects:
-                    self.objects[uid].deleted.append(request.iteration)
+            for name, uid in self._deleted_objects(message, tree):
+                self._sightings(name, uid).deleted.append(request.iteration)
         metadata = tree.get("metadata")
         if not isinstance(metadata, dict) or not metadata.get("uid") or info.subresource not in ("scale", *_WHOLE):
             return
@@ -276,21 +282,21 @@ class _Walker:
             self._version(sightings, revision, tree, message.iteration)
         sightings.created |= message.status == 201 and not info.subresource
 
-    def _deleted_uids(self, message: _Message, tree: JsonObject) -> Iterator[str]:
+    def _deleted_objects(self, message: _Message, tree: JsonObject) -> Iterator[tuple[_Name, str]]:
+        """Yield the names and uids of what the response to a deletion names."""
         info = message.info
         if isinstance(items := tree.get("items"), list):
-            yield from (str(item["metadata"].get("uid")) for item in items)
-        elif uid := (tree.get("metadata") or {}).get("uid") or (tree.get("details") or {}).get("uid"):
-            yield str(uid)
+            yield from ((_name_of(info, item), str(item["metadata"]["uid"])) for item in items)
         elif info.name:
-            yield self._uids.get(_path_name(info), "")
+            last = self._uids.get(_path_name(info), "")
+            uid = (tree.get("metadata") or {}).get("uid") or (tree.get("details") or {}).get("uid") or last
+            yield _path_name(info), str(uid)
         else:
-            collection = (info.group, info.resource)
-            yield from (
-                uid
+            yield from [
+                (name, uid)
                 for name, uid in self._uids.items()
-                if name[:2] == collection and info.namespace in ("", name.namespace)
-            )
+                if name[:2] == (info.group, info.resource) and info.namespace in ("", name.namespace)
+            ]
 
     def _add_unsure(self, message: _Message) -> None:
         request, uid = message.exchange.request, self._uids.get(_path_name(message.info), "")
