@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apiserver.endpoints.request_info import RequestInfo, parse_request
-from opsdk.engine.replay.timeline import RecordedExchange, Timeline
+from opsdk.engine.replay.timeline import Checkpoint, RecordedExchange, Timeline
 from opsdk.engine.request_kinds import changes_state
 from opsdk.errors import DecodeError
 from opsdk.http.server.request import Query
+from opsdk.recording.open_exchanges import collection_of, is_watch
 from opsdk.recording.records import ExchangeBegan, Received, Responded
 from opsdk.rest.frames import FrameSplitter
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
@@ -106,11 +109,19 @@ class _Message(NamedTuple):
 
 def sightings_of(timeline: Timeline) -> Sightings:
     """Return what a recording shows of objects. The timeline must not be used up by a replay."""
-    walker = _Walker()
-    messages: list[_Message] = []
-    for exchange in timeline.exchanges:
-        if isinstance(exchange.request, ExchangeBegan):
-            messages += walker.messages_of(exchange, exchange.request)
+    exchanges = list(timeline.exchanges)
+    if timeline.checkpoint is not None:
+        # Watches that were open then. The other exchanges are answers for a start.
+        exchanges += [
+            each
+            for each in timeline.checkpoint.exchanges
+            if isinstance(each.request, ExchangeBegan) and is_watch(each.request)
+        ]
+    servers = [each.request.server for each in exchanges if isinstance(each.request, ExchangeBegan)]
+    walker = _Walker(servers[0] if servers else "", urlsplit(timeline.began.host).path)
+    messages = [message for exchange in exchanges for message in walker.messages_of(exchange)]
+    if timeline.checkpoint is not None:
+        walker.begin_with(timeline.checkpoint)
     for message in sorted(messages, key=lambda each: (each.iteration, each.place)):
         walker.add(message)
     return Sightings(objects=walker.objects, managers=frozenset(walker.managers))
@@ -134,17 +145,45 @@ class _Scope:
 
 
 class _Walker:
-    """Goes through the messages of a recording in their order."""
+    """Goes through the messages of a recording in their order.
 
-    def __init__(self) -> None:
+    Args:
+        server: of the operator's cluster; messages of other ones are left out.
+        base_path: of the server.
+    """
+
+    def __init__(self, server: str, base_path: str) -> None:
+        self._server, self._base_path = server, base_path
         self.objects: dict[str, ObjectSightings] = {}
         self.managers: set[str] = set()
         self._uids: dict[_Name, str] = {}
-        self._scopes: dict[tuple[str, ...], _Scope] = {}
+        self._scopes: dict[str, _Scope] = {}
 
-    def messages_of(self, exchange: RecordedExchange, request: ExchangeBegan) -> Iterator[_Message]:
+    def begin_with(self, checkpoint: Checkpoint) -> None:
+        """Take the objects of the caches at a checkpoint."""
+        for cached in checkpoint.collections:
+            collection, gvk = cached.informer.collection, GroupVersionKind(*cached.informer.gvk)
+            scope = self._scopes.get(collection)
+            if scope is None or cached.informer.metadata_only:
+                continue
+            scope.is_synced = True
+            iteration = checkpoint.began.iteration
+            request = ExchangeBegan(iteration, 0, self._server, "GET", f"{self._base_path}{collection}")
+            info = parse_request("GET", collection.partition("?")[0], Query())
+            message = _Message(iteration, 0, RecordedExchange(request, 0), info, 200, b"")
+            for item in cached.items:
+                tree = {"apiVersion": gvk.api_version, "kind": gvk.kind, **_decoded(item)}
+                if _is_whole(tree):
+                    name = _name_of(info, tree)
+                    scope.uids[name] = str(tree["metadata"]["uid"])
+                    self._see(name, tree, message, initial=False)
+
+    def messages_of(self, exchange: RecordedExchange) -> Iterator[_Message]:
         """Yield the messages of an exchange, as far as they are about objects."""
-        path, _, query_text = request.target.partition("?")
+        request = exchange.request
+        if not isinstance(request, ExchangeBegan) or request.server != self._server:
+            return
+        path, _, query_text = request.target.removeprefix(self._base_path).partition("?")
         query = Query(query_text)
         info = parse_request(request.method, path, query)
         if not info.is_resource or "dryRun" in query:
@@ -153,7 +192,7 @@ class _Walker:
         received = [(place, each) for place, each in exchange.outcomes if isinstance(each, Received)]
         message = partial(_Message, exchange=exchange, info=info, status=status)
         if info.verb == "watch":
-            self._scopes[_scope_key(request, query)] = _Scope()
+            self._scopes.setdefault(self._collection(request), _Scope())
             splitter = FrameSplitter()
             for place, part in received:
                 for frame in _frames(splitter, part.data):
@@ -187,7 +226,10 @@ class _Walker:
     def _scope_of(self, message: _Message) -> _Scope | None:
         request = message.exchange.request
         assert isinstance(request, ExchangeBegan)
-        return self._scopes.get(_scope_key(request, Query(request.target.partition("?")[2])))
+        return self._scopes.get(self._collection(request))
+
+    def _collection(self, request: ExchangeBegan) -> str:
+        return collection_of(request.target.removeprefix(self._base_path))
 
     def _add_event(self, message: _Message, event: JsonObject) -> None:
         scope, tree = self._scope_of(message), event.get("object")
@@ -195,7 +237,9 @@ class _Walker:
             return
         kind = event.get("type")
         if kind == "BOOKMARK":
-            if _INITIAL_EVENTS_END in ((tree.get("metadata") or {}).get("annotations") or {}):
+            if str(tree.get("kind")) != _PARTIAL and _INITIAL_EVENTS_END in (
+                (tree.get("metadata") or {}).get("annotations") or {}
+            ):
                 self._end_list(scope, message, _revision(tree, message))
             return
         if kind not in ("ADDED", "MODIFIED", "DELETED") or not _is_whole(tree):
@@ -214,7 +258,7 @@ class _Walker:
 
     def _add_list(self, message: _Message, tree: JsonObject) -> None:
         scope, items = self._scope_of(message), tree.get("items")
-        if scope is None or not isinstance(items, list):
+        if scope is None or not isinstance(items, list) or str(tree.get("kind")).startswith(_PARTIAL):
             return
         if scope.listed is None or "continue=" not in _target(message):
             scope.listed = set()
@@ -318,11 +362,6 @@ class _Walker:
         if version is None:
             version = sightings.versions[revision] = Sighting(revision=revision, tree=tree, first=iteration)
         return version
-
-
-def _scope_key(request: ExchangeBegan, query: Query) -> tuple[str, ...]:
-    names = ("labelSelector", "fieldSelector", "shardSelector")
-    return (request.server, request.target.partition("?")[0], *(query.get(name) for name in names))
 
 
 def _target(message: _Message) -> str:

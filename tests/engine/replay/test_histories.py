@@ -15,10 +15,15 @@ import simulations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from played_histories import RecordedHistory, comparable, controllers_of, history_of, play
+from replayed_runs import operator_of
 
 import envtest
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.foreign_changes import ForeignAction, ForeignChange, read_history, write_history
+from opsdk.engine.replay.history import foreign_changes
+from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
+from opsdk.engine.replay.state import snapshot_of
+from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.writes import SIMULATED, Entry
 from opsdk.testing.simulate import Fault, Simulation, Step
 
@@ -120,6 +125,27 @@ def test_a_run_without_users_has_no_history(name: str) -> None:
     faults = [step for step in simulation.plan(1) if step not in actions_of(simulation, 1) and step.name not in ENDING]
     history, _ = recorded(name, [step for step in faults if "delete" not in step.name], 1)
     assert history is None or not history.history
+
+
+@pytest.mark.parametrize("name", ["boxes", "families", "pauses", "websites"])
+def test_a_recording_that_begins_with_a_checkpoint_has_the_rest_of_the_history(name: str) -> None:
+    """Its watches were open before, and its lists had the objects of the caches."""
+    simulation = simulations.ALL[name]
+    _, starts = simulation.record(3, actions_of(simulation, 3), checkpoint_period=5.0)
+    checkpoints = starts[0].checkpoints()
+    sizes = []
+    for checkpoint in checkpoints:
+        timeline = Timeline(starts[0].records)
+        with OperatorReplay(timeline, operator_of(simulation)) as replay:
+            replay.run(ReplayPlace(PlaceKind.TIME, Timeline(checkpoint.records).start_time + 0.001))
+            place: dict[str, Any] = {"after": replay.iteration, "since": replay.outcome.seconds}
+            objects = snapshot_of(replay).objects
+        whole, rest = (
+            foreign_changes(Timeline(each.records), objects=objects, **place) for each in (starts[0], checkpoint)
+        )
+        assert rest == whole
+        sizes.append(len(rest))
+    assert max(sizes)
 
 
 @given(
