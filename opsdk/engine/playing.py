@@ -18,7 +18,7 @@ from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.recording import FailureJournal, failing_subject
 from opsdk.engine.tree_changes import TreeChange, merged
 from opsdk.engine.writes import Entry
-from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, NoMatchError, OpsdkError
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, InternalServerError, NoMatchError, OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["PLAYER", "HistoryPlayer"]
@@ -112,16 +112,10 @@ class HistoryPlayer:
         while True:
             try:
                 await self._make(client, change)
-            except _MissingError as error:
-                if monotonic() >= deadline:
-                    return str(error)
-                await asyncio.sleep(_STEP)
-            except NoMatchError:
-                return "the cluster of the plan does not have its kind"
-            except AlreadyExistsError:
-                return "this version has created it before"
             except OpsdkError as error:
-                return f"it cannot be made: {error}"
+                if monotonic() >= deadline or not _may_pass(error):
+                    return _reason(error)
+                await asyncio.sleep(_STEP)
             else:
                 return ""
 
@@ -158,6 +152,23 @@ class HistoryPlayer:
                 raise _MissingError(f"its owner {key[1]} {owner.get('name')} is not there")
             owners.append({**owner, "uid": obj.metadata.uid})
         return {**tree, "metadata": {**metadata, "ownerReferences": owners}}
+
+
+def _may_pass(error: OpsdkError) -> bool:
+    """Whether a change may be possible later: its object is not there yet, or the operator does not serve a webhook."""
+    is_webhook = isinstance(error, InternalServerError) and "failed calling webhook" in str(error)
+    return is_webhook or isinstance(error, _MissingError)
+
+
+def _reason(error: OpsdkError) -> str:
+    match error:
+        case _MissingError():
+            return str(error)
+        case NoMatchError():
+            return "the cluster of the plan does not have its kind"
+        case AlreadyExistsError():
+            return "this version has created it before"
+    return f"it cannot be made: {error}"
 
 
 async def _create(client: Client, change: ForeignChange, tree: JsonObject) -> None:

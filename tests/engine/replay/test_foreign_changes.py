@@ -36,11 +36,11 @@ def config_map(
         {"manager": name, "operation": "Update", "time": f"{revision}", "fieldsV1": {"f:data": {f"f:{member}": {}}}}
         for name, member in (writers or {}).items()
     ]
-    named = {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": f"{revision}"}
+    identity = {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": f"{revision}"}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {**named, "managedFields": entries, **metadata},
+        "metadata": {**identity, "managedFields": entries, **metadata},
         "data": data or {},
     }
 

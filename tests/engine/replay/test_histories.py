@@ -131,7 +131,7 @@ def test_a_run_without_users_has_no_history(name: str) -> None:
 def test_a_recording_that_begins_with_a_checkpoint_has_the_rest_of_the_history(name: str) -> None:
     """Its watches were open before, and its lists had the objects of the caches."""
     simulation = simulations.ALL[name]
-    _, starts = simulation.record(3, actions_of(simulation, 3), checkpoint_period=5.0)
+    _, starts = simulation.record(4, actions_of(simulation, 4), checkpoint_period=5.0)
     checkpoints = starts[0].checkpoints()
     sizes = []
     for checkpoint in checkpoints:
