@@ -146,8 +146,7 @@ class _History:
         else:
             versions = self._since_removal(versions)
         current = known
-        for index, version in enumerate(versions):
-            arrival = self._arrival(versions[index:])
+        for version, arrival in zip(versions, self._arrivals(versions), strict=True):
             if version.tree is None:
                 if current is not None and arrival is not None:
                     yield from self._removal(sightings, current, version, arrival)
@@ -164,10 +163,16 @@ class _History:
         later = [each for each in versions if each.first > self._after]
         return [*before[-1:], *later] if before and before[-1].tree is not None else later
 
-    def _arrival(self, versions: Sequence[Sighting]) -> int | None:
-        """Return when the operator saw a version, or the first later one that shows its fields."""
-        iterations = [each.event for each in versions if each.event is not None]
-        return max(min(iterations), self._after) if iterations else None
+    def _arrivals(self, versions: Sequence[Sighting]) -> Sequence[int | None]:
+        """Return when the operator saw each version, or the first later one that shows its fields."""
+        arrivals: list[int | None] = []
+        first: int | None = None
+        for version in reversed(versions):
+            if version.event is not None:
+                arrival = max(version.event, self._after)
+                first = arrival if first is None else min(first, arrival)
+            arrivals.append(first)
+        return arrivals[::-1]
 
     # -------------------------------------------------------------- changes
     def _creation(self, sightings: ObjectSightings, version: Sighting, arrival: int) -> Iterator[_Moment]:
@@ -215,15 +220,14 @@ class _History:
         fields, writers = change_between(_shown(current), _shown(tree)), _writers(current, tree)
         own = [each for each in writers if self._is_own(each)]
         written = sightings.written.get(version.revision)
-        foreign = without_fields(fields, own_part(current, self._managers), own_part(tree, self._managers))
-        if not writers:
-            # The time of managedFields has seconds: a second write within one leaves no trace but its fields.
-            unsure = [each for each in sightings.unsure if each.iteration <= version.first]
-            is_own = written is not None or any(_sends(each, foreign) for each in unsure)
-            return _NOTHING if is_own else foreign
-        if len(own) == len(writers) or (not own and written is not None and _sends(written, fields)):
+        if writers and not own:
+            return _NOTHING if written is not None and _sends(written, fields) else fields
+        if len(own) == len(writers) and (writers or written is not None):
             return _NOTHING
-        return foreign if own else fields
+        foreign = without_fields(fields, own_part(current, self._managers), own_part(tree, self._managers))
+        # The time of managedFields has seconds: a second write within one leaves no trace but its fields.
+        unsure = [] if writers else [each for each in sightings.unsure if each.iteration <= version.first]
+        return _NOTHING if any(_sends(each, foreign) for each in unsure) else foreign
 
     def _removal(
         self, sightings: ObjectSightings, current: JsonObject, version: Sighting, arrival: int
