@@ -32,6 +32,7 @@ _ATTEMPTS: Final = 5
 """Of an update that meets other writers."""
 _MAX_WRITES: Final = 20
 """Writes of the operator that are named beside each change."""
+_ABSENT: Final = "it is not there: this version has deleted it, or never created it"
 _NO_SUBRESOURCE: Final = (404, 405)
 
 
@@ -168,7 +169,8 @@ def _reason(error: OpsdkError) -> str:
             return "the cluster of the plan does not have its kind"
         case AlreadyExistsError():
             return "this version has created it before"
-    return f"it cannot be made: {error}"
+    first_line, _, _ = str(error).partition("\n")
+    return f"it cannot be made: {first_line}"
 
 
 async def _create(client: Client, change: ForeignChange, tree: JsonObject) -> None:
@@ -193,6 +195,10 @@ async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> 
     for attempts_left in reversed(range(_ATTEMPTS)):
         current = await _existing(client, change)
         patch = _patch_of(current, fields)
+        if change.kind == "Pod" and (node := (patch.get("spec") or {}).get("nodeName")):
+            await _bind(client, current, str(node))
+            current = await _existing(client, change)
+            patch = _patch_of(current, fields)
         patch.pop("status", None)
         try:
             if patch:
@@ -206,6 +212,13 @@ async def _update(client: Client, change: ForeignChange, fields: TreeChange) -> 
                 raise
         else:
             return
+
+
+async def _bind(client: Client, pod: Unstructured, node: str) -> None:
+    """Do what the scheduler does: a Pod gets its node by a subresource only."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    tree = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.metadata.name}, "target": target}
+    await client.subresource("binding").create(pod, Unstructured.from_tree(tree))
 
 
 def _at_generation(fields: TreeChange, ahead: int) -> TreeChange:
@@ -256,15 +269,25 @@ async def _patch_status(client: Client, obj: Unstructured, patch: JsonObject, ow
 
 
 async def _delete(client: Client, change: ForeignChange) -> None:
-    obj = await _existing(client, change)
-    # The kubelet that would end a Pod is not a part of the recording.
-    await client.delete(obj, missing_ok=True, grace_period_seconds=0 if change.kind == "Pod" else None)
+    """Delete an object. A Pod has two deletions: the second one is the kubelet's, and ends the first."""
+    ends = "deletionTimestamp" in (change.before.get("metadata") or {})
+    obj = await _get(client, change.api_version, change.kind, name=change.name, namespace=change.namespace)
+    if obj is None:
+        if ends:
+            return
+        raise _MissingError(_ABSENT)
+    if not ends:
+        await client.delete(obj, missing_ok=True)
+    elif obj.metadata.deletion_timestamp is not None:
+        await client.delete(obj, missing_ok=True, grace_period_seconds=0)
+    else:
+        raise _MissingError("this version has not deleted it")
 
 
 async def _existing(client: Client, change: ForeignChange) -> Unstructured:
     obj = await _get(client, change.api_version, change.kind, name=change.name, namespace=change.namespace)
     if obj is None:
-        raise _MissingError("it is not there: this version has deleted it, or never created it")
+        raise _MissingError(_ABSENT)
     return obj
 
 

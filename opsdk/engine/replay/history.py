@@ -235,6 +235,12 @@ class _History:
         metadata = current["metadata"]
         if "deletionTimestamp" not in metadata:
             yield from self._deletion(sightings, current, version.revision, arrival)
+        elif current.get("kind") == "Pod":
+            # The kubelet ends it.
+            begun = TreeChange({"metadata": {"deletionTimestamp": metadata["deletionTimestamp"]}}, {})
+            yield _Moment(
+                iteration=arrival, revision=version.revision, action=ForeignAction.DELETE, tree=current, fields=begun
+            )
         own = (own_part(current, self._managers).get("metadata") or {}).get("finalizers") or ()
         finalizers = [each for each in metadata.get("finalizers") or () if each not in own]
         if finalizers:
