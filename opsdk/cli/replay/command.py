@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +11,20 @@ import yaml
 from msgspec.structs import replace
 
 from opsdk.builder.flags import parse_flags
+from opsdk.builder.operator import Operator
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.plan.printing import plan_status, print_plan
 from opsdk.cli.plan.request import OperatorChoice
 from opsdk.cli.replay import options
 from opsdk.cli.replay.cut import write_cut
-from opsdk.cli.replay.inputs import find_object, operator_factory, parse_time, place_of_options, use_hash_seed
+from opsdk.cli.replay.inputs import (
+    find_object,
+    last_change_of_options,
+    operator_factory,
+    place_of_options,
+    use_hash_seed,
+)
 from opsdk.cli.replay.options import Listing
 from opsdk.cli.replay.stepping import Stepping
 from opsdk.controller.journal_format import record_to_json
@@ -39,7 +46,7 @@ from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
-from opsdk.recording.reading import load_recording
+from opsdk.recording.reading import Recording, load_recording
 from opsdk.recording.records import Record
 from opsdk.structured_merge.value import JsonObject
 
@@ -85,16 +92,16 @@ def replay(
     timeline = Timeline(content.records)
     use_hash_seed(timeline)
     target = place_of_options(timeline, to_time, to_reconcile, to_write)
+    last = last_change_of_options(timeline, until, is_played=bool(other_version or cut))
     factory = operator_factory(timeline, operator)
     if step:
-        print(heading(timeline), *content.problems, sep="\n")
-        Stepping(content.records, factory, target).cmdloop()
+        _step(content, timeline, factory, target)
         return
     with OperatorReplay(timeline, factory) as running:
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
         state = snapshot_of(running) if other_version or save or cut else None
-        history = _history(content.records, running, state, until) if state and (other_version or cut) else ()
+        history = _history(content.records, running, state, last) if state and (other_version or cut) else ()
     warnings = [*content.problems, *differences_of(timeline, code=running.code)]
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
@@ -109,6 +116,11 @@ def replay(
         raise SystemExit(_plan_with(other_version, timeline, state, history, output))
     if not running.outcome.is_identical:
         raise SystemExit(_DIFFERS)
+
+
+def _step(content: Recording, timeline: Timeline, factory: Callable[[], Operator], target: ReplayPlace) -> None:
+    print(heading(timeline), *content.problems, sep="\n")
+    Stepping(content.records, factory, target).cmdloop()
 
 
 def _save(path: Path, state: ClusterSnapshot) -> None:
@@ -130,7 +142,7 @@ def _print_text(
 
 
 def _history(
-    records: Sequence[Record], running: OperatorReplay, state: ClusterSnapshot, until: str
+    records: Sequence[Record], running: OperatorReplay, state: ClusterSnapshot, until: float | None
 ) -> Sequence[ForeignChange]:
     """Return what others did after the place of a replay."""
     # The replay has used its own timeline up.
@@ -139,7 +151,7 @@ def _history(
         objects=state.objects,
         after=running.iteration,
         since=running.outcome.seconds,
-        until=parse_time(running.timeline, until, option="--until") if until else None,
+        until=until,
     )
 
 

@@ -69,6 +69,17 @@ def place_of_options(timeline: Timeline, time: str, reconcile: int | None, write
     return ReplayPlace(PlaceKind.WRITE, write) if write else ReplayPlace()
 
 
+def last_change_of_options(timeline: Timeline, until: str, *, is_played: bool) -> float | None:
+    """Return the time of the last change of others to play, in seconds of the event loop; None for all of them.
+
+    Raises:
+        UsageError: the time has another form, or nothing is played.
+    """
+    if until and not is_played:
+        raise UsageError("--until ends what --with and --cut play: pass one of them, or --to-time to stop the replay")
+    return parse_time(timeline, until, option="--until") if until else None
+
+
 def _forget_modules(reference: str) -> None:
     """Let the operator's modules be imported again: a process begins with none of their variables."""
     module = reference.partition(":")[0]

@@ -178,6 +178,8 @@ def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypa
     [
         (("--to-time", "noon"), "--to-time is 'noon': write seconds"),
         (("--to-time", "3", "--to-write", "1"), "pass one of them"),
+        (("--until", "3"), "pass one of them, or --to-time"),
+        (("--until", "noon", "--with", "x:y"), "--until is 'noon': write seconds"),
         (("--show", "Secret/a/b"), "the operator has no Secret/a/b there"),
     ],
 )
