@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from opsdk.client.patch import MergeFrom
 from opsdk.engine.snapshot import ClusterSnapshot, read_snapshot
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.testing.simulate import Simulation, Step, World
+from opsdk.testing.simulation.recorded_starts import RecordedStart
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -78,6 +81,13 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     (tmp_path / "replayed_copier.py").write_text(OPERATOR)
+    path = tmp_path / "night.opsdk-recording"
+    record_copier().write(path)
+    return path
+
+
+def record_copier(checkpoint_period: float = math.inf) -> RecordedStart:
+    """Record an operator whose source is created after five seconds, and broken after ten."""
     simulation = Simulation(
         operator=make_operator,
         environment=environment.Environment,
@@ -86,10 +96,21 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         replicas=1,
     )
     steps = [Step(time=5.0, name="make_source"), Step(time=10.0, name="break_source")]
-    _, starts = simulation.record(1, steps)
-    path = tmp_path / "night.opsdk-recording"
-    starts[0].write(path)
-    return path
+    _, starts = simulation.record(1, steps, checkpoint_period=checkpoint_period)
+    return starts[0]
+
+
+@pytest.fixture
+def checkpoints(recording: Path) -> Path:
+    """Return a directory with a recording whose start is gone. Each file begins with a checkpoint."""
+    directory = recording.parent / "ring"
+    directory.mkdir()
+    starts = record_copier(4.0).checkpoints()
+    for number, (start, end) in enumerate(pairwise(starts), 1):
+        part = RecordedStart(records=start.records[: len(start.records) - len(end.records) + 1])
+        part.write(directory / f"copier-1-{number:06}.opsdk-recording")
+    starts[-1].write(directory / f"copier-1-{len(starts):06}.opsdk-recording")
+    return directory
 
 
 @pytest.fixture
@@ -267,3 +288,39 @@ def test_a_cut_needs_a_module_and_a_python_file(operator: str, path: str, tmp_pa
     state = ClusterSnapshot(taken_at="2026-01-01T00:00:00Z")
     with pytest.raises(UsageError, match=r"--cut (needs the operator as MODULE:NAME|is .*: name a Python file)"):
         write_cut(tmp_path / path, state, reference=operator, namespace="default", place="here")
+
+
+def test_a_replay_from_a_checkpoint(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory is replayed from the oldest place, and a file from the place in it. Retries go on, and not anew."""
+    files = sorted(checkpoints.iterdir())
+    for path, has_first in ((checkpoints, True), (files[0], True), (files[-1], False)):
+        assert main(["replay", str(path), "replayed_copier:operator", "--list", "reconciles"]) == 0
+        text = capsys.readouterr().out
+        assert "copier from a checkpoint at 2026-01-01T00:0" in text
+        assert ("error: retry in 0.005 s: KeyError('text')" in text) == has_first
+        assert "error: retry in 81.9 s: KeyError('text')" in text
+        assert "requests are identical" in text
+
+
+def test_a_checkpoint_of_another_operator(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says which part of its state the operator has not."""
+    (checkpoints.parent / "another.py").write_text(OPERATOR.replace("(ConfigMap, rbac", "(ConfigMap, name='b', rbac"))
+    assert main(["replay", str(checkpoints), "another:operator"]) == 1
+    error = capsys.readouterr().err
+    assert "the replay cannot begin with the checkpoint" in error
+    assert "the operator has no controller configmap, which the recording has" in error
+
+
+def test_files_without_a_place_to_begin(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint that is cut off is none. With another one, the replay begins there, and says so."""
+    first, *others = sorted(checkpoints.iterdir())
+    first.write_bytes(first.read_bytes()[:400])
+    assert main(["replay", str(checkpoints), "replayed_copier:operator"]) == 0
+    assert (
+        f"the replay begins with {others[0].name}: the files before it have no place to begin"
+        in capsys.readouterr().out
+    )
+    for other in others:
+        other.unlink()
+    assert main(["replay", str(checkpoints), "replayed_copier:operator"]) == 1
+    assert "no file that is left has the start of the process or a checkpoint" in capsys.readouterr().err
