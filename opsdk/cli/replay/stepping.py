@@ -5,10 +5,9 @@ from __future__ import annotations
 import cmd
 from collections.abc import Callable, Sequence
 
-import yaml
-
 from opsdk.builder.operator import Operator
 from opsdk.cli.replay.inputs import find_object
+from opsdk.cli.replay.shown_object import as_text
 from opsdk.engine.replay.report import causes_backwards, outcome_lines, place_line, reconcile_line
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
 from opsdk.engine.replay.timeline import Timeline
@@ -89,7 +88,7 @@ class Stepping(cmd.Cmd):
     def do_show(self, arg: str) -> None:
         """Show KIND/NAMESPACE/NAME: print an object as the operator sees it."""
         try:
-            print(yaml.safe_dump(find_object(self._now.objects(), arg), sort_keys=False), end="")
+            print(as_text(find_object(self._now.objects(), arg)), end="")
         except UsageError as error:
             print(error)
 

@@ -174,7 +174,10 @@ class OperatorReplay:
 
     # -------------------------------------------------------------- places
     def run(self, target: ReplayPlace = ReplayPlace()) -> ReplayOutcome:  # noqa: B008 - frozen
-        """Run to a place, or to the end of the recording if it has no such place. The replay never goes back."""
+        """Run to a place, or to the end of the recording if it has no such place. The replay never goes back.
+
+        Raises what the factory of the operator raised.
+        """
         self._target = target
         if not self._is_over and not self._is_reached():
             if target.kind is PlaceKind.TIME:
@@ -184,8 +187,14 @@ class OperatorReplay:
                 self._is_over = True
             except RecordingEnd as end:
                 self._is_over = not end.is_pause
+            self._raise_failure_of_factory()
         self._outcome = self._outcome_here()
         return self._outcome
+
+    def _raise_failure_of_factory(self) -> None:
+        # What the operator raises is in the outcome. Without an operator there is nothing to replay.
+        if self._main is not None and self._main.done():
+            self._main.result()
 
     @property
     def outcome(self) -> ReplayOutcome:

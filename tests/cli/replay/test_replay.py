@@ -140,6 +140,35 @@ def test_an_object_at_a_time(replay: Callable[..., tuple[int, str]], time: str, 
     assert word in text
 
 
+def test_a_failed_reconcile_names_its_line(replay: Callable[..., tuple[int, str]]) -> None:
+    """The traceback begins in the operator's code. A reconcile that succeeds has none."""
+    _, listed = replay("--list", "reconciles")
+    number = {result: re.findall(rf"^#(\d+) .*: {result}", listed, re.MULTILINE)[0] for result in ("success", "error")}
+    _, text = replay("--to-reconcile", number["error"])
+    stack = text.partition("raised in\n")[2].splitlines()
+    assert [line.rpartition(",")[2] for line in stack if line.startswith("  File")][:1] == [" in reconcile"]
+    assert 'source.data["text"].upper()' in stack[1]
+    assert "raised in" not in replay("--to-reconcile", number["success"])[1]
+
+
+def test_an_object_is_shown_without_managed_fields(replay: Callable[..., tuple[int, str]]) -> None:
+    """They are most of an object's lines, and kubectl hides them too. The JSON output has the whole object."""
+    place = ("--to-time", "8", "--show", "ConfigMap/default/source")
+    assert "managedFields" not in replay(*place)[1]
+    assert json.loads(replay(*place, "--output", "json")[1])["object"]["metadata"]["managedFields"]
+
+
+def test_an_operator_that_does_not_load_is_an_error(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error has the line that fails, and no task ends with an exception that nothing reads."""
+    program = Path("replayed_copier.py")
+    program.write_text(f"import missing_module\n{OPERATOR}")
+    for options in ([], ["--save", "state.snapshot.gz"]):
+        assert main(["replay", str(recording), "replayed_copier:operator", *options]) == 1
+        text = capsys.readouterr().err
+        assert text.startswith("opsdk: 'replayed_copier' cannot be loaded: ")
+        assert "replayed_copier.py:1: ModuleNotFoundError: No module named 'missing_module'" in text
+
+
 def test_other_code_differs(replay: Callable[..., tuple[int, str]]) -> None:
     """The status says so, and the first request that differs is named."""
     program = Path("replayed_copier.py")

@@ -162,11 +162,12 @@ class Incident:
         number = re.search(r"the first is #(\d+)", printed) or re.search(r"errors:\n  #(\d+)", printed)
         if number is None:
             raise IncidentError("the replay names no failed reconcile")
-        shell.say("", f"All requests are identical, so the replay is the night. #{number[1]} was the first to fail:")
-        shell.run(f"opsdk replay recordings --to-reconcile {number[1]}")
-        shell.say("", "A write of web-team caused it. The object, as the operator saw it at that time:")
+        shell.say("", f"All requests are identical, so the replay is the night. #{number[1]} was the first to fail.")
+        shell.say("What did it see, who caused it, and where did it fail?")
         shell.run(f"opsdk replay recordings --to-reconcile {number[1]} --show Website/default/hello")
-        shell.say("", "spec.image has two colons: the registry has a port. The code expects one colon.")
+        shell.say(
+            "", "web-team changed spec.image. Its registry has a port, so it has two colons: the code expects one."
+        )
         return number[1]
 
     def try_repair(self, failed: str) -> None:
