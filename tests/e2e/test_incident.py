@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from documentation import DOCS, ROOT, blocks
 from processes import programs_in, until
 from prometheus_process import needs_prometheus
 
@@ -17,7 +19,6 @@ from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import rule_groups
 from website.incident.monitoring import FASTER, faster
 
-ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-m", "website.incident"]
 PROGRAMS = ("cp", "diff", "sed")
 """What the demo runs besides Python and Prometheus."""
@@ -82,6 +83,8 @@ def test_each_step_of_the_demo_proves_what_it_says(with_prometheus: bool, tmp_pa
         assert text in ended.stdout[place:], f"{text!r} is missing:\n{ended.stdout[place:]}"
         place = ended.stdout.index(text, place) + len(text)
     assert ("prometheus --config" in ended.stdout) == with_prometheus
+    if with_prometheus:
+        assert_shows(ended.stdout, DOCS / "howto/bad-night.md")
     assert list((tmp_path / "demo").iterdir()) == []
     assert programs_in(tmp_path) == []
 
@@ -106,6 +109,21 @@ def test_a_signal_ends_the_demo_with_all_its_programs(stop: signal.Signals, tmp_
     assert "Traceback" not in log.read_text()
     assert programs_in(folder) == []
     assert list(folder.iterdir()) == []
+
+
+def assert_shows(output: str, page: Path) -> None:
+    """Assert that the output has the text blocks of a page in order; ``...`` on the page is any text."""
+    rest = _without_empty_lines(output)
+    for block in blocks(page):
+        if block.language == "text":
+            pattern = re.escape(_without_empty_lines(block.text)).replace(r"\.\.\.", ".*?")
+            place = re.search(pattern, rest, re.DOTALL)
+            assert place is not None, f"the demo does not print this:\n{block.text}\nafter this:\n{output}"
+            rest = rest[place.end() :]
+
+
+def _without_empty_lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
 def demo_environment(folder: Path) -> dict[str, str]:

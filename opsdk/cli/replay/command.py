@@ -85,27 +85,25 @@ def replay(
     factory = operator_factory(timeline, operator)
     if step:
         print(heading(timeline), *content.problems, sep="\n")
-        Stepping(content.records, factory, target).cmdloop()
+        with RaisedErrors() as errors:
+            Stepping(content.records, factory, target, errors).cmdloop()
         return
     with RaisedErrors() as errors, OperatorReplay(timeline, factory) as running:
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
         state = snapshot_of(running) if other_version or save or cut else None
-    place = "\n".join(_place(running, target)).partition("\n  ")[0]
     warnings = [*content.problems, *differences_of(timeline, code=running.code)]
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
         print(heading(timeline), *warnings, *_listed(running, list_), sep="\n")
-        print(*outcome_lines(running.outcome, running.reconciles), sep="\n")
-        # A plan or a test of a place is the news then, and the place itself is named only.
-        lines = [*_place(running, target), *_raised(running, target, errors)] if state is None else [place]
-        print(*(f"{line}\n" for line in lines if line), sep="", end="")
+        place_lines = _described(running, target, errors, brief=state is not None)
+        print(*outcome_lines(running.outcome, running.reconciles), *place_lines, sep="\n")
         if obj is not None:
             print(as_text(obj), end="")
     if state is not None:
-        reference, title = operator or timeline.began.reference, place.replace("\n", ": ")
-        _write_state(state, timeline, reference, save=save, cut=cut, place=title)
+        place = "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
+        _write_state(state, timeline, operator or timeline.began.reference, save=save, cut=cut, place=place)
     if state is not None and other_version:
         raise SystemExit(_plan_with(other_version, timeline, state, output))
     if not running.outcome.is_identical:
@@ -188,7 +186,18 @@ def _reconcile_number(running: OperatorReplay, target: ReplayPlace) -> int | Non
     return min(int(target.number), len(running.reconciles))
 
 
-def _raised(running: OperatorReplay, target: ReplayPlace, errors: RaisedErrors) -> Iterator[str]:
-    """Yield where the reconcile at the place of a replay raised its error."""
+def _described(running: OperatorReplay, target: ReplayPlace, errors: RaisedErrors, *, brief: bool) -> Iterator[str]:
+    """Yield where the replay stopped, why, and where its reconcile raised an error.
+
+    Args:
+        running: the replay.
+        target: the place.
+        errors: of the replay.
+        brief: only where it stopped: a plan or a test of the place follows.
+    """
+    if brief:
+        yield from "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
+        return
+    yield from _place(running, target)
     if (number := _reconcile_number(running, target)) is not None:
         yield from errors.lines_of(running.reconciles[number - 1].reconcile_id)

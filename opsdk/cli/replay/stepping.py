@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.replay.inputs import find_object
+from opsdk.cli.replay.raised_errors import RaisedErrors
 from opsdk.cli.replay.shown_object import as_text
 from opsdk.engine.replay.report import causes_backwards, outcome_lines, place_line, reconcile_line
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
@@ -26,14 +27,17 @@ class Stepping(cmd.Cmd):
         records: of the recording.
         factory: creates the operator.
         target: the first place.
+        errors: of the replay.
     """
 
     intro = "Type help or ? to list the commands."
     prompt = "(replay) "
 
-    def __init__(self, records: Sequence[Record], factory: Callable[[], Operator], target: ReplayPlace) -> None:
+    def __init__(
+        self, records: Sequence[Record], factory: Callable[[], Operator], target: ReplayPlace, errors: RaisedErrors
+    ) -> None:
         super().__init__()
-        self._records, self._factory, self._first = records, factory, target
+        self._records, self._factory, self._first, self._errors = records, factory, target, errors
         self._replay: OperatorReplay | None = None
         self._number = 0
         """Of the reconcile that is shown. Others may have ended in the same iteration."""
@@ -127,7 +131,8 @@ class Stepping(cmd.Cmd):
         if target.kind is PlaceKind.WRITE and replay.writes:
             print(replay.writes[-1])
         elif self._number:
-            print(f"reconcile #{self._number}", replay.reconciles[self._number - 1], sep="\n")
+            record = replay.reconciles[self._number - 1]
+            print(f"reconcile #{self._number}", record, *self._errors.lines_of(record.reconcile_id), sep="\n")
 
 
 def _number(text: str, default: int) -> int:

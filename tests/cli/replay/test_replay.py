@@ -151,6 +151,15 @@ def test_a_failed_reconcile_names_its_line(replay: Callable[..., tuple[int, str]
     assert "raised in" not in replay("--to-reconcile", number["success"])[1]
 
 
+def test_a_plan_of_a_place_follows_its_name(replay: Callable[..., tuple[int, str]]) -> None:
+    """What led to the place is left out: a reader of a plan or of a test has seen it."""
+    place = ("--to-reconcile", "2")
+    assert "caused by" in replay(*place)[1]
+    _, text = replay(*place, "--save", "state.snapshot.gz")
+    assert "reconcile #2" in text
+    assert "caused by" not in text
+
+
 def test_an_object_is_shown_without_managed_fields(replay: Callable[..., tuple[int, str]]) -> None:
     """They are most of an object's lines, and kubectl hides them too. The JSON output has the whole object."""
     place = ("--to-time", "8", "--show", "ConfigMap/default/source")
@@ -200,6 +209,7 @@ def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypa
     assert "write: time SECONDS" in text
     assert "at the end of the recording" in text
     assert "KeyError('text')" in text
+    assert "raised in" in text
 
 
 @pytest.mark.parametrize(
