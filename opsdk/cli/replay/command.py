@@ -85,8 +85,7 @@ def replay(
     factory = operator_factory(timeline, operator)
     if step:
         print(heading(timeline), *content.problems, sep="\n")
-        with RaisedErrors() as errors:
-            Stepping(content.records, factory, target, errors).cmdloop()
+        Stepping(content.records, factory, target).cmdloop()
         return
     with RaisedErrors() as errors, OperatorReplay(timeline, factory) as running:
         running.run(target)
@@ -97,8 +96,7 @@ def replay(
         print_json(_as_json(running, warnings, list_, obj))
     else:
         print(heading(timeline), *warnings, *_listed(running, list_), sep="\n")
-        place_lines = _described(running, target, errors, brief=state is not None)
-        print(*outcome_lines(running.outcome, running.reconciles), *place_lines, sep="\n")
+        _print_outcome(running, target, errors, brief=state is not None)
         if obj is not None:
             print(as_text(obj), end="")
     if state is not None:
@@ -186,18 +184,19 @@ def _reconcile_number(running: OperatorReplay, target: ReplayPlace) -> int | Non
     return min(int(target.number), len(running.reconciles))
 
 
-def _described(running: OperatorReplay, target: ReplayPlace, errors: RaisedErrors, *, brief: bool) -> Iterator[str]:
-    """Yield where the replay stopped, why, and where its reconcile raised an error.
+def _print_outcome(running: OperatorReplay, target: ReplayPlace, errors: RaisedErrors, *, brief: bool) -> None:
+    """Print how the replay went, where it stopped and why, and where its reconcile raised an error.
 
     Args:
         running: the replay.
         target: the place.
         errors: of the replay.
-        brief: only where it stopped: a plan or a test of the place follows.
+        brief: leave out why it stopped there: a plan or a test of the place follows.
     """
     if brief:
-        yield from "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
-        return
-    yield from _place(running, target)
-    if (number := _reconcile_number(running, target)) is not None:
-        yield from errors.lines_of(running.reconciles[number - 1].reconcile_id)
+        lines = "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
+    else:
+        lines = [*_place(running, target)]
+        if (number := _reconcile_number(running, target)) is not None:
+            lines += errors.lines_of(running.reconciles[number - 1].reconcile_id)
+    print(*outcome_lines(running.outcome, running.reconciles), *lines, sep="\n")

@@ -27,20 +27,23 @@ class Stepping(cmd.Cmd):
         records: of the recording.
         factory: creates the operator.
         target: the first place.
-        errors: of the replay.
     """
 
     intro = "Type help or ? to list the commands."
     prompt = "(replay) "
 
-    def __init__(
-        self, records: Sequence[Record], factory: Callable[[], Operator], target: ReplayPlace, errors: RaisedErrors
-    ) -> None:
+    def __init__(self, records: Sequence[Record], factory: Callable[[], Operator], target: ReplayPlace) -> None:
         super().__init__()
-        self._records, self._factory, self._first, self._errors = records, factory, target, errors
+        self._records, self._factory, self._first = records, factory, target
+        self._errors = RaisedErrors()
         self._replay: OperatorReplay | None = None
         self._number = 0
         """Of the reconcile that is shown. Others may have ended in the same iteration."""
+
+    def cmdloop(self, intro: str | None = None) -> None:
+        """Read commands until the recording is left."""
+        with self._errors:
+            super().cmdloop(intro)
 
     def preloop(self) -> None:
         """Go to the first place."""
