@@ -26,6 +26,7 @@ from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.timeline import Timeline
+from opsdk.errors import UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.process import code_digest
 from opsdk.recording.records import CallBegan, ExchangeBegan
@@ -105,8 +106,6 @@ class OperatorReplay:
         factory: creates the operator.
     """
 
-    operator: Operator
-
     def __init__(self, timeline: Timeline, factory: Callable[[], Operator]) -> None:
         self.timeline = timeline
         self._factory = factory
@@ -114,6 +113,7 @@ class OperatorReplay:
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
+        self._operator: Operator | None = None
         self._failure = ""
         self._target = ReplayPlace()
         self._main: asyncio.Task[None] | None = None
@@ -162,7 +162,7 @@ class OperatorReplay:
         await self._loop.wait_until(began.iteration)
         BOUNDARY.set(self._boundary)
         RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
-        operator = self.operator = self._factory()
+        operator = self._operator = self._factory()
         operator.journal = self._journal
         try:
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
@@ -226,6 +226,13 @@ class OperatorReplay:
     def writes(self) -> Sequence[SentWrite]:
         """The writes that were sent, in order, except those of leases, Events and reviews."""
         return self._boundary.writes
+
+    @property
+    def operator(self) -> Operator:
+        """The operator. Raises `UsageError` at a place before its start."""
+        if self._operator is None:
+            raise UsageError("the operator has not started there: name a later place")
+        return self._operator
 
     @property
     def code(self) -> str:

@@ -218,6 +218,7 @@ def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypa
         (("--to-time", "noon"), "--to-time is 'noon': write seconds"),
         (("--to-time", "3", "--to-write", "1"), "pass one of them"),
         (("--show", "Secret/a/b"), "the operator has no Secret/a/b there"),
+        (("--to-time", "0"), "the operator has not started there: name a later place"),
     ],
 )
 def test_wrong_options(replay: Callable[..., tuple[int, str]], arguments: tuple[str, ...], message: str) -> None:

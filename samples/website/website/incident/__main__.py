@@ -69,7 +69,6 @@ class Incident:
         for name in ("release.py", "repaired.py"):
             shutil.copy(here / name, shell.folder)
         shell.start("opsdk apiserver --port 0 --kubeconfig kubeconfig -- --exit-with-parent", "server.log")
-        shell.wait((shell.folder / "kubeconfig").exists, "the API server starts")
         shell.run("opsdk apiserver --kubeconfig kubeconfig --wait")
         shell.export("KUBECONFIG", str(shell.folder / "kubeconfig"))
         self._on_cluster(create_websites)
@@ -151,7 +150,9 @@ class Incident:
     # ------------------------------------------------------------ the morning
     def stop_operator(self, operator: subprocess.Popen[bytes]) -> None:
         """End the operator: its recording stays."""
-        self._shell.chapter("The morning", "The operator is rolled back. Its recording is all that stays of the night.")
+        self._shell.chapter(
+            "The morning", "The release is rolled back, so its operator stops. The recording is all that stays."
+        )
         self._shell.stop(operator)
 
     def replay(self) -> str:
