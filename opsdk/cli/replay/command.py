@@ -95,10 +95,7 @@ def replay(
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
-        print(heading(timeline), *warnings, *_listed(running, list_), sep="\n")
-        _print_outcome(running, target, errors, brief=state is not None)
-        if obj is not None:
-            print(as_text(obj), end="")
+        _print_text(running, target, errors, [*warnings, *_listed(running, list_)], obj, brief=state is not None)
     if state is not None:
         place = "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
         _write_state(state, timeline, operator or timeline.began.reference, save=save, cut=cut, place=place)
@@ -184,19 +181,32 @@ def _reconcile_number(running: OperatorReplay, target: ReplayPlace) -> int | Non
     return min(int(target.number), len(running.reconciles))
 
 
-def _print_outcome(running: OperatorReplay, target: ReplayPlace, errors: RaisedErrors, *, brief: bool) -> None:
+def _print_text(
+    running: OperatorReplay,
+    target: ReplayPlace,
+    errors: RaisedErrors,
+    lines: Sequence[str],
+    obj: JsonObject | None,
+    *,
+    brief: bool,
+) -> None:
     """Print how the replay went, where it stopped and why, and where its reconcile raised an error.
 
     Args:
         running: the replay.
         target: the place.
         errors: of the replay.
+        lines: printed first, after the heading.
+        obj: printed last; None for no object.
         brief: leave out why it stopped there: a plan or a test of the place follows.
     """
     if brief:
-        lines = "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
+        place = "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
     else:
-        lines = [*_place(running, target)]
+        place = [*_place(running, target)]
         if (number := _reconcile_number(running, target)) is not None:
-            lines += errors.lines_of(running.reconciles[number - 1].reconcile_id)
-    print(*outcome_lines(running.outcome, running.reconciles), *lines, sep="\n")
+            place += errors.lines_of(running.reconciles[number - 1].reconcile_id)
+    outcome = outcome_lines(running.outcome, running.reconciles)
+    print(heading(running.timeline), *lines, *outcome, *place, sep="\n")
+    if obj is not None:
+        print(as_text(obj), end="")
