@@ -4,7 +4,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The demo needs 23 packages, the tests 92. A clone that has all of them uses these.
+# The demo needs 23 packages, that of an incident 38, the tests 92. A clone that has all of them uses these.
 DEMO_STAMP := $(VENV)/.installed-demo
 INCIDENT_STAMP := $(VENV)/.installed-incident
 # Each process of a test run would compile all modules and tests anew: collecting takes 18 s so, 9 s with bytecode.
