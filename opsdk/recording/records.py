@@ -211,7 +211,7 @@ class CheckpointEnded(msgspec.Struct, frozen=True, array_like=True, tag="z"):
     iteration: int
 
 
-class Iterations(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+class Iterations(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="i"):
     """The times of consecutive iterations.
 
     Attributes:
@@ -247,7 +247,7 @@ class WallMoved(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     wall: int
 
 
-class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, tag="q"):
+class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="q"):
     """A request of the operator.
 
     Attributes:
@@ -335,7 +335,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag="n"):
     body: bytes
 
 
-class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+class Responded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
     """The head of a response.
 
     Attributes:
@@ -351,7 +351,7 @@ class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     headers: dict[str, str]
 
 
-class Received(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class Received(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d"):
     """Bytes of a response's body, after decompression: a whole response, or a part of a watch.
 
     Attributes:
