@@ -26,6 +26,7 @@ __all__ = [
     "Closed",
     "ExchangeBegan",
     "Failed",
+    "HeldRequest",
     "Iterations",
     "OperatorEnded",
     "Outcome",
@@ -35,6 +36,7 @@ __all__ = [
     "Record",
     "RecordedCause",
     "RecordedController",
+    "RecordedEvent",
     "RecordingBegan",
     "Responded",
     "Returned",
@@ -199,6 +201,38 @@ class RecordedController(msgspec.Struct, frozen=True, array_like=True, tag="l"):
     state: str
     paused: bool
     last_id: str
+
+
+class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+    """A request that the pause of its object holds back, as a part of a checkpoint.
+
+    Attributes:
+        controller: its name.
+        namespace: of the object.
+        name: of the object.
+        pause: in MessagePack.
+        causes: that wait.
+    """
+
+    controller: str
+    namespace: str
+    name: str
+    pause: bytes
+    causes: tuple[ReconcileCause, ...]
+
+
+class RecordedEvent(msgspec.Struct, frozen=True, array_like=True, tag="x"):
+    """An Event that repetitions belong to, as a part of a checkpoint.
+
+    Attributes:
+        event: as JSON.
+        last: UTC time of the last repetition, in ISO 8601.
+        sent: the count that was written.
+    """
+
+    event: bytes
+    last: str
+    sent: int
 
 
 class CheckpointEnded(msgspec.Struct, frozen=True, array_like=True, tag="z"):
@@ -431,7 +465,14 @@ Outcome = Responded | Received | Returned | Failed | Closed
 """What an operator waited for."""
 Clock = Iterations | TimeMoved | WallMoved
 CheckpointPart = (
-    CheckpointBegan | CachedCollection | CachedObjects | RecordedController | QueuedRequest | CheckpointEnded
+    CheckpointBegan
+    | CachedCollection
+    | CachedObjects
+    | RecordedController
+    | QueuedRequest
+    | HeldRequest
+    | RecordedEvent
+    | CheckpointEnded
 )
 """Records of a checkpoint, besides exchanges."""
 Record = (

@@ -22,6 +22,7 @@ from opsdk.recording.records import (
     Failed,
     Received,
     Record,
+    RecordedEvent,
     Returned,
 )
 
@@ -175,6 +176,8 @@ def _content(record: Record) -> bytes:
             return record.data
         case CachedObjects():
             return b"".join(record.items)
+        case RecordedEvent():
+            return record.event
         case ExchangeBegan() | Called() | Answered():
             return record.body
         case CallBegan():
@@ -193,6 +196,8 @@ def _without(record: Record, found: Mapping[bytes, bytes]) -> Record:
             return replace(record, data=_replaced(record.data, found))
         case CachedObjects():
             return replace(record, items=tuple(_replaced(item, found) for item in record.items))
+        case RecordedEvent():
+            return replace(record, event=_replaced(record.event, found))
         case ExchangeBegan() | Called() | Answered():
             return replace(record, body=_replaced(record.body, found))
         case CallBegan():

@@ -27,7 +27,7 @@ from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
-from opsdk.engine.replay.restoring import hold_queues, restore, start_informers
+from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
 from opsdk.engine.replay.timeline import Checkpoint, Timeline
 from opsdk.errors import UsageError
 from opsdk.recording.boundary import BOUNDARY
@@ -180,7 +180,7 @@ class OperatorReplay:
             if checkpoint is not None:
                 hold_queues(operator)
                 self._loop.call_in(checkpoint.began.iteration, partial(self._restore, checkpoint))
-                await start_informers(operator, checkpoint)
+                await start_what_ran(operator, checkpoint)
             await operator.start_prepared()
         except Exception as error:  # noqa: BLE001 - what the operator may raise, too
             self._failure = f"{type(error).__name__}: {error}"
