@@ -60,7 +60,7 @@ def _walk(old: JsonValue, new: JsonValue, path: str) -> Iterator[Difference]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in {**old, **new}:
             yield from _walk(old.get(key, _ABSENT), new.get(key, _ABSENT), f"{path}.{key}" if path else key)
-    elif isinstance(old, list) and isinstance(new, list) and (key := _list_key(old, new)):
+    elif isinstance(old, list) and isinstance(new, list) and (key := list_key(old, new)):
         before, after = ({item[key]: item for item in items} for items in (old, new))
         for name in {**before, **after}:
             yield from _walk(before.get(name, _ABSENT), after.get(name, _ABSENT), f"{path}[{name}]")
@@ -71,7 +71,7 @@ def _walk(old: JsonValue, new: JsonValue, path: str) -> Iterator[Difference]:
         yield Difference(path, None if old is _ABSENT else old, None if new is _ABSENT else new)
 
 
-def _list_key(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> str:
+def list_key(old: Sequence[JsonValue], new: Sequence[JsonValue]) -> str:
     """Return the field that names the items of two lists of objects; empty if there is none."""
     if not (_trees(old) and _trees(new)):
         return ""

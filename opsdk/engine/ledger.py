@@ -43,10 +43,11 @@ class WriteLedger:
 
     Args:
         controllers: the users of the server and of the built-in controllers.
+        others: the users who make the changes of a history.
     """
 
-    def __init__(self, controllers: frozenset[str]) -> None:
-        self._controllers = controllers
+    def __init__(self, controllers: frozenset[str], others: frozenset[str] = frozenset()) -> None:
+        self._controllers, self._others = controllers, others
         self._changes: dict[str, NetChange] = {}
         self._turns: dict[tuple[str, str], WriteTurns] = {}
         self.count = 0
@@ -60,7 +61,8 @@ class WriteLedger:
         if is_ignored(entry):
             return ()
         self.count += 1
-        own = entry.writer.user not in self._controllers
+        is_foreign = entry.writer.user in self._others
+        own = not is_foreign and entry.writer.user not in self._controllers
         if entry.after is None and (change := self._changes.get(entry.key)) is not None and change.before is None:
             # It came and went within the run.
             del self._changes[entry.key]
@@ -70,6 +72,9 @@ class WriteLedger:
             change = self._changes[entry.key] = NetChange(
                 key=entry.key, before=entry.before, after=entry.after, phase=phase
             )
+        if is_foreign:
+            change.add_of_others(entry)
+            return ()
         paths = entry.changed_paths if own or change.own else ()
         change.add(entry, paths, own=own)
         writer = entry.writer.program

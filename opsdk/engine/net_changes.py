@@ -41,6 +41,8 @@ class NetChange(msgspec.Struct, kw_only=True):
         own: number of writes of the operator and the user.
         own_paths: the fields that the operator and the user changed in updates.
         replaced: it was deleted and created again.
+        others: number of writes of a history. The first own write begins with what they left.
+        deleted_by_others: a write of a history deleted it.
     """
 
     key: str
@@ -52,6 +54,8 @@ class NetChange(msgspec.Struct, kw_only=True):
     own: int = 0
     own_paths: set[str] = msgspec.field(default_factory=set)
     replaced: bool = False
+    others: int = 0
+    deleted_by_others: bool = False
     revisions: list[int] = msgspec.field(default_factory=list)
 
     def add(self, entry: Entry, paths: Iterable[str], *, own: bool) -> None:
@@ -67,11 +71,19 @@ class NetChange(msgspec.Struct, kw_only=True):
         self.after = entry.after
         if not own:
             return
+        if self.others and not self.own:
+            self.before = entry.before
         self.own += 1
         self.manager = entry.writer.program
         if len(self.revisions) < _MAX_REVISIONS:
             self.revisions.append(entry.revision)
         self.own_paths.update(paths)
+
+    def add_of_others(self, entry: Entry) -> None:
+        """Add a write of a history."""
+        self.add(entry, (), own=False)
+        self.others += 1
+        self.deleted_by_others |= entry.after is None or "deletionTimestamp" in entry.after["metadata"]
 
     @property
     def latest(self) -> JsonObject:

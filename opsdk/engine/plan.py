@@ -9,6 +9,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.engine.differences import Difference
+from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.snapshot import Unseen
 
 __all__ = [
@@ -163,6 +164,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         blind: those of `unseen` that the operator reads or writes: they can hide a write.
         connections: targets outside of the fork that the operator tried to reach, and could not.
         collected: objects that the built-in controllers delete and the operator does not write, such as dependents.
+        played: what others changed while the operator ran, from a recording.
         against: the version that the plan is compared with; empty for a plan of its own. The plan has only what this
             version does and that one does not.
         omitted: what the other version changes, and this one does not.
@@ -178,6 +180,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     blind: Sequence[Unseen] = ()
     connections: Sequence[str] = ()
     collected: Sequence[str] = ()
+    played: Sequence[PlayedChange] = ()
     against: str = ""
     omitted: Sequence[PlannedObject] = ()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from opsdk.engine.differences import Difference, new_fields
+from opsdk.engine.differences import Difference, differences, new_fields
+from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
 from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
 from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
@@ -38,6 +39,8 @@ _SEVERITIES: Final = {
 _MAX_DIFFERENCES: Final = 12
 _MAX_VALUE: Final = 70
 _MAX_NAMES: Final = 3
+_MAX_PLAYED: Final = 50
+_PLAYED_TITLE: Final = "What others did meanwhile, from the recording:"
 _NAMING: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 
 
@@ -56,6 +59,7 @@ def text_lines(plan: Plan) -> Iterator[StyledLine]:
             yield StyledLine("")
             yield StyledLine(f"{label}: {each.first.subject}{_others(each.others)}", style)
             yield StyledLine(f"  {each.first.message}")
+    yield from _played_lines(plan)
     for collapsed in collapse_objects(plan.objects):
         yield StyledLine("")
         yield from _object_lines(collapsed)
@@ -68,6 +72,33 @@ def text_lines(plan: Plan) -> Iterator[StyledLine]:
     yield from _unseen_lines(plan)
     yield StyledLine("")
     yield StyledLine(summary_of(plan), "bold")
+
+
+def _played_lines(plan: Plan) -> Iterator[StyledLine]:
+    if plan.played:
+        yield StyledLine("")
+        yield StyledLine(_PLAYED_TITLE, "bold")
+    for played in plan.played[:_MAX_PLAYED]:
+        yield from (StyledLine(f"  {text}", "yellow" if played.skipped else "") for text in _played_texts(played))
+    if (rest := len(plan.played) - _MAX_PLAYED) > 0:
+        yield StyledLine(f"  ... {rest} more: --output json has all")
+
+
+def _played_texts(played: PlayedChange) -> Iterator[str]:
+    """Yield when a change of another client came, what it changed, and what the operator had written by then."""
+    change = played.change
+    if played.writes:
+        yield f"by then, the operator wrote: {', '.join(played.writes)}"
+    yield from (f"by then, the reconcile of {failure} (it failed last)" for failure in played.failing[:_MAX_NAMES])
+    manager = f" by {change.manager}" if change.manager else ""
+    skipped = f", skipped: {played.skipped}" if played.skipped else ""
+    yield f"after {change.seconds:.3f} s: {change.action.value} {change.subject}{manager}{skipped}"
+    if change.action is ForeignAction.UPDATE and not played.skipped:
+        all_differences = list(new_fields(differences(change.before, change.after)))
+        for difference in all_differences[:_MAX_DIFFERENCES]:
+            yield f"    {_difference_text(difference, created=False)}"
+        if (rest := len(all_differences) - _MAX_DIFFERENCES) > 0:
+            yield f"    ... {rest} more field{'s' if rest > 1 else ''}"
 
 
 def _title(plan: Plan) -> str:

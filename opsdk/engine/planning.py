@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from opsdk.apimachinery.secret_values import is_secret
 from opsdk.builder.operator import Operator
 from opsdk.engine.consequences.behaviour import behaviour_consequences
@@ -15,10 +17,11 @@ from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
 from opsdk.engine.differences import Difference
+from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
 from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
-from opsdk.engine.redaction import without_secret_values
+from opsdk.engine.redaction import change_without_secret_values, without_secret_values
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_kinds import blind_spots
@@ -64,7 +67,14 @@ def make_plan(
         blind=blind_spots(outcome.unseen, rules),
         connections=outcome.connections,
         collected=[each.subject for each in changes.values() if not each.own and each.action is ChangeAction.DELETE],
+        played=[_without_secrets(each) for each in outcome.played],
     )
+
+
+def _without_secrets(played: PlayedChange) -> PlayedChange:
+    if played.change.kind != "Secret":
+        return played
+    return replace(played, change=change_without_secret_values(played.change))
 
 
 def _consequences(evidence: Evidence) -> Sequence[Consequence]:

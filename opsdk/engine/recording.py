@@ -62,6 +62,11 @@ class WriteSource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind_in(self.kind) or self.controller} {ObjectKey(self.namespace, self.name)}"
 
 
+def failing_subject(record: ReconcileRecord) -> str:
+    """Return kind, namespace and name of a reconciled object; the controller's name if it has no kind."""
+    return f"{kind_in(record.kind) or record.controller} {ObjectKey(record.namespace, record.name)}"
+
+
 class FailureJournal(Journal):
     """A journal that remembers the reconciles that fail, and drops the rest."""
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from opsdk.aio.clock import monotonic
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
+from opsdk.apiserver.auth.user import MASTERS
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -27,6 +28,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.fixpoint import Fixpoint, WriteLoop
+from opsdk.engine.foreign_changes import ForeignChange, PlayedChange
 from opsdk.engine.installation import (
     ADMIN,
     RunEnvironment,
@@ -39,6 +41,7 @@ from opsdk.engine.installation import (
 from opsdk.engine.isolation import isolate, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
+from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_reader import take_snapshot
@@ -89,6 +92,7 @@ class RunOutcome:
         seconds: of virtual time.
         unseen: what the snapshot lacks.
         connections: targets outside of the fork that were refused.
+        played: the changes of others, in their order.
         end: the state at the end, if the run keeps it.
     """
 
@@ -105,6 +109,7 @@ class RunOutcome:
     seconds: float = 0.0
     unseen: Sequence[Unseen] = ()
     connections: Sequence[str] = ()
+    played: Sequence[PlayedChange] = ()
     end: ClusterSnapshot | None = None
 
 
@@ -117,9 +122,11 @@ class OperatorRun:
         operator: creates the operator.
         environment: makes the environment with the objects of a snapshot and with simulated controllers.
         namespace: of the operator.
+        history: changes of others, each made at its time after the operator's start.
         changes: made one after the other, each at a fixpoint.
         quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
-        horizon: virtual seconds from the operator's start, after which the run ends in any case.
+        horizon: virtual seconds from the operator's start, or from the last change of the history, after which the
+            run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
         rules: the permissions of the operator; None for those that it declares.
         keep_end: take a snapshot of the state at the end, see `RunOutcome.end`.
@@ -130,6 +137,7 @@ class OperatorRun:
     operator: Callable[[], Operator]
     environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
     namespace: str = "default"
+    history: Sequence[ForeignChange] = ()
     changes: Sequence[Change] = ()
     quiet: float = 600.0
     horizon: float = 86_400.0
@@ -144,8 +152,10 @@ class OperatorRun:
     def __post_init__(self) -> None:
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
-        self._ledger = WriteLedger(OWN_USERS)
+        self._ledger = WriteLedger(OWN_USERS, frozenset({PLAYER}))
         self._sources = AttributionJournal()
+        kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
+        self._player = HistoryPlayer(self.history, kinds, self._sources)
         self._refusals = RefusalRecorder()
         self._refused_changes: list[str] = []
         self._hot_loops: list[str] = []
@@ -156,6 +166,9 @@ class OperatorRun:
     def execute(self) -> RunOutcome:
         """Run it. Must not be called from a running event loop. Raises `ChangeError`."""
         epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
+        if self.history:
+            # The operator starts at the time of the snapshot: a history has times, too.
+            epoch -= timedelta(seconds=_SETTLE_QUIET)
         seconds = 0.0
         with (
             rare_collections(),
@@ -191,6 +204,7 @@ class OperatorRun:
             seconds=seconds,
             unseen=self.snapshot.unseen,
             connections=tuple(connections),
+            played=self._player.played,
             end=self._end,
         )
 
@@ -204,6 +218,8 @@ class OperatorRun:
             running = asyncio.create_task(operator.start(config, hooks=[_HotLoopHook(self._hot_loops)]))
             try:
                 self._phase, self._end_time = RunPhase.OPERATOR, monotonic() + self.horizon
+                if self.history:
+                    await self._play(env, running)
                 await self._until_fixpoint(running)
                 self._phase = RunPhase.CHANGES
                 for change in self.changes:
@@ -250,6 +266,7 @@ class OperatorRun:
         paths = self._ledger.add(entry, self._phase)
         if entry.writer.user == user_of(self.namespace):
             self._fixpoint.written(now, entry, paths)
+            self._player.note_write(entry)
 
     async def _settle(self) -> None:
         """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""
@@ -268,6 +285,20 @@ class OperatorRun:
         self._phase = RunPhase.SETTLING
         config = await add_operator_user(operator, env, client, namespace=self.namespace, rules=self.rules)
         return self._refusals.around(config)
+
+    async def _play(self, env: RunEnvironment, running: asyncio.Task[None]) -> None:
+        """Make the changes of the history while the operator runs."""
+        self._end_time += self.history[-1].seconds
+        user = env.add_user(PLAYER, groups=(MASTERS,))
+        async with Cluster(named(user.config, PLAYER)) as others:
+            playing = asyncio.create_task(self._player.play(others.uncached))
+            try:
+                await asyncio.wait([running, playing], return_when=asyncio.FIRST_COMPLETED)
+                if playing.done():
+                    playing.result()
+            finally:
+                playing.cancel()
+                await asyncio.wait([playing])
 
     async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
         self._fixpoint.begin(monotonic())

@@ -105,6 +105,15 @@ class RuleSet:
         self.permissions = frozenset(permissions)
 
     @classmethod
+    def everything(cls) -> RuleSet:
+        """Return the permissions of an admin, for plans of operators whose role is not known.
+
+        >>> RuleSet.everything().covers(Permission("delete", "apps", "deployments", "web", "shop"))
+        True
+        """
+        return cls([Permission(ANY, ANY, ANY)])
+
+    @classmethod
     def from_policy_rules(cls, rules: Iterable[PolicyRule], namespace: str = ALL_NAMESPACES) -> RuleSet:
         """Return the permissions that the rules of a Role in `namespace`, or of a ClusterRole, grant."""
         permissions: set[Permission] = set()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from opsdk.builder.operator import Operator
 from opsdk.engine.environments import environment_factory
+from opsdk.engine.foreign_changes import read_history_file, simulated_controllers
 from opsdk.engine.plan import Plan
 from opsdk.engine.plan_text import text_lines
 from opsdk.engine.planning import make_plan
@@ -37,6 +38,7 @@ def assert_plan(
     doubles: DoublesFactory | None = None,
     expected: Path | str | None = None,
     changes: Sequence[Change] = (),
+    history: Path | str | None = None,
     namespace: str = "default",
     until: float = 86_400.0,
     rules: RuleSet | None = None,
@@ -52,8 +54,10 @@ def assert_plan(
         doubles: creates the doubles of its external systems, and with them the operator.
         expected: the file with the plan as ``opsdk plan`` prints it; None compares nothing.
         changes: of the user, such as an object to create; each is made when the operator has nothing more to do.
+        history: the file with what others did in a recording, see ``opsdk replay --cut``; each change is made at its
+            time after the operator's start. None for no changes.
         namespace: of the operator.
-        until: virtual seconds until the plan ends.
+        until: virtual seconds, after the last change of the history, until the plan ends.
         rules: the permissions of the operator; None for those that it declares.
 
     Raises:
@@ -61,16 +65,19 @@ def assert_plan(
             or reads a kind that the snapshot lacks.
         UsageError: envtest is not installed, an event loop runs already, or not one of `operator` and `doubles` is set.
         SnapshotError: the file of the snapshot cannot be read.
+        HistoryError: the file of the history cannot be read.
     """
     factory = factory_of(operator, doubles)
     _refuse_running_loop()
     state = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(Path(snapshot))
+    played = read_history_file(Path(history)) if history is not None else ()
     planned = factory(state).operator()
     run = OperatorRun(
         snapshot=state,
         operator=lambda: planned,
-        environment=environment_factory(),
+        environment=environment_factory(controllers=simulated_controllers(played)),
         namespace=namespace,
+        history=played,
         changes=changes,
         horizon=until,
         rules=rules,

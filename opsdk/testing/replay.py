@@ -32,6 +32,7 @@ from opsdk.errors import AlreadyExistsError, ApiError, NoMatchError, UsageError
 from opsdk.event.request import Request
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.references import OperatorReference
 
 __all__ = ["differences", "export_test", "load_record", "replay"]
 
@@ -64,9 +65,7 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
     Raises:
         UsageError: `operator` has another form, or the record no longer has its objects.
     """
-    module, _, attribute = operator.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-        raise UsageError(f"{operator!r} does not name an operator: write module:attribute")
+    reference = OperatorReference.parse(operator)
     if any(read.resource_version and read.data is None for read in record.reads):
         raise UsageError(
             f"the objects that reconcile {record.reconcile_id} read are missing: choose a later one, and start the "
@@ -77,7 +76,7 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
     return f'''"""Replays the reconcile of {record.controller} {key} at {record.started_at.isoformat()}."""
 
 import envtest
-from {module} import {attribute}
+{reference.import_line}
 from opsdk import Operator
 from opsdk.testing.replay import differences, load_record, replay
 
@@ -89,7 +88,7 @@ RECORD = r"""
 async def test_replay() -> None:
     """The reconcile reads the same objects, sends the same requests, and ends in the same way."""
     record = load_record(RECORD)
-    operator = {attribute} if isinstance({attribute}, Operator) else {attribute}()
+    operator = {reference.expression}
     async with envtest.Environment() as env:
         assert differences(record, await replay(record, operator, env.config)) == []
 '''

@@ -139,5 +139,5 @@ def test_secrets_and_lost_objects_are_not_exported() -> None:
     assert msgspec.json.decode(secret)["data"] == {"k": "dG9w"}
     with pytest.raises(UsageError, match="objects that reconcile 1 read are missing"):
         export_test(ReconcileRecord(**base, reads=(read._replace(data=None),)), operator="a:b")
-    with pytest.raises(UsageError, match="write module:attribute"):
+    with pytest.raises(UsageError, match="write MODULE:NAME"):
         export_test(ReconcileRecord(**base), operator="a b")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,13 +16,11 @@ from opsdk.cli.plan.inputs import operator_on_doubles, planned_operator
 from opsdk.cli.project import find_project
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind
 from opsdk.engine.snapshot_reader import take_snapshot
-from opsdk.rbac.permissions import ANY, Permission, RuleSet
+from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.load import load_config
 
 __all__ = ["ClusterChoice", "OperatorChoice", "show_kind"]
-
-_EVERYTHING: Final = RuleSet([Permission(ANY, ANY, ANY)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +94,7 @@ class OperatorChoice:
     @property
     def rules(self) -> RuleSet | None:
         """The permissions with which it runs; None for those that it declares."""
-        return _EVERYTHING if self.all_permissions else None
+        return RuleSet.everything() if self.all_permissions else None
 
     def on_doubles(self, state: ClusterSnapshot) -> Operator:
         """Return the operator that uses the doubles of its external systems."""

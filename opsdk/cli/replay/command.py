@@ -16,14 +16,16 @@ from opsdk.cli.plan.printing import plan_status, print_plan
 from opsdk.cli.plan.request import OperatorChoice
 from opsdk.cli.replay import options
 from opsdk.cli.replay.cut import write_cut
-from opsdk.cli.replay.inputs import find_object, operator_factory, place_of_options, use_hash_seed
+from opsdk.cli.replay.inputs import find_object, operator_factory, parse_time, place_of_options, use_hash_seed
 from opsdk.cli.replay.options import Listing
 from opsdk.cli.replay.raised_errors import RaisedErrors
 from opsdk.cli.replay.shown_object import as_text
 from opsdk.cli.replay.stepping import Stepping
 from opsdk.controller.journal_format import record_to_json
 from opsdk.engine.environments import environment_factory
+from opsdk.engine.foreign_changes import ForeignChange, simulated_controllers
 from opsdk.engine.planning import make_plan
+from opsdk.engine.replay.history import foreign_changes
 from opsdk.engine.replay.report import (
     causes_backwards,
     differences_of,
@@ -39,6 +41,7 @@ from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.recording.reading import load_recording
+from opsdk.recording.records import Record
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["replay"]
@@ -59,6 +62,7 @@ def replay(
     other_version: options.OtherVersion = "",
     save: options.Save = None,
     cut: options.Cut = None,
+    until: options.Until = "",
     step: options.Step = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
@@ -91,33 +95,52 @@ def replay(
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
         state = snapshot_of(running) if other_version or save or cut else None
+        history = _history(content.records, running, state, until) if state and (other_version or cut) else ()
     warnings = [*content.problems, *differences_of(timeline, code=running.code)]
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
         _print_text(running, target, errors, [*warnings, *_listed(running, list_)], obj, brief=state is not None)
-    if state is not None:
-        place = "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
-        _write_state(state, timeline, operator or timeline.began.reference, save=save, cut=cut, place=place)
+    if state is not None and save is not None:
+        _save(save, state)
+    if state is not None and cut is not None:
+        place, reference = _place_in_words(running, target), operator or timeline.began.reference
+        write_cut(cut, state, history, reference=reference, namespace=timeline.began.namespace, place=place)
     if state is not None and other_version:
-        raise SystemExit(_plan_with(other_version, timeline, state, output))
+        raise SystemExit(_plan_with(other_version, timeline, state, history, output))
     if not running.outcome.is_identical:
         raise SystemExit(_DIFFERS)
 
 
-def _write_state(
-    state: ClusterSnapshot, timeline: Timeline, reference: str, *, save: Path | None, cut: Path | None, place: str
-) -> None:
-    if save is not None:
-        save.write_bytes(write_snapshot(state))
-        print(f"wrote {save}: {len(state.objects)} objects", file=sys.stderr)
-    if cut is not None:
-        beside = write_cut(cut, state, reference=reference, namespace=timeline.began.namespace, place=place)
-        print(f"wrote {cut} and {beside}", file=sys.stderr)
+def _save(path: Path, state: ClusterSnapshot) -> None:
+    path.write_bytes(write_snapshot(state))
+    print(f"wrote {path}: {len(state.objects)} objects", file=sys.stderr)
 
 
-def _plan_with(reference: str, timeline: Timeline, state: ClusterSnapshot, output: OutputFormat) -> int:
+def _history(
+    records: Sequence[Record], running: OperatorReplay, state: ClusterSnapshot, until: str
+) -> Sequence[ForeignChange]:
+    """Return what others did after the place of a replay."""
+    # The replay has used its own timeline up.
+    return foreign_changes(
+        Timeline(records),
+        objects=state.objects,
+        after=running.iteration,
+        since=running.outcome.seconds,
+        until=parse_time(running.timeline, until, option="--until") if until else None,
+    )
+
+
+def _plan_with(
+    reference: str,
+    timeline: Timeline,
+    state: ClusterSnapshot,
+    history: Sequence[ForeignChange],
+    output: OutputFormat,
+) -> int:
     """Print what a version of the operator does from a state until it has nothing more to do. Returns the status.
+
+    Others do meanwhile what they did in the recording.
 
     It may do everything: a recording has the answers that the operator got, and not its role.
     """
@@ -128,8 +151,9 @@ def _plan_with(reference: str, timeline: Timeline, state: ClusterSnapshot, outpu
     run = OperatorRun(
         snapshot=state,
         operator=lambda: operator,
-        environment=environment_factory(),
+        environment=environment_factory(controllers=simulated_controllers(history)),
         namespace=namespace,
+        history=history,
         rules=chosen.rules,
     )
     planned = make_plan(run.snapshot, run.execute(), operator, namespace=namespace)
@@ -156,6 +180,11 @@ def _listed(running: OperatorReplay, listing: Listing | None) -> Iterator[str]:
         yield from (reconcile_line(number, record) for number, record in enumerate(running.reconciles, 1))
     if listing is Listing.WRITES:
         yield from (f"#{number} {write.time:.6f} s {write}" for number, write in enumerate(running.writes, 1))
+
+
+def _place_in_words(running: OperatorReplay, target: ReplayPlace) -> str:
+    """Return where the replay stopped, in one line."""
+    return "\n".join(_place(running, target)).partition("\n  ")[0].replace("\n", ": ")
 
 
 def _place(running: OperatorReplay, target: ReplayPlace) -> Iterator[str]:

@@ -79,8 +79,8 @@ def _forget_modules(reference: str) -> None:
         del sys.modules[name]
 
 
-def parse_time(timeline: Timeline, text: str) -> float:
-    """Return a time of the event loop, in seconds. Raises `UsageError`."""
+def parse_time(timeline: Timeline, text: str, *, option: str = "--to-time") -> float:
+    """Return a time of the event loop, in seconds. Raises `UsageError`, which names the option."""
     origin = EPOCH + timedelta(microseconds=timeline.start_wall)
     try:
         if ":" not in text:
@@ -93,7 +93,7 @@ def parse_time(timeline: Timeline, text: str) -> float:
             moment = datetime.fromisoformat(text)
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except ValueError as error:
-        raise UsageError(f"--to-time is {text!r}: write seconds, HH:MM:SS in UTC, or ISO 8601") from error
+        raise UsageError(f"{option} is {text!r}: write seconds, HH:MM:SS in UTC, or ISO 8601") from error
     return (moment - origin).total_seconds()
 
 

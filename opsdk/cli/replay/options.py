@@ -21,6 +21,7 @@ __all__ = [
     "ToReconcile",
     "ToTime",
     "ToWrite",
+    "Until",
 ]
 
 
@@ -51,4 +52,8 @@ Save = Annotated[
     Path | None, typer.Option(metavar="FILE", help="write the state there into a snapshot, for opsdk plan")
 ]
 Cut = Annotated[Path | None, typer.Option(metavar="TEST", help="write a test that begins with the state there")]
+Until = Annotated[
+    str,
+    typer.Option(metavar="TIME", help="--with and --cut play what others did until then; default: until its end"),
+]
 Step = Annotated[bool, typer.Option("--step", help="step through it with commands; help lists them")]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.tree_names import kind_in
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.plan import Consequence, ConsequenceKind, Severity
-from opsdk.engine.recording import RefusedRequest
+from opsdk.engine.recording import RefusedRequest, failing_subject
 
 __all__ = ["behaviour_consequences"]
 
@@ -50,7 +48,7 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
         yield Consequence(
             kind=ConsequenceKind.RECONCILE_FAILS,
             severity=Severity.DANGER,
-            subject=f"{kind_in(record.kind) or record.controller} {ObjectKey(record.namespace, record.name)}",
+            subject=failing_subject(record),
             message=f"its reconcile fails, also at the end: {record.detail}",
         )
     for text in (*outcome.hot_loops, *map(str, outcome.loops)):

@@ -254,6 +254,11 @@ class OperatorReplay:
         return self._boundary.writes
 
     @property
+    def has_operator(self) -> bool:
+        """Whether the replay has come to the start of the operator."""
+        return self._operator is not None
+
+    @property
     def operator(self) -> Operator:
         """The operator. Raises `UsageError` at a place before its start."""
         if self._operator is None:
@@ -269,6 +274,11 @@ class OperatorReplay:
     def wall(self) -> datetime:
         """The UTC time at this place."""
         return self._loop.wall()
+
+    @property
+    def iteration(self) -> int:
+        """The iteration of the event loop at this place."""
+        return self._loop.iteration
 
     def objects(self) -> Iterator[JsonObject]:
         """Yield the objects in the caches of the operator at this place, as it sees them."""

@@ -305,7 +305,7 @@ def test_a_cut_is_a_test_that_fails_until_the_operator_is_repaired(
     number = re.findall(r"the first is #(\d+)", listed)[0]
     test = tmp_path / "test_night.py"
     _, text = replay("--to-reconcile", number, "--cut", str(test))
-    assert f"wrote {test} and {test.with_suffix('.snapshot.gz')}" in text
+    assert f"wrote {test}, {test.with_suffix('.snapshot.gz')}" in text
     assert "KeyError('text')" in test.read_text().splitlines()[0]
     with pytest.raises(AssertionError, match="KeyError"):
         run_test(test)
@@ -326,7 +326,7 @@ def run_test(path: Path) -> None:
 def test_a_cut_needs_a_module_and_a_python_file(operator: str, path: str, tmp_path: Path) -> None:
     """The message says how to write it."""
     state = ClusterSnapshot(taken_at="2026-01-01T00:00:00Z")
-    with pytest.raises(UsageError, match=r"--cut (needs the operator as MODULE:NAME|is .*: name a Python file)"):
+    with pytest.raises(UsageError, match=r"write MODULE:NAME|--cut is .*: name a Python file"):
         write_cut(tmp_path / path, state, reference=operator, namespace="default", place="here")
 
 
