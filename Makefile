@@ -4,8 +4,9 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The demo needs 23 packages, the tests 92. A clone that has all of them uses these.
+# The demo needs 23 packages, that of an incident 38, the tests 92. A clone that has all of them uses these.
 DEMO_STAMP := $(VENV)/.installed-demo
+INCIDENT_STAMP := $(VENV)/.installed-incident
 # Each process of a test run would compile all modules and tests anew: collecting takes 18 s so, 9 s with bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
@@ -43,7 +44,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
+.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -58,6 +59,12 @@ $(DEMO_STAMP): pyproject.toml
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[envtest]'
+	@touch $@
+
+$(INCIDENT_STAMP): pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,envtest]' pytest
 	@touch $@
 
 # worksteal keeps neighbours, which share servers, in one process, and no process idle. ARGS="-n 0" runs serially.
@@ -106,6 +113,9 @@ types: $(STAMP) ## strict type check
 
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP)) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
+
+demo-incident: $(if $(wildcard $(STAMP)),$(STAMP),$(INCIDENT_STAMP)) ## a bad night in 20 s: an alert, its recording, the proof of the repair
+	PYTHONPATH=samples/website $(BIN)/python -m website.incident
 
 norman: $(STAMP) ## a local API server with samples, and the REST API and web page of opsdk.norman on it
 	$(BIN)/opsdk norman --apply samples/website/config/crd --apply samples/website/config/samples $(ARGS)

@@ -30,10 +30,12 @@ from opsdk.recording.records import (
     CachedObjects,
     CheckpointBegan,
     CheckpointEnded,
+    HeldRequest,
     QueuedRequest,
     Record,
     RecordedCause,
     RecordedController,
+    RecordedEvent,
 )
 
 __all__ = ["take_checkpoint"]
@@ -83,6 +85,9 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
     election, sleeps = leadership.election, recorder.sleeps.ends()
     if election is not None and not any(name.startswith(ELECTION_SLEEP) for name, _ in sleeps):
         return None  # a request about the lease is about to be sent
+    events = operator.cluster.recorder.save() if operator.cluster.has_recorder else []
+    if events is None:
+        return None
     loop = recorder.loop
     return [
         CheckpointBegan(
@@ -101,6 +106,7 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
             _objects_of(informer, by_reads=cache is operator.cluster.cache) for cache, informer in informers
         ),
         *chain.from_iterable(queued),
+        *(RecordedEvent(each.event, each.last.isoformat(), each.sent) for each in events),
         *recorder.exchanges.records(),
         CheckpointEnded(loop.iteration),
     ]
@@ -142,7 +148,14 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
     if items is None or not all(isinstance(saved.item, Request) for saved in items):
         return None
     recorded = RecordedController(controller.name, state.value, core.paused, controller.reconcile_ids.last)
-    return [recorded, *(_request_of(controller, each) for each in items)]
+    return [recorded, *(_request_of(controller, each) for each in items), *_held_by(controller)]
+
+
+def _held_by(controller: Controller) -> Iterator[HeldRequest]:
+    if controller.gate is not None:
+        for key, (pause, causes) in controller.gate.book.held.items():
+            encoded = msgspec.msgpack.encode(pause)
+            yield HeldRequest(controller.name, key.namespace, key.name, encoded, causes.all())
 
 
 def _request_of(controller: Controller, saved: SavedItem[Request]) -> QueuedRequest:

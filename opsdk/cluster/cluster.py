@@ -154,6 +154,11 @@ class Cluster(Closing):
             self._context.run(recorder.open)
         return recorder
 
+    @property
+    def has_recorder(self) -> bool:
+        """Whether `recorder` was used."""
+        return "recorder" in vars(self)
+
     @cached_property
     def http(self) -> httpx.AsyncClient:
         """An httpx client for requests of your own, with this server's address, credentials and connections.

@@ -142,8 +142,8 @@ class Controller:
         self._daemons = self._make_daemons(daemons)
         threads = self._threads = BlockingPool(f"controller {name}", options.threads)
         specs = self._specs = SpecRecorder.of(kind, options.last_reconciled, name)
-        gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
-        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, gate, threads=threads, specs=specs)
+        self.gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
+        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, self.gate, threads=threads, specs=specs)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: AdaptedReconciler = adapter

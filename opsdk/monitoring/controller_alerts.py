@@ -25,7 +25,9 @@ CONTROLLER_ALERTS: Final = (
         "with "
         "growing delays.",
         look=(
+            "`opsdk top`: the objects that fail, with their errors",
             _WHY,
+            "`opsdk replay RECORDINGS`: if it records, the failed reconciles; `--to-reconcile N` shows what one saw",
             "`kubectl logs deployment/OPERATOR | grep controller=CONTROLLER`: errors with their stack",
             "`kubectl get events --field-selector type=Warning`: what the operator reported",
         ),
@@ -38,7 +40,8 @@ CONTROLLER_ALERTS: Final = (
         actions=(
             "Roll back if the errors began with a release.",
             "Raise `TerminalError` for specs that cannot work, and show the reason in a condition.",
-            "Replay one of the failures as a test: `opsdk why NAMESPACE/NAME --export-test FILE`.",
+            "Make a test of one of the failures: `opsdk replay RECORDINGS --to-reconcile N --cut TEST`.",
+            "Without a recording, `opsdk why NAMESPACE/NAME --export-test FILE` does that.",
         ),
         feature=Feature.CONTROLLERS,
     ),

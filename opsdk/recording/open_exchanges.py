@@ -30,6 +30,7 @@ class _Exchange(msgspec.Struct):
     is_kept: bool
     responded: Responded | None = None
     parts: list[Received] = []
+    size: int = 0
     is_at_boundary: bool = True
     """For a watch: whether its last bytes ended an event."""
 
@@ -43,10 +44,6 @@ class _Exchange(msgspec.Struct):
     def is_answered(self) -> bool:
         """Whether the server has said what it has, and not that it cannot."""
         return self.responded is not None and (self.responded.status < 400 or self.responded.status == 404)
-
-    @property
-    def size(self) -> int:
-        return sum(len(part.data) for part in self.parts)
 
 
 class OpenExchanges:
@@ -75,7 +72,11 @@ class OpenExchanges:
         if exchange is None:
             return
         if exchange.is_kept:
-            exchange.parts = [*exchange.parts, record]
+            exchange.parts.append(record)
+            exchange.size += len(record.data)
+            if exchange.size > _MAX_BYTES:  # a log that is followed has no end
+                exchange.is_kept = False
+                exchange.parts.clear()
         elif record.data:
             exchange.is_at_boundary = record.data.endswith(b"\n")
         if record.is_end:

@@ -84,7 +84,7 @@ class ProcessRecording:
         writer = RecordingWriter(
             self._options,
             began,
-            redact=(lambda record: record) if self._options.secrets else Redactor(secrets.token_bytes(32)).redact,
+            redact=list if self._options.secrets else Redactor(secrets.token_bytes(32)).redact,
         )
         try:
             writer.start()
@@ -103,7 +103,6 @@ class ProcessRecording:
         try:
             await main
         finally:
-            writer.flush_iterations()
             writer.add(OperatorEnded(loop.iteration))
             writer.close()
 

@@ -26,6 +26,7 @@ __all__ = [
     "Closed",
     "ExchangeBegan",
     "Failed",
+    "HeldRequest",
     "Iterations",
     "OperatorEnded",
     "Outcome",
@@ -35,6 +36,7 @@ __all__ = [
     "Record",
     "RecordedCause",
     "RecordedController",
+    "RecordedEvent",
     "RecordingBegan",
     "Responded",
     "Returned",
@@ -201,6 +203,38 @@ class RecordedController(msgspec.Struct, frozen=True, array_like=True, tag="l"):
     last_id: str
 
 
+class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+    """A request that the pause of its object holds back, as a part of a checkpoint.
+
+    Attributes:
+        controller: its name.
+        namespace: of the object.
+        name: of the object.
+        pause: in MessagePack.
+        causes: that wait.
+    """
+
+    controller: str
+    namespace: str
+    name: str
+    pause: bytes
+    causes: tuple[ReconcileCause, ...]
+
+
+class RecordedEvent(msgspec.Struct, frozen=True, array_like=True, tag="x"):
+    """An Event that repetitions belong to, as a part of a checkpoint.
+
+    Attributes:
+        event: as JSON.
+        last: UTC time of the last repetition, in ISO 8601.
+        sent: the count that was written.
+    """
+
+    event: bytes
+    last: str
+    sent: int
+
+
 class CheckpointEnded(msgspec.Struct, frozen=True, array_like=True, tag="z"):
     """The last record of a checkpoint.
 
@@ -211,7 +245,7 @@ class CheckpointEnded(msgspec.Struct, frozen=True, array_like=True, tag="z"):
     iteration: int
 
 
-class Iterations(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+class Iterations(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="i"):
     """The times of consecutive iterations.
 
     Attributes:
@@ -247,7 +281,7 @@ class WallMoved(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     wall: int
 
 
-class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, tag="q"):
+class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="q"):
     """A request of the operator.
 
     Attributes:
@@ -335,7 +369,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag="n"):
     body: bytes
 
 
-class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+class Responded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
     """The head of a response.
 
     Attributes:
@@ -351,7 +385,7 @@ class Responded(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     headers: dict[str, str]
 
 
-class Received(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class Received(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d"):
     """Bytes of a response's body, after decompression: a whole response, or a part of a watch.
 
     Attributes:
@@ -431,7 +465,14 @@ Outcome = Responded | Received | Returned | Failed | Closed
 """What an operator waited for."""
 Clock = Iterations | TimeMoved | WallMoved
 CheckpointPart = (
-    CheckpointBegan | CachedCollection | CachedObjects | RecordedController | QueuedRequest | CheckpointEnded
+    CheckpointBegan
+    | CachedCollection
+    | CachedObjects
+    | RecordedController
+    | QueuedRequest
+    | HeldRequest
+    | RecordedEvent
+    | CheckpointEnded
 )
 """Records of a checkpoint, besides exchanges."""
 Record = (

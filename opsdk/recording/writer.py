@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from opsdk.recording.files import FileEncoder, RecordedFile, files_to_remove
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import (
-    CheckpointBegan,
-    CheckpointEnded,
+    Answered,
+    Called,
+    CheckpointPart,
     ExchangeBegan,
-    Failed,
     Iterations,
     Received,
     Record,
@@ -34,8 +34,8 @@ __all__ = ["SUFFIX", "RecordingWriter", "file_names"]
 log = SafeLogger(__name__)
 
 SUFFIX: Final = ".opsdk-recording"
-_FLUSH_SECONDS: Final = 0.5
-"""Seconds between two writes: a process that is killed loses that much."""
+_FLUSH_SECONDS: Final = 1.0
+"""Seconds between two writes: a process that is killed loses that much. A thread that wakes costs about 0.3 ms."""
 _FILES: Final = 8
 """The space of a recording is divided into so many files."""
 _CHECKPOINT_SHARE: Final = 3
@@ -44,9 +44,8 @@ _LATEST: Final = 2.0
 """Shares of a file after which the next one begins without a checkpoint."""
 _MAX_PENDING: Final = 64 << 20
 """Bytes of records that wait for the disk."""
-_ITERATION_BYTES: Final = 1024
-_ITERATION_MICROS: Final = 500_000
-"""Iterations are put into the queue after so many bytes, or microseconds."""
+_MAX_QUEUED: Final = 1_000_000
+"""Records and iterations that wait for the disk: about 60 MB."""
 _CLOSE_SECONDS: Final = 5.0
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of a disk, which never keep an operator from its start. Others are those of a wrong directory."""
@@ -60,20 +59,18 @@ class RecordingWriter:
     Args:
         options: the directory, its size, the age of files.
         began: the first record of each file.
-        redact: returns a record without secrets; called in the thread.
+        redact: returns records without secrets; called in the thread.
     """
 
     def __init__(
-        self, options: RecordingOptions, began: RecordingBegan, *, redact: Callable[[Record], Record] = lambda r: r
+        self, options: RecordingOptions, began: RecordingBegan, *, redact: Callable[[list[Record]], list[Record]] = list
     ) -> None:
         self._options, self._began, self._redact = options, began, redact
         self._directory = Path(options.directory)
-        self._queue: deque[Record] = deque()
+        self._queue: deque[Record | int | tuple[Record, ...]] = deque()
+        """Records, checkpoints, and numbers: the microseconds of iterations, before the records of the iteration."""
+        self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
-        self._iterations = bytearray()
-        self._first_iteration = began.iteration + 1
-        self._iteration = began.iteration
-        self._micros = 0
         self._skipped = 0
         self._lock = threading.Lock()
         self._is_closing = threading.Event()
@@ -114,54 +111,40 @@ class RecordingWriter:
 
     # -------------------------------------------------------------- the event loop
     def add(self, record: Record) -> None:
-        """Take a record, after the iterations before it: a file that is cut off has the times of its records."""
-        self.flush_iterations()
-        self._add(record)
-
-    def _add(self, record: Record) -> None:
+        """Take a record."""
         if self._problem:
             return
-        if self._queued - self._taken > _MAX_PENDING:
+        if self._queued - self._taken > _MAX_PENDING or len(self._queue) > _MAX_QUEUED:
             self._skipped += 1
             return
         if self._skipped:
-            self._queue.append(Skipped(self._iteration, self._skipped))
+            # `add_iteration` and `add_checkpoint` take the others.
+            assert not isinstance(record, Iterations | CheckpointPart)
+            self._queue.append(Skipped(record.iteration, self._skipped))
             self._skipped = 0
         self._queued += _size(record)
         self._queue.append(record)
 
     def add_checkpoint(self, records: Sequence[Record]) -> None:
-        """Begin the next file with a checkpoint. `add` calls follow."""
+        """Begin the next file with a checkpoint. What was added before it goes into the file before."""
         self._wants_checkpoint = False
-        self.flush_iterations()
-        for record in records:
-            self._add(record)
+        self._queue.append(tuple(records))
 
     def add_iteration(self, micros: int) -> None:
         """Note an iteration of the loop, which began so many microseconds after the one before it."""
-        self._iteration += 1
-        self._micros += micros
-        while micros > 0x7F:
-            self._iterations.append(0x80 | micros & 0x7F)
-            micros >>= 7
-        self._iterations.append(micros)
-        if self._micros > _ITERATION_MICROS or len(self._iterations) > _ITERATION_BYTES:
-            self.flush_iterations()
+        if self._skipped or self._problem:
+            return
+        if len(self._queue) > _MAX_QUEUED:
+            self._skipped = 1
+            return
+        self._queue.append(micros)
 
     def add_wall(self, iteration: int, wall: int) -> None:
         """Note a step of the system's clock."""
         self.add(WallMoved(iteration, wall))
 
-    def flush_iterations(self) -> None:
-        """Put the iterations that were noted into the queue."""
-        if self._iterations:
-            self._add(Iterations(self._first_iteration, bytes(self._iterations)))
-        self._iterations.clear()
-        self._first_iteration, self._micros = self._iteration + 1, 0
-
     def close(self) -> None:
         """Write what is left, and end the file. Returns after five seconds in any case."""
-        self.flush_iterations()
         self._is_closing.set()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_SECONDS)
@@ -174,13 +157,13 @@ class RecordingWriter:
             self.write_queue()
             with self._lock:
                 self._end()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - nothing takes records out of the queue any more
             self._fail(error)
 
-    def _fail(self, error: OSError) -> None:
-        self._problem = str(error)
+    def _fail(self, error: Exception) -> None:
+        self._problem = str(error) or repr(error)
         self._queue.clear()
-        log.error("the recording ends, and the operator goes on: %s", error)
+        log.error("the recording ends, and the operator goes on: %s", self._problem)
 
     def write_queue(self) -> None:
         """Write the records that wait. Raises ``OSError``."""
@@ -190,21 +173,22 @@ class RecordingWriter:
     def _write_queue(self) -> None:
         if not self._queue:
             return
-        data = bytearray()
         while self._queue:
-            record = self._queue.popleft()
-            self._taken += _size(record)
-            if isinstance(record, CheckpointBegan):
-                self._write(bytes(data))
-                data.clear()
-                self._end()
-                self._open()
-            data += self._encoder.encode(self._redact(record))
-            if isinstance(record, CheckpointEnded):
-                self._checkpoint_size = self._size + len(data)
-        data += self._encoder.flush()
-        self._write(bytes(data))
+            if isinstance(self._queue[0], tuple):
+                self._write_checkpoint(self._queue[0])
+                self._queue.popleft()
+            else:
+                self._write(self._encoder.encode(*self._take()) + self._encoder.flush())
         self._check_size()
+
+    def _write_checkpoint(self, records: Sequence[Record]) -> None:
+        """Begin the next file with a checkpoint."""
+        self._end()
+        self._open()
+        for record in records:  # not at once: it may be as large as the caches
+            self._write(self._encoder.encode(*self._redact([record])))
+        self._write(self._encoder.flush())
+        self._checkpoint_size = self._size
 
     def _check_size(self) -> None:
         """Ask for a checkpoint when the file has its share. Without one for a long time, the next file has none."""
@@ -212,7 +196,7 @@ class RecordingWriter:
         share = max(self._options.max_bytes // _FILES, _CHECKPOINT_SHARE * self._checkpoint_size)
         age = (time.time() - self._opened_at) / (self._options.max_age / _FILES)
         filling = max(self._size / share, age)
-        if filling > _LATEST:
+        if filling > _LATEST and self._wants_checkpoint:
             if not self._is_reported:
                 log.warning("the operator had no moment without work for a checkpoint of its recording")
             self._is_reported = True
@@ -220,6 +204,27 @@ class RecordingWriter:
             self._open()
         elif filling > 1:
             self._wants_checkpoint = True
+
+    def _take(self) -> list[Record]:
+        """Return the records that wait, or those until a gap or a checkpoint.
+
+        Iterations come first, see `_Iterations`.
+        """
+        queue, queued = self._queue, self._queued
+        records: list[Record] = []
+        while queue:
+            if isinstance(queue[0], tuple):
+                return [*self._iterations.take(), *self._redact(records)]
+            item = queue.popleft()
+            assert not isinstance(item, tuple)
+            if isinstance(item, int):
+                self._iterations.add(item)
+                continue
+            records.append(item)
+            if isinstance(item, Skipped):
+                return [*self._iterations.take(first=item.iteration + 1), *self._redact(records)]
+        self._taken = queued
+        return [*self._iterations.take(), *self._redact(records)]
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
@@ -276,16 +281,44 @@ def _files_of(directory: Path) -> list[RecordedFile]:
     return sorted(files, key=lambda file: (file.ended_at, file.name))
 
 
+class _Iterations:
+    """Combines iterations to one record, which comes before those of the same flush.
+
+    So a file that is cut off has the time of each of its records.
+
+    Args:
+        first: number of the first iteration.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = self._next = first
+        self._micros = bytearray()
+
+    def add(self, micros: int) -> None:
+        """Add the next iteration."""
+        self._next += 1
+        while micros > 0x7F:
+            self._micros.append(0x80 | micros & 0x7F)
+            micros >>= 7
+        self._micros.append(micros)
+
+    def take(self, *, first: int | None = None) -> list[Iterations]:
+        """Return the record of what was added, if anything was, and begin again.
+
+        Args:
+            first: number of the next iteration, after a gap; None for no gap.
+        """
+        taken = [Iterations(self._first, bytes(self._micros))] if self._micros else []
+        self._micros.clear()
+        self._first = self._next = self._next if first is None else first
+        return taken
+
+
 def _file_stem(operator: str) -> str:
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in operator)[:100]
 
 
 def _size(record: Record) -> int:
-    match record:
-        case Received():
-            return len(record.data)
-        case ExchangeBegan():
-            return len(record.body)
-        case Failed():
-            return len(record.message)
-    return 0
+    if isinstance(record, Received):
+        return len(record.data)
+    return len(record.body) if isinstance(record, ExchangeBegan | Called | Answered) else 0

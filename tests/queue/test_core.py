@@ -70,6 +70,29 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.done(item, now=self.now)
         self.working.remove(item)
 
+    def new_queue(self) -> QueueCore[str]:
+        """Return an empty queue."""
+        return QueueCore()
+
+    @precondition(lambda self: not self.working)
+    @rule()
+    def restore(self) -> None:
+        """Another queue goes on with what was saved. Until then it accepts and returns nothing."""
+        saved, before = self.queue.save(), self.queue
+        assert saved is not None
+        self.queue = self.new_queue()
+        self.queue.state, self.queue.paused = QueueState.HELD, before.paused
+        assert not self.queue.add("a", now=self.now)
+        assert self.queue.take(self.now) is None
+        self.queue.restore(saved, now=self.now)
+        assert self.queue.save() == saved
+
+    @precondition(lambda self: self.working)
+    @rule()
+    def save_nothing(self) -> None:
+        """An item that is processed is in no queue: there is nothing to go on with."""
+        assert self.queue.save() is None
+
     @invariant()
     def agrees(self) -> None:
         """Queued and working items are those of the model, and the count is of what is ready."""
@@ -91,9 +114,14 @@ class FairQueueMachine(QueueMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]))
+        self.queue = self.new_queue()
         # Turns of two flows since both have ready items of one priority, by priority and flows.
         self.turns: dict[tuple[int, str, str], dict[str, int]] = {}
+
+    def new_queue(self) -> QueueCore[str]:
+        """Return an empty queue. A restored one counts turns anew."""
+        self.turns = {}
+        return QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]))
 
     def _ready_flows(self) -> set[tuple[int, str]]:
         return {

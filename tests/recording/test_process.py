@@ -23,7 +23,9 @@ from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayOutcome, ReplayPlace
+from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
+from opsdk.errors import UsageError
 from opsdk.recording.reading import load_recording
 from opsdk.recording.records import ExchangeBegan
 from opsdk.recording.writer import SUFFIX, file_names
@@ -157,6 +159,12 @@ def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: sign
     timeline = Timeline(recording.records)
     with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
         outcome = replay.run()
+        if signal_number == signal.SIGTERM:
+            # A plan of nothing would say that all is well.
+            with pytest.raises(UsageError, match="it has not started or has stopped; name a place"):
+                snapshot_of(replay)
+        else:
+            assert snapshot_of(replay).objects
     assert outcome.requests > 15
     check_differences(outcome)
     assert outcome.identical > 10
@@ -175,10 +183,9 @@ def check_differences(outcome: ReplayOutcome) -> None:
 
 def check_hidden(folder: Path) -> None:
     """No file has a password, in any form."""
-    for file in folder.iterdir():
-        content = file.read_bytes()
-        text = zlib.decompressobj().decompress(content.partition(b"\n")[2])
-        assert len(text) > 10_000
+    texts = [zlib.decompressobj().decompress(file.read_bytes().partition(b"\n")[2]) for file in folder.iterdir()]
+    assert sum(map(len, texts)) > 10_000
+    for text in texts:
         for form in (PASSWORD.encode(), b"Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ", b"PRIVATE KEY", b"Bearer"):
             assert form not in text
 

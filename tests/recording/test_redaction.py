@@ -5,11 +5,22 @@ from __future__ import annotations
 import base64
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.recording.records import Answered, CallBegan, Called, ExchangeBegan, Failed, Received, Record, Returned
+from opsdk.recording.records import (
+    Answered,
+    CachedObjects,
+    CallBegan,
+    Called,
+    ExchangeBegan,
+    Failed,
+    Received,
+    Record,
+    Returned,
+)
 from opsdk.recording.redaction import Redactor
 
 PASSWORD = "correct-horse-battery"
@@ -30,7 +41,7 @@ PATH = "/api/v1/namespaces/default/secrets"
 def redacted(*records: Record) -> bytes:
     """Return the bytes of records after one redactor."""
     redactor = Redactor(b"key")
-    return b"".join(repr(redactor.redact(record)).encode() for record in records)
+    return b"".join(repr(record).encode() for record in redactor.redact(records))
 
 
 def check_hidden(text: bytes) -> None:
@@ -81,9 +92,9 @@ def test_watches_at_every_cut(cuts: list[int]) -> None:
     """An event may come in any parts. The whole events are there."""
     events = b"".join(json.dumps({"type": kind, "object": SECRET}).encode() + b"\n" for kind in ("ADDED", "MODIFIED"))
     redactor, place, received = Redactor(b"key"), 0, b""
-    redactor.redact(request(f"{PATH}?watch=true&resourceVersion=1"))
+    redactor.redact([request(f"{PATH}?watch=true&resourceVersion=1")])
     for cut in [*sorted(cuts), len(events)]:
-        record = redactor.redact(Received(2, 0, events[place : max(cut, place)]))
+        [record] = redactor.redact([Received(2, 0, events[place : max(cut, place)])])
         assert isinstance(record, Received)
         place, received = max(cut, place), received + record.data
     check_hidden(received)
@@ -99,10 +110,39 @@ def test_copies_in_other_objects() -> None:
         request(f"{PATH}/db"),
         Received(2, 0, json.dumps(SECRET).encode()),
         request("/api/v1/namespaces/default/configmaps", config_map, method="POST"),
-        Returned(3, 2, PASSWORD.encode()),
+        Returned(3, 2, msgspec.msgpack.encode(PASSWORD)),
     )
     check_hidden(text)
     assert b"db://digest:" in text
+
+
+def test_copies_in_calls() -> None:
+    """Results, arguments and errors of other systems. What is left is MessagePack."""
+    user = {"name": "admin", "keys": [PASSWORD, ENCODED.encode()]}
+    records: list[Record] = [
+        request(f"{PATH}/db"),
+        Received(2, 0, json.dumps(SECRET).encode()),
+        CallBegan(3, 2, "db.create", msgspec.msgpack.encode([user])),
+        Returned(4, 2, msgspec.msgpack.encode(user)),
+        Failed(4, 3, "builtins:ValueError", f"bad password {PASSWORD}"),
+    ]
+    *_, call, result, failure = Redactor(b"key").redact(records)
+    check_hidden(repr((call, result, failure)).encode())
+    assert isinstance(result, Returned)
+    assert isinstance(call, CallBegan)
+    assert msgspec.msgpack.decode(call.arguments) == [msgspec.msgpack.decode(result.value)]
+    assert msgspec.msgpack.decode(result.value)["name"] == "admin"
+
+
+def test_values_that_are_pushed_out() -> None:
+    """A body has its digests also if many Secrets follow it in the same write of the recorder."""
+    others = [
+        Received(3, 1, json.dumps({**SECRET, "data": {"p": base64.b64encode(b"password-%d" % n).decode()}}).encode())
+        for n in range(100)
+    ]
+    copy = request("/api/v1/namespaces/default/configmaps", {"data": {"p": PASSWORD}}, method="POST")
+    records: list[Record] = [request(f"{PATH}/db"), Received(2, 0, json.dumps(SECRET).encode()), copy]
+    check_hidden(redacted(*records, ExchangeBegan(3, 1, "", "GET", PATH), *others))
 
 
 def test_tokens() -> None:
@@ -123,7 +163,7 @@ def test_equal_values_have_equal_digests() -> None:
     redactor = Redactor(b"key")
     other = {**SECRET, "data": {"password": base64.b64encode(b"another-password").decode()}}
     bodies = [
-        json.loads(redactor.redact(request(f"{PATH}/db", secret, method="PUT")).body)["data"]["password"]  # type: ignore[union-attr]
+        json.loads(redactor.redact([request(f"{PATH}/db", secret, method="PUT")])[0].body)["data"]["password"]  # type: ignore[union-attr]
         for secret in (SECRET, SECRET, other)
     ]
     assert bodies[0] == bodies[1] != bodies[2]
@@ -135,10 +175,21 @@ def test_nothing_is_kept_for_exchanges_that_ended() -> None:
     for number in range(1_000):
         secret = {**SECRET, "data": {"password": base64.b64encode(f"password-{number}".encode()).decode()}}
         target = f"{PATH}/{number}" if number % 2 else f"{PATH}?watch=true&{number}"
-        redactor.redact(ExchangeBegan(1, number, "", "GET", target))
-        redactor.redact(Received(1, number, json.dumps(secret).encode()))
+        redactor.redact([ExchangeBegan(1, number, "", "GET", target)])
+        redactor.redact([Received(1, number, json.dumps(secret).encode())])
         ended = Received(1, number, b"", is_end=True) if number % 3 else Failed(1, number, "x:Error", "")
-        redactor.redact(ended)
-        redactor.redact(CallBegan(1, number, "dns.create"))
+        redactor.redact([ended, CallBegan(1, number, "dns.create")])
     sizes = [len(value) for value in vars(redactor).values() if isinstance(value, dict)]
     assert max(sizes) <= 64
+
+
+def test_secrets_of_a_checkpoint() -> None:
+    """Its caches have Secrets, and copies of their values."""
+    secrets = CachedObjects("/api/v1/secrets", (json.dumps(SECRET).encode(),))
+    copies = CachedObjects("/api/v1/configmaps", (json.dumps({"data": {"url": f"db://{PASSWORD}@db"}}).encode(),))
+    check_hidden(redacted(secrets, copies))
+
+
+def test_a_server_behind_a_proxy() -> None:
+    """The address of the server has a path of its own."""
+    check_hidden(redacted(request(f"/k8s/clusters/c-1{PATH}/db"), Received(2, 0, json.dumps(SECRET).encode())))

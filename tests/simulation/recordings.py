@@ -1,6 +1,7 @@
-"""Replays a thousand recorded runs: ``python -m tests.simulation.recordings [--seeds 65] [--first 0]``.
+"""Replays a thousand recorded runs: ``python -m tests.simulation.recordings [--seeds 65] [--first 0] [--checkpoints]``.
 
-Prints how many recordings of each operator were replayed. Exits with 1 at the first one that is not identical.
+Prints how many recordings of each operator were replayed, each from its start or from each of its checkpoints. Exits
+with 1 at the first one that is not identical.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import time
 from collections import Counter
 
 import simulations
-from replayed_runs import check_seed
+from replayed_runs import check_checkpoints, check_seed
 
 
-def run_seed(job: tuple[str, int]) -> tuple[str, int, str]:
-    """Record and replay one seed. Returns the operator, the number of recordings, and what differs."""
-    name, seed = job
+def run_seed(job: tuple[str, int, bool]) -> tuple[str, int, str]:
+    """Record and replay one seed. Returns the operator, the number of replays, and what differs."""
+    name, seed, is_from_checkpoints = job
     try:
-        return name, check_seed(name, seed), ""
+        return name, (check_checkpoints if is_from_checkpoints else check_seed)(name, seed), ""
     except AssertionError as error:
         return name, 0, str(error)
 
@@ -31,8 +32,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=65, help="runs of each operator")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--checkpoints", action="store_true", help="begin with each checkpoint instead of the start")
     options = parser.parse_args()
-    jobs = [(name, options.first + seed) for seed in range(options.seeds) for name in simulations.ALL]
+    seeds = range(options.first, options.first + options.seeds)
+    jobs = [(name, seed, options.checkpoints) for seed in seeds for name in simulations.ALL]
     recordings, began = Counter[str](), time.monotonic()
     with multiprocessing.Pool(options.processes) as pool:
         for name, count, difference in pool.imap_unordered(run_seed, jobs, chunksize=2):
@@ -42,7 +45,7 @@ def main() -> int:
                 return 1
     for name, count in sorted(recordings.items()):
         print(f"{name:20}{count:>8}")
-    print(f"{recordings.total()} recordings, all identical, in {time.monotonic() - began:.0f} s")
+    print(f"{recordings.total()} replays, all identical, in {time.monotonic() - began:.0f} s")
     return 0
 
 

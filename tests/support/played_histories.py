@@ -63,7 +63,7 @@ def history_of(records: Sequence[Record], simulation: Simulation) -> RecordedHis
 
 
 def _is_synced(replay: OperatorReplay) -> bool:
-    kinds = list(replay.operator.cluster.cache.kinds()) if hasattr(replay, "operator") else []
+    kinds = list(replay.operator.cluster.cache.kinds()) if replay.has_operator else []
     return bool(kinds) and all(kind.has_synced for kind in kinds)
 
 

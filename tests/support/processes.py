@@ -22,3 +22,15 @@ def until(check: Callable[[], object], log: Path) -> None:
 def alarms(text: str) -> list[str]:
     """Return the lines that alarm a reader: records of level WARNING and above, tracebacks, and failures."""
     return [line for line in text.splitlines() if _ALARM.search(line)]
+
+
+def programs_in(folder: Path) -> list[str]:
+    """Return the command lines of the processes that run in a folder or below it. Only on Linux."""
+    commands = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink().is_relative_to(folder):
+                commands.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return commands

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import yaml
 from msgspec.structs import replace
 
 from opsdk.builder.flags import parse_flags
@@ -26,6 +25,8 @@ from opsdk.cli.replay.inputs import (
     use_hash_seed,
 )
 from opsdk.cli.replay.options import Listing
+from opsdk.cli.replay.raised_errors import RaisedErrors
+from opsdk.cli.replay.shown_object import as_text
 from opsdk.cli.replay.stepping import Stepping
 from opsdk.controller.journal_format import record_to_json
 from opsdk.engine.environments import environment_factory
@@ -97,7 +98,7 @@ def replay(
     if step:
         _step(content, timeline, factory, target)
         return
-    with OperatorReplay(timeline, factory) as running:
+    with RaisedErrors() as errors, OperatorReplay(timeline, factory) as running:
         running.run(target)
         obj = find_object(running.objects(), show) if show else None
         state = snapshot_of(running) if other_version or save or cut else None
@@ -106,7 +107,7 @@ def replay(
     if output is OutputFormat.JSON:
         print_json(_as_json(running, warnings, list_, obj))
     else:
-        _print_text(running, target, warnings, list_, obj)
+        _print_text(running, target, errors, [*warnings, *_listed(running, list_)], obj, brief=state is not None)
     if state is not None and save is not None:
         _save(save, state)
     if state is not None and cut is not None:
@@ -126,19 +127,6 @@ def _step(content: Recording, timeline: Timeline, factory: Callable[[], Operator
 def _save(path: Path, state: ClusterSnapshot) -> None:
     path.write_bytes(write_snapshot(state))
     print(f"wrote {path}: {len(state.objects)} objects", file=sys.stderr)
-
-
-def _print_text(
-    running: OperatorReplay,
-    target: ReplayPlace,
-    warnings: Sequence[str],
-    listing: Listing | None,
-    obj: JsonObject | None,
-) -> None:
-    print(heading(running.timeline), *warnings, *_listed(running, listing), sep="\n")
-    print(*outcome_lines(running.outcome, running.reconciles), *_place(running, target), sep="\n")
-    if obj is not None:
-        print(yaml.safe_dump(obj, sort_keys=False), end="")
 
 
 def _history(
@@ -219,10 +207,47 @@ def _place(running: OperatorReplay, target: ReplayPlace) -> Iterator[str]:
     if target.kind is PlaceKind.WRITE and writes:
         yield f"write #{len(writes)}: {writes[-1]}"
         yield writes[-1].request.body.decode("utf-8", "replace")
-    if target.kind is PlaceKind.RECONCILE and reconciles:
-        # Others may have ended in the same iteration.
-        number = min(int(target.number), len(reconciles))
+    if (number := _reconcile_number(running, target)) is not None:
         yield f"reconcile #{number}"
         yield str(reconciles[number - 1])
         yield "caused by"
         yield from causes_backwards(reconciles, reconciles[number - 1])
+
+
+def _reconcile_number(running: OperatorReplay, target: ReplayPlace) -> int | None:
+    """Return the number of the reconcile where a replay stopped; None if it stopped elsewhere."""
+    if target.kind is not PlaceKind.RECONCILE or not running.reconciles:
+        return None
+    # Others may have ended in the same iteration.
+    return min(int(target.number), len(running.reconciles))
+
+
+def _print_text(
+    running: OperatorReplay,
+    target: ReplayPlace,
+    errors: RaisedErrors,
+    lines: Sequence[str],
+    obj: JsonObject | None,
+    *,
+    brief: bool,
+) -> None:
+    """Print how the replay went, where it stopped and why, and where its reconcile raised an error.
+
+    Args:
+        running: the replay.
+        target: the place.
+        errors: of the replay.
+        lines: printed first, after the heading.
+        obj: printed last; None for no object.
+        brief: leave out why it stopped there: a plan or a test of the place follows.
+    """
+    if brief:
+        place = "\n".join(_place(running, target)).partition("\n  ")[0].splitlines()
+    else:
+        place = [*_place(running, target)]
+        if (number := _reconcile_number(running, target)) is not None:
+            place += errors.lines_of(running.reconciles[number - 1].reconcile_id)
+    outcome = outcome_lines(running.outcome, running.reconciles)
+    print(heading(running.timeline), *lines, *outcome, *place, sep="\n")
+    if obj is not None:
+        print(as_text(obj), end="")

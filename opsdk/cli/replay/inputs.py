@@ -13,6 +13,7 @@ from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator
 from opsdk.engine.replay.run import PlaceKind, ReplayPlace
+from opsdk.engine.replay.state import NO_CACHES
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import UsageError
 from opsdk.recording.loop import EPOCH
@@ -52,9 +53,10 @@ def find_object(objects: Iterable[JsonObject], reference: str) -> JsonObject:
         if (obj["kind"], metadata.get("namespace", ""), metadata["name"]) == (kind, namespace, name):
             return obj
         kinds.add(str(obj["kind"]))
+    if not kinds:
+        raise UsageError(f"there is no {reference}: {NO_CACHES}")
     raise UsageError(
-        f"the operator has no {reference} there: write KIND/NAMESPACE/NAME; "
-        f"its cache has {', '.join(sorted(kinds)) or 'no objects'}"
+        f"the operator has no {reference} there: write KIND/NAMESPACE/NAME; its cache has {', '.join(sorted(kinds))}"
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import cmd
 from collections.abc import Callable, Sequence
 
-import yaml
-
 from opsdk.builder.operator import Operator
 from opsdk.cli.replay.inputs import find_object
+from opsdk.cli.replay.raised_errors import RaisedErrors
+from opsdk.cli.replay.shown_object import as_text
 from opsdk.engine.replay.report import causes_backwards, outcome_lines, place_line, reconcile_line
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
 from opsdk.engine.replay.timeline import Timeline
@@ -35,9 +35,15 @@ class Stepping(cmd.Cmd):
     def __init__(self, records: Sequence[Record], factory: Callable[[], Operator], target: ReplayPlace) -> None:
         super().__init__()
         self._records, self._factory, self._first = records, factory, target
+        self._errors = RaisedErrors()
         self._replay: OperatorReplay | None = None
         self._number = 0
         """Of the reconcile that is shown. Others may have ended in the same iteration."""
+
+    def cmdloop(self, intro: str | None = None) -> None:
+        """Read commands until the recording is left."""
+        with self._errors:
+            super().cmdloop(intro)
 
     def preloop(self) -> None:
         """Go to the first place."""
@@ -89,7 +95,7 @@ class Stepping(cmd.Cmd):
     def do_show(self, arg: str) -> None:
         """Show KIND/NAMESPACE/NAME: print an object as the operator sees it."""
         try:
-            print(yaml.safe_dump(find_object(self._now.objects(), arg), sort_keys=False), end="")
+            print(as_text(find_object(self._now.objects(), arg)), end="")
         except UsageError as error:
             print(error)
 
@@ -128,7 +134,8 @@ class Stepping(cmd.Cmd):
         if target.kind is PlaceKind.WRITE and replay.writes:
             print(replay.writes[-1])
         elif self._number:
-            print(f"reconcile #{self._number}", replay.reconciles[self._number - 1], sep="\n")
+            record = replay.reconciles[self._number - 1]
+            print(f"reconcile #{self._number}", record, *self._errors.lines_of(record.reconcile_id), sep="\n")
 
 
 def _number(text: str, default: int) -> int:

@@ -6,7 +6,7 @@ Upstream: k8s.io/client-go/tools/events/event_broadcaster.go, event_recorder.go 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -16,6 +16,8 @@ from cachetools import LRUCache
 
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.api.events.v1 import Event, EventSeries
+from opsdk.apimachinery.codec import decode, encode
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.time import MicroTime
 
@@ -49,6 +51,20 @@ class _Correlation(msgspec.Struct):
     last: datetime
     sent: int = 1
     """The count that was last returned for writing."""
+
+
+class SavedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event that repetitions belong to, for checkpoints.
+
+    Attributes:
+        event: as JSON.
+        last: when it was recorded the last time.
+        sent: the count that was last returned for writing.
+    """
+
+    event: bytes
+    last: datetime
+    sent: int
 
 
 class EventCorrelator:
@@ -107,6 +123,18 @@ class EventCorrelator:
     def forget(self, key: EventKey) -> None:
         """Forget an Event that the server no longer has. The next repetition creates a new one."""
         self._correlations.pop(key, None)
+
+    def save(self) -> list[SavedEvent]:
+        """Return the Events that repetitions belong to, the least recently used first."""
+        states = list(self._correlations.values())
+        return [SavedEvent(event=encode(state.event), last=state.last, sent=state.sent) for state in states]
+
+    def restore(self, saved: Iterable[SavedEvent], key_of: Callable[[Event], EventKey]) -> None:
+        """Remember Events of a checkpoint."""
+        for each in saved:
+            event = decode(each.event, kind_of(Event))
+            self._correlations[key_of(event)] = _Correlation(event, each.last, each.sent)
+            self._stamp = max(self._stamp, int((event.metadata.name or "").rpartition(".")[2], 16))
 
     def _new_event(self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
         """Return a new Event with a unique name, in the namespace of its object."""

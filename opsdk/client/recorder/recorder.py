@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import contain
 from opsdk.aio.fence import FENCE, Fence
+from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.tasks import TaskOwner
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.api.events.v1 import Event
@@ -20,7 +22,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
-from opsdk.client.recorder.correlator import EventCorrelator, EventKey, Write
+from opsdk.client.recorder.correlator import EventCorrelator, EventKey, SavedEvent, Write
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -122,6 +124,15 @@ class EventRecorder:
         self._idle.clear()
         self._shards[hash(event.metadata.name) % _SHARDS].put_nowait(_Queued(write, key, deep_copy(event), fence))
 
+    # -------------------------------------------------------------- checkpoints
+    def save(self) -> list[SavedEvent] | None:
+        """Return the Events that repetitions belong to; None while one is written."""
+        return None if self._waiting else self._correlator.save()
+
+    def restore(self, saved: Iterable[SavedEvent]) -> None:
+        """Remember the Events of a checkpoint."""
+        self._correlator.restore(saved, _key_of)
+
     # -------------------------------------------------------------- writing
     def needs_leader_election(self) -> bool:
         """Return False: every replica records Events."""
@@ -177,7 +188,7 @@ class EventRecorder:
     async def _count(self) -> None:
         """Write the counts of series every few minutes."""
         while True:
-            await asyncio.sleep(_COUNT_SECONDS)
+            await named_sleep(f"events {self.controller}", _COUNT_SECONDS)
             self._put_unsent()
             self._correlator.forget_ended(utc_now())
 
@@ -224,6 +235,12 @@ class EventRecorder:
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
+
+
+def _key_of(event: Event) -> EventKey:
+    note, action, reason = event.note or "", event.action or "", event.reason or ""
+    regarding, related = _reference_key(event.regarding), _reference_key(event.related)
+    return EventKey(event.type or "", reason, action, note, regarding, related)
 
 
 def _reference(obj: AnyObject) -> ObjectReference:

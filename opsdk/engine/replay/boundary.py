@@ -174,8 +174,8 @@ class ReplayBoundary:
     def _is_at_its_time(self, request: ExchangeBegan | CallBegan, recorded: ExchangeBegan | CallBegan) -> bool:
         """Whether a request came when the recorded one came.
 
-        After a checkpoint, its iteration may be another one of the same time. A shutdown cancels tasks of the start that
-        had ended in the recorded process, so its times differ by an iteration.
+        After a checkpoint, its iteration may be another one of the same time. A shutdown cancels tasks of the start
+        that had ended in the recorded process, so its times differ by an iteration.
         """
         if self._start is None:
             return recorded.iteration == request.iteration

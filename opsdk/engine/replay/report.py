@@ -46,8 +46,9 @@ def heading(timeline: Timeline) -> str:
     began = timeline.began
     start = wall_at(timeline, timeline.start_time)
     seconds = timeline.time_of(timeline.last_iteration) - timeline.start_time
+    place = "" if timeline.checkpoint is None else "a checkpoint at "
     return (
-        f"{began.operator} from {start.isoformat(timespec='milliseconds')}, {seconds:.1f} s, "
+        f"{began.operator} from {place}{start.isoformat(timespec='milliseconds')}, {seconds:.1f} s, "
         f"opsdk {began.opsdk} on Python {began.python}"
     )
 

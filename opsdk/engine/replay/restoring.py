@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from operator import attrgetter
 
 import msgspec
 
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import kind_for
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.cache.list_watch import RestListerWatcher
 from opsdk.cache.watch_history import SavedHistory
+from opsdk.client.recorder.correlator import SavedEvent
 from opsdk.controller.controller import Controller
+from opsdk.controller.pausing import Pause
 from opsdk.controller.retries import FailureStreak
 from opsdk.engine.replay.timeline import Checkpoint
 from opsdk.event.request import Request
@@ -22,7 +25,7 @@ from opsdk.queue.core import SavedItem
 from opsdk.recording.open_exchanges import collection_of
 from opsdk.recording.records import QueuedRequest
 
-__all__ = ["hold_queues", "restore", "start_informers"]
+__all__ = ["hold_queues", "restore", "start_what_ran"]
 
 
 def hold_queues(operator: Operator) -> None:
@@ -31,8 +34,10 @@ def hold_queues(operator: Operator) -> None:
         controller.queue.hold()
 
 
-async def start_informers(operator: Operator, checkpoint: Checkpoint) -> None:
-    """Cache the kinds that the operator cached then: reads have started informers since its start."""
+async def start_what_ran(operator: Operator, checkpoint: Checkpoint) -> None:
+    """Start what the operator has started since its own start: informers of reads, and the recorder of Events."""
+    if checkpoint.events:
+        assert operator.cluster.recorder is not None
     cached = [each.informer for each in checkpoint.collections if each.informer.by_reads]
     for informer in sorted(cached, key=attrgetter("metadata_only")):
         form = PartialObjectMetadata if informer.metadata_only else Unstructured
@@ -54,20 +59,37 @@ def restore(operator: Operator, checkpoint: Checkpoint, now: float) -> str:
         if controller.state.value != recorded.state:
             return f"controller {recorded.controller} is {controller.state.value}, and was {recorded.state} then"
     _restore_informers(operator, checkpoint)
+    _restore_election(operator, checkpoint)
+    if checkpoint.events:
+        operator.cluster.recorder.restore(
+            SavedEvent(event=each.event, last=datetime.fromisoformat(each.last), sent=each.sent)
+            for each in checkpoint.events
+        )
+    for controller in operator.controllers.values():
+        _restore_controller(controller, checkpoint, now)
+    return ""
+
+
+def _restore_election(operator: Operator, checkpoint: Checkpoint) -> None:
     leadership = operator.manager.leadership
     leadership.began_at = checkpoint.began.leads_since
     if isinstance(leadership.election, LeaderElector) and (times := checkpoint.began.lease_times):
         leadership.election.rules.restore_times(msgspec.msgpack.decode(times, type=SavedTimes))
-    controllers = {each.controller: each for each in checkpoint.controllers}
-    for name, controller in operator.controllers.items():
-        queued = [each for each in checkpoint.queued if each.controller == name]
-        for each in queued:
-            _restore_failures(controller, each, now)
-        if name in controllers:
-            controller.queue.core.paused = controllers[name].paused
-            controller.reconcile_ids.continue_after(controllers[name].last_id)
-        controller.queue.restore(map(_saved, queued))
-    return ""
+
+
+def _restore_controller(controller: Controller, checkpoint: Checkpoint, now: float) -> None:
+    queued = [each for each in checkpoint.queued if each.controller == controller.name]
+    for each in queued:
+        _restore_failures(controller, each, now)
+    for held in checkpoint.held:
+        if controller.gate is not None and held.controller == controller.name:
+            pause = msgspec.msgpack.decode(held.pause, type=Pause)
+            controller.gate.book.hold(ObjectKey(held.namespace, held.name), pause, held.causes)
+    for recorded in checkpoint.controllers:
+        if recorded.controller == controller.name:
+            controller.queue.core.paused = recorded.paused
+            controller.reconcile_ids.continue_after(recorded.last_id)
+    controller.queue.restore(map(_saved, queued))
 
 
 def _restore_informers(operator: Operator, checkpoint: Checkpoint) -> None:

@@ -27,8 +27,9 @@ from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
-from opsdk.engine.replay.restoring import hold_queues, restore, start_informers
+from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
 from opsdk.engine.replay.timeline import Checkpoint, Timeline
+from opsdk.errors import UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
@@ -109,8 +110,6 @@ class OperatorReplay:
         factory: creates the operator.
     """
 
-    operator: Operator
-
     def __init__(self, timeline: Timeline, factory: Callable[[], Operator]) -> None:
         self.timeline = timeline
         self._factory = factory
@@ -118,6 +117,7 @@ class OperatorReplay:
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
+        self._operator: Operator | None = None
         self._failure = self._start_problem = ""
         seed = timeline.began.seed
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
@@ -171,7 +171,7 @@ class OperatorReplay:
         BOUNDARY.set(self._boundary)
         RANDOM.set(self._random)
         SLEEPS.set(self._sleeps)
-        operator = self.operator = self._factory()
+        operator = self._operator = self._factory()
         operator.journal = self._journal
         try:
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
@@ -180,7 +180,7 @@ class OperatorReplay:
             if checkpoint is not None:
                 hold_queues(operator)
                 self._loop.call_in(checkpoint.began.iteration, partial(self._restore, checkpoint))
-                await start_informers(operator, checkpoint)
+                await start_what_ran(operator, checkpoint)
             await operator.start_prepared()
         except Exception as error:  # noqa: BLE001 - what the operator may raise, too
             self._failure = f"{type(error).__name__}: {error}"
@@ -199,8 +199,8 @@ class OperatorReplay:
     def run(self, target: ReplayPlace = ReplayPlace()) -> ReplayOutcome:  # noqa: B008 - frozen
         """Run to a place, or to the end of the recording if it has no such place. The replay never goes back.
 
-        Raises:
-            RecordingError: the operator cannot be brought into the state of the recording's checkpoint.
+        Raises what the factory of the operator raised, and `RecordingError` if the operator cannot be brought into the
+        state of the recording's checkpoint.
         """
         self._target = target
         if not self._is_over and not self._is_reached():
@@ -213,8 +213,14 @@ class OperatorReplay:
                 self._is_over = not end.is_pause
             if self._start_problem:
                 raise RecordingError(f"the replay cannot begin with the checkpoint: {self._start_problem}")
+            self._raise_failure_of_factory()
         self._outcome = self._outcome_here()
         return self._outcome
+
+    def _raise_failure_of_factory(self) -> None:
+        # What the operator raises is in the outcome. Without an operator there is nothing to replay.
+        if self._main is not None and self._main.done():
+            self._main.result()
 
     @property
     def outcome(self) -> ReplayOutcome:
@@ -246,6 +252,18 @@ class OperatorReplay:
     def writes(self) -> Sequence[SentWrite]:
         """The writes that were sent, in order, except those of leases, Events and reviews."""
         return self._boundary.writes
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether the replay has come to the start of the operator."""
+        return self._operator is not None
+
+    @property
+    def operator(self) -> Operator:
+        """The operator. Raises `UsageError` at a place before its start."""
+        if self._operator is None:
+            raise UsageError("the operator has not started there: name a later place")
+        return self._operator
 
     @property
     def code(self) -> str:

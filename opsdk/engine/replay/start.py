@@ -58,15 +58,15 @@ class StartAnswers:
             accept: its header of this name.
         """
         path = request.target.partition("?")[0]
-        if request.method != "GET":
-            exact = self._answers.get((request.method, request.target, request.body))
-            exchange = exact or self._answers.get((request.method, request.target, b"")) or self._stored.get(path)
-            return _again(exchange) if exchange is not None else None
-        if is_collection(path):
+        if request.method == "GET" and is_collection(path):
             return self._answer_collection(request, metadata_only=_METADATA.kind in accept)
-        # What the operator has written last is newer than what it has read.
-        exchange = self._stored.get(path)
-        return _again(exchange, is_found=True) if exchange is not None else None
+        # Of an object, the last state that was read or written counts, also for a write: it changes nothing.
+        exchange = (
+            self._stored.get(path)
+            or self._answers.get((request.method, request.target, request.body))
+            or self._answers.get((request.method, request.target, b""))
+        )
+        return _again(exchange) if exchange is not None else None
 
     def _answer_collection(self, request: ExchangeBegan, *, metadata_only: bool) -> RecordedExchange | None:
         collection = self._collection(request)
@@ -101,12 +101,9 @@ def _body_of(exchange: RecordedExchange) -> bytes:
     return b"".join(outcome.data for _, outcome in exchange.outcomes if isinstance(outcome, Received))
 
 
-def _again(exchange: RecordedExchange, *, is_found: bool = False) -> RecordedExchange:
+def _again(exchange: RecordedExchange) -> RecordedExchange:
     """Return a copy of an exchange: a start may send a request again."""
     outcomes = [_at_once(outcome) for _, outcome in exchange.outcomes]
-    place, head = outcomes[0]
-    if is_found and isinstance(head, Responded) and head.status == 201:  # of a create
-        outcomes[0] = (place, replace(head, status=200))
     return RecordedExchange(exchange.request, exchange.number, deque(outcomes))
 
 

@@ -8,9 +8,10 @@ from typing import Final
 from opsdk.builder.operator import Operator
 from opsdk.engine.replay.run import OperatorReplay
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind
+from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["snapshot_of"]
+__all__ = ["NO_CACHES", "snapshot_of"]
 
 _DEFINITIONS: Final = SnapshotKind(
     group="apiextensions.k8s.io",
@@ -23,6 +24,11 @@ _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
+NO_CACHES: Final = (
+    "the operator has no caches there: it has not started or has stopped; "
+    "name a place with --to-reconcile, --to-time or --to-write"
+)
+"""Why there is no state at a place. A recording ends with the stop of the operator, unless it was killed."""
 _CREATED: Final = "1970-01-01T00:00:00Z"
 _NAMESPACES: Final = SnapshotKind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
@@ -35,8 +41,13 @@ def snapshot_of(replay: OperatorReplay) -> ClusterSnapshot:
 
     Args:
         replay: at a place after the start of the caches.
+
+    Raises:
+        UsageError: the operator has no caches there. A plan of nothing would say that all is well.
     """
     cached = replay.operator.cluster.cache.kinds()
+    if not cached:
+        raise UsageError(NO_CACHES)
     kinds = [
         SnapshotKind(
             group=kind.gvk.group,

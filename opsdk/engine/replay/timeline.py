@@ -21,6 +21,7 @@ from opsdk.recording.records import (
     CheckpointPart,
     Clock,
     ExchangeBegan,
+    HeldRequest,
     Iterations,
     OperatorEnded,
     Outcome,
@@ -28,6 +29,7 @@ from opsdk.recording.records import (
     Received,
     Record,
     RecordedController,
+    RecordedEvent,
     RecordingBegan,
     Responded,
     Skipped,
@@ -109,6 +111,8 @@ class Checkpoint:
         collections: in the caches, with their objects.
         controllers: of the operator.
         queued: requests in their queues.
+        held: requests that pauses hold back.
+        events: that repetitions belong to.
         exchanges: from before: those without an end are open, and the others are answers that a start needs.
     """
 
@@ -116,6 +120,8 @@ class Checkpoint:
     collections: list[RecordedCollection] = field(default_factory=list)
     controllers: list[RecordedController] = field(default_factory=list)
     queued: list[QueuedRequest] = field(default_factory=list)
+    held: list[HeldRequest] = field(default_factory=list)
+    events: list[RecordedEvent] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
     def add(self, record: CheckpointPart) -> None:
@@ -129,6 +135,10 @@ class Checkpoint:
                 self.controllers.append(record)
             case QueuedRequest():
                 self.queued.append(record)
+            case HeldRequest():
+                self.held.append(record)
+            case RecordedEvent():
+                self.events.append(record)
 
 
 class Timeline:

@@ -42,7 +42,7 @@ class RecordedStart(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, path: Path) -> None:
         """Write the recording to a file, for ``opsdk replay``."""
         encoder = FileEncoder()
-        path.write_bytes(encoder.begin() + b"".join(map(encoder.encode, self.records)) + encoder.end())
+        path.write_bytes(encoder.begin() + encoder.encode(*self.records) + encoder.end())
 
 
 class StartRecorder:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from opsdk.client.patch import MergeFrom
 from opsdk.engine.snapshot import ClusterSnapshot, read_snapshot
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.testing.simulate import Simulation, Step, World
+from opsdk.testing.simulation.recorded_starts import RecordedStart
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -78,6 +81,13 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     (tmp_path / "replayed_copier.py").write_text(OPERATOR)
+    path = tmp_path / "night.opsdk-recording"
+    record_copier().write(path)
+    return path
+
+
+def record_copier(checkpoint_period: float = math.inf) -> RecordedStart:
+    """Record an operator whose source is created after five seconds, and broken after ten."""
     simulation = Simulation(
         operator=make_operator,
         environment=environment.Environment,
@@ -86,10 +96,21 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         replicas=1,
     )
     steps = [Step(time=5.0, name="make_source"), Step(time=10.0, name="break_source")]
-    _, starts = simulation.record(1, steps)
-    path = tmp_path / "night.opsdk-recording"
-    starts[0].write(path)
-    return path
+    _, starts = simulation.record(1, steps, checkpoint_period=checkpoint_period)
+    return starts[0]
+
+
+@pytest.fixture
+def checkpoints(recording: Path) -> Path:
+    """Return a directory with a recording whose start is gone. Each file begins with a checkpoint."""
+    directory = recording.parent / "ring"
+    directory.mkdir()
+    starts = record_copier(4.0).checkpoints()
+    for number, (start, end) in enumerate(pairwise(starts), 1):
+        part = RecordedStart(records=start.records[: len(start.records) - len(end.records) + 1])
+        part.write(directory / f"copier-1-{number:06}.opsdk-recording")
+    starts[-1].write(directory / f"copier-1-{len(starts):06}.opsdk-recording")
+    return directory
 
 
 @pytest.fixture
@@ -140,6 +161,44 @@ def test_an_object_at_a_time(replay: Callable[..., tuple[int, str]], time: str, 
     assert word in text
 
 
+def test_a_failed_reconcile_names_its_line(replay: Callable[..., tuple[int, str]]) -> None:
+    """The traceback begins in the operator's code. A reconcile that succeeds has none."""
+    _, listed = replay("--list", "reconciles")
+    number = {result: re.findall(rf"^#(\d+) .*: {result}", listed, re.MULTILINE)[0] for result in ("success", "error")}
+    _, text = replay("--to-reconcile", number["error"])
+    stack = text.partition("raised in\n")[2].splitlines()
+    assert [line.rpartition(",")[2] for line in stack if line.startswith("  File")][:1] == [" in reconcile"]
+    assert 'source.data["text"].upper()' in stack[1]
+    assert "raised in" not in replay("--to-reconcile", number["success"])[1]
+
+
+def test_a_plan_of_a_place_follows_its_name(replay: Callable[..., tuple[int, str]]) -> None:
+    """What led to the place is left out: a reader of a plan or of a test has seen it."""
+    place = ("--to-reconcile", "2")
+    assert "caused by" in replay(*place)[1]
+    _, text = replay(*place, "--save", "state.snapshot.gz")
+    assert "reconcile #2" in text
+    assert "caused by" not in text
+
+
+def test_an_object_is_shown_without_managed_fields(replay: Callable[..., tuple[int, str]]) -> None:
+    """They are most of an object's lines, and kubectl hides them too. The JSON output has the whole object."""
+    place = ("--to-time", "8", "--show", "ConfigMap/default/source")
+    assert "managedFields" not in replay(*place)[1]
+    assert json.loads(replay(*place, "--output", "json")[1])["object"]["metadata"]["managedFields"]
+
+
+def test_an_operator_that_does_not_load_is_an_error(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error has the line that fails, and no task ends with an exception that nothing reads."""
+    program = Path("replayed_copier.py")
+    program.write_text(f"import missing_module\n{OPERATOR}")
+    for options in ([], ["--save", "state.snapshot.gz"]):
+        assert main(["replay", str(recording), "replayed_copier:operator", *options]) == 1
+        text = capsys.readouterr().err
+        assert text.startswith("opsdk: 'replayed_copier' cannot be loaded: ")
+        assert "replayed_copier.py:1: ModuleNotFoundError: No module named 'missing_module'" in text
+
+
 def test_other_code_differs(replay: Callable[..., tuple[int, str]]) -> None:
     """The status says so, and the first request that differs is named."""
     program = Path("replayed_copier.py")
@@ -171,6 +230,7 @@ def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypa
     assert "write: time SECONDS" in text
     assert "at the end of the recording" in text
     assert "KeyError('text')" in text
+    assert "raised in" in text
 
 
 @pytest.mark.parametrize(
@@ -181,6 +241,7 @@ def test_steps_forward_and_back(replay: Callable[..., tuple[int, str]], monkeypa
         (("--until", "3"), "pass one of them, or --to-time"),
         (("--until", "noon", "--with", "x:y"), "--until is 'noon': write seconds"),
         (("--show", "Secret/a/b"), "the operator has no Secret/a/b there"),
+        (("--to-time", "0"), "the operator has not started there: name a later place"),
     ],
 )
 def test_wrong_options(replay: Callable[..., tuple[int, str]], arguments: tuple[str, ...], message: str) -> None:
@@ -269,3 +330,39 @@ def test_a_cut_needs_a_module_and_a_python_file(operator: str, path: str, tmp_pa
     state = ClusterSnapshot(taken_at="2026-01-01T00:00:00Z")
     with pytest.raises(UsageError, match=r"write MODULE:NAME|--cut is .*: name a Python file"):
         write_cut(tmp_path / path, state, reference=operator, namespace="default", place="here")
+
+
+def test_a_replay_from_a_checkpoint(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory is replayed from the oldest place, and a file from the place in it. Retries go on, and not anew."""
+    files = sorted(checkpoints.iterdir())
+    for path, has_first in ((checkpoints, True), (files[0], True), (files[3], False)):
+        assert main(["replay", str(path), "replayed_copier:operator", "--list", "reconciles"]) == 0
+        text = capsys.readouterr().out
+        assert "copier from a checkpoint at 2026-01-01T00:0" in text
+        assert ("error: retry in 0.005 s: KeyError('text')" in text) == has_first
+        assert "error: retry in 81.9 s: KeyError('text')" in text
+        assert "requests are identical" in text
+
+
+def test_a_checkpoint_of_another_operator(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says which part of its state the operator has not."""
+    (checkpoints.parent / "another.py").write_text(OPERATOR.replace("(ConfigMap, rbac", "(ConfigMap, name='b', rbac"))
+    assert main(["replay", str(checkpoints), "another:operator"]) == 1
+    error = capsys.readouterr().err
+    assert "the replay cannot begin with the checkpoint" in error
+    assert "the operator has no controller configmap, which the recording has" in error
+
+
+def test_files_without_a_place_to_begin(checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint that is cut off is none. With another one, the replay begins there, and says so."""
+    first, *others = sorted(checkpoints.iterdir())
+    first.write_bytes(first.read_bytes()[:400])
+    assert main(["replay", str(checkpoints), "replayed_copier:operator"]) == 0
+    assert (
+        f"the replay begins with {others[0].name}: the files before it have no place to begin"
+        in capsys.readouterr().out
+    )
+    for other in others:
+        other.unlink()
+    assert main(["replay", str(checkpoints), "replayed_copier:operator"]) == 1
+    assert "no file that is left has the start of the process or a checkpoint" in capsys.readouterr().err
