@@ -22,6 +22,7 @@ from opsdk.recording.options import RecordingOptions
 from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_recording, describe_start
 from opsdk.recording.records import OperatorEnded, RecordingBegan
 from opsdk.recording.redaction import Redactor
+from opsdk.recording.status import RecordingStatus
 from opsdk.recording.writer import RecordingWriter
 
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
@@ -61,6 +62,7 @@ class ProcessRecording:
     def __init__(self, options: RecordingOptions, program: RecordedProgram) -> None:
         self._options, self._program = options, program
         self._recorder: ExchangeRecorder | None = None
+        self._writer: RecordingWriter | None = None
 
     async def record(self, main: Coroutine[object, None, None], config: RecordedConfig) -> None:
         """Record from now on, and run `main` on a `RecordingLoop`.
@@ -75,7 +77,7 @@ class ProcessRecording:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, RecordingLoop)
         began = self._began(config, loop)
-        writer = RecordingWriter(
+        writer = self._writer = RecordingWriter(
             self._options,
             began,
             redact=list if self._options.secrets else Redactor(secrets.token_bytes(32)).redact,
@@ -94,6 +96,11 @@ class ProcessRecording:
         finally:
             writer.add(OperatorEnded(loop.iteration))
             writer.close()
+
+    def status(self) -> RecordingStatus:
+        """Return what becomes of the recording, after its begin."""
+        assert self._writer is not None
+        return self._writer.status()
 
     def note_stop(self) -> None:
         """Note that a signal asks the operator to stop."""

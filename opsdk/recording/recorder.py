@@ -16,7 +16,7 @@ from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.decompression import decoder_for
-from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream, content_type_of
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.recording.boundary import BOUNDARY, ExternalCall, RequestHandler
@@ -163,7 +163,7 @@ class _RecordedBackend:
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
         recorder = self._recorder
         number = next(recorder.numbers)
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
         recorder.add(ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent))
         try:
@@ -191,7 +191,7 @@ class _RecordedStream:
     def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, number: int) -> None:
         self.status, self.headers = stream.status, stream.headers
         self._stream, self._recorder, self._number = stream, recorder, number
-        self._decoder = decoder_for(stream.headers)
+        self._decoder = decoder_for(stream.headers) if "content-encoding" in stream.headers else None
         self._has_ended = False
         """Whether the last record of the exchange was added."""
 
@@ -208,6 +208,8 @@ class _RecordedStream:
         return data
 
     def _decoded(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
         try:
             return b"".join(self._decoder.feed(data))
         except Exception:  # noqa: BLE001 - the operator's own decoder raises it too, with its request

@@ -26,6 +26,7 @@ from opsdk.recording.records import (
     Skipped,
     WallMoved,
 )
+from opsdk.recording.status import RecordingStatus
 from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = ["SUFFIX", "RecordingWriter", "file_names"]
@@ -66,7 +67,8 @@ class RecordingWriter:
         """Records, and numbers: the microseconds of iterations. Those of a record's iteration come before it."""
         self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
-        self._skipped = 0
+        self._skipped = self._skipped_before = 0
+        self._began_at = time.time()
         self._lock = threading.Lock()
         self._is_closing = threading.Event()
         self._problem = ""
@@ -83,6 +85,16 @@ class RecordingWriter:
     def problem(self) -> str:
         """Why nothing is recorded any more; empty if it is."""
         return self._problem
+
+    def status(self) -> RecordingStatus:
+        """Return the state of the recording."""
+        return RecordingStatus(
+            directory=str(self._directory),
+            since=self._began_at,
+            size=self._size + sum(file.size for file in tuple(self._ended)),
+            skipped=self._skipped_before + self._skipped,
+            problem=self._problem,
+        )
 
     def start(self) -> None:
         """Create the directory, and begin to write. Raises ``OSError`` if it cannot be written to, and is not full."""
@@ -108,8 +120,12 @@ class RecordingWriter:
         if self._skipped:
             assert not isinstance(record, Iterations)  # `add_iteration` takes them
             self._queue.append(Skipped(record.iteration, self._skipped))
+            self._skipped_before += self._skipped
             self._skipped = 0
-        self._queued += _size(record)
+        if isinstance(record, Received):
+            self._queued += len(record.data)
+        elif isinstance(record, ExchangeBegan | Called | Answered):
+            self._queued += len(record.body)
         self._queue.append(record)
 
     def add_iteration(self, micros: int) -> None:
@@ -210,6 +226,7 @@ class RecordingWriter:
         self._file.close()
         path = Path(self._file.name)
         self._ended.append(RecordedFile(path.name, self._size, time.time()))
+        self._size = 0
 
     def __repr__(self) -> str:
         return f"<RecordingWriter to {self._directory}{f': {self._problem}' if self._problem else ''}>"
@@ -266,9 +283,3 @@ class _Iterations:
 
 def _file_stem(operator: str) -> str:
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in operator)[:100]
-
-
-def _size(record: Record) -> int:
-    if isinstance(record, Received):
-        return len(record.data)
-    return len(record.body) if isinstance(record, ExchangeBegan | Called | Answered) else 0

@@ -148,7 +148,7 @@ def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: sign
     """Leader election, times and jitter included. No password is in the files."""
     with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
         asyncio.run(change_secrets(kubeconfig))
-        # The writer is half a second behind.
+        # The writer is a second behind.
         until(recorded.has_last_copy, recorded.log)
         recorded.end(signal_number)
     recording = load_recording(recorded.recordings)

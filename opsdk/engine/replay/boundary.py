@@ -21,7 +21,7 @@ from opsdk.engine.request_kinds import changes_state
 from opsdk.errors import ConnectionLostError, OpsdkError
 from opsdk.http.asgi_types import Message
 from opsdk.http.body_stream import Body
-from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream, content_type_of
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.recording.boundary import ExternalCall, RequestHandler
 from opsdk.recording.recorder import encode_arguments
@@ -232,7 +232,7 @@ class _ReplayBackend:
     boundary: ReplayBoundary
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
         iteration = self.boundary.loop.iteration
         exchange = await self.boundary.begin(
