@@ -146,7 +146,7 @@ def _metrics_page() -> Iterator[str]:
 
 
 async def _exposed_metrics() -> str:
-    """Return what ``/metrics`` of a recorded operator shows before its start. The metrics read the clock of the loop."""
+    """Return what ``/metrics`` of a recorded operator shows before its start. The metrics read the loop's clock."""
     operator = Operator("reference")
     operator.setup(lambda _: None)
     manager = operator.prepare(Config())
