@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.options import RecordingOptions
@@ -23,6 +24,7 @@ from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_rec
 from opsdk.recording.records import OperatorEnded, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.status import RecordingStatus
+from opsdk.recording.threads import ThreadRecorder
 from opsdk.recording.writer import RecordingWriter
 
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
@@ -90,6 +92,7 @@ class ProcessRecording:
         # The operator's own code may draw from it. It is not for secrets: its numbers can be guessed in any case.
         random.seed(began.seed)
         self._recorder = begin_recording(writer.add, began, loop)
+        THREAD_ORDER.set(ThreadRecorder(writer.add, loop))
         loop.observe(writer.add_iteration, writer.add_wall)
         try:
             await main

@@ -29,6 +29,7 @@ __all__ = [
     "Returned",
     "Skipped",
     "StopRequested",
+    "ThreadArrived",
     "TimeMoved",
     "WallMoved",
 ]
@@ -269,6 +270,18 @@ class StopRequested(msgspec.Struct, frozen=True, array_like=True, tag="t"):
     iteration: int
 
 
+class ThreadArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="h"):
+    """A plain function in a thread waits for the event loop, or has ended.
+
+    Attributes:
+        iteration: in which the loop saw it.
+        call: number of the function's call, from 0.
+    """
+
+    iteration: int
+    call: int
+
+
 class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """The operator has ended. A replay ends here.
 
@@ -303,6 +316,7 @@ Record = (
     | Called
     | Answered
     | StopRequested
+    | ThreadArrived
     | OperatorEnded
     | Skipped
 )

@@ -17,7 +17,7 @@ from typing import Self
 import pytest
 from processes import until
 
-from opsdk import ObjectMeta, Operator, OperatorOptions
+from opsdk import ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
@@ -54,6 +54,35 @@ if __name__ == "__main__":
     operator.main()
 """
 
+# Plain functions in threads: each reads what the others have written, after a sleep of another length in each run.
+THREADS = """
+import random
+import time
+from opsdk import BlockingContext, ControllerOptions, ObjectMeta, Operator, OperatorOptions
+from opsdk.api.core.v1 import ConfigMap, Secret
+
+controller = ControllerOptions(max_concurrent_reconciles=4, blocking_threads=3)
+operator = Operator("copier", OperatorOptions(controller=controller))
+chance = random.SystemRandom()
+
+@operator.reconciler(Secret, owns=[ConfigMap])
+def reconcile(secret: Secret, ctx: BlockingContext) -> None:
+    name = secret.metadata.name
+    if name.endswith("-copy"):
+        return
+    for step in range(4):
+        time.sleep(chance.random() / 100)
+        seen = ctx.client.list(ConfigMap, namespace="default")
+        versions = " ".join(sorted(f"{each.metadata.name}:{each.metadata.resource_version}" for each in seen))
+        ctx.apply(ConfigMap(metadata=ObjectMeta(name=f"{name}-{step}"), data={"seen": versions}))
+    time.sleep(chance.random() / 100)
+    ctx.apply(ConfigMap(metadata=ObjectMeta(name=name), data={"seen": "all"}))
+    ctx.apply(Secret(metadata=ObjectMeta(name=f"{name}-copy")))
+
+if __name__ == "__main__":
+    operator.main()
+"""
+
 
 @contextmanager
 def server(folder: Path) -> Iterator[Path]:
@@ -76,11 +105,12 @@ class RecordedOperator:
     Args:
         folder: for its files.
         kubeconfig: of the server.
+        text: of the program.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, text: str = OPERATOR) -> None:
         self.program = folder / "copier.py"
-        self.program.write_text(OPERATOR)
+        self.program.write_text(text)
         self.recordings, self.log = folder / "recordings", folder / "operator.log"
         flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
         flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", "127.0.0.1:0"]
@@ -139,7 +169,7 @@ def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
     exec(recorded.program.read_text(), names)
     operator = names["operator"]
     assert isinstance(operator, Operator)
-    operator.options, _ = parse_flags("copier", OperatorOptions(), timeline.began.arguments, {})
+    operator.options, _ = parse_flags("copier", operator.options, timeline.began.arguments, {})
     return operator
 
 
@@ -164,6 +194,20 @@ def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: sign
     assert outcome.identical > 10
     assert bool(recording.problems) == (signal_number == signal.SIGKILL)
     check_hidden(recorded.recordings)
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_threads_are_replayed_in_the_same_iterations(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """Whatever their sleeps are: a thread is held back until the recorded loop saw it."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, THREADS) as recorded:
+        asyncio.run(change_secrets(kubeconfig))
+        until(recorded.has_last_copy, recorded.log)
+        recorded.end(signal_number)
+    timeline = Timeline(load_recording(recorded.recordings).records)
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        outcome = replay.run()
+    assert outcome.requests > 25
+    assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
 
 
 def check_hidden(folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.randomness import RANDOM
 from opsdk.aio.virtual_loop import DeadlockError
@@ -25,6 +26,7 @@ from opsdk.engine.connections import refuse_connections
 from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
+from opsdk.engine.replay.threads import ReplayedThreads
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.process import code_digest
@@ -112,6 +114,7 @@ class OperatorReplay:
         self._factory = factory
         self._loop = ReplayLoop(timeline)
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
+        self._threads = ReplayedThreads(timeline, self._loop)
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
         self._failure = ""
@@ -144,6 +147,7 @@ class OperatorReplay:
     def _end_tasks(self) -> None:
         """Cancel the operator, which ends in virtual time, with servers that do not answer."""
         self._loop.leave_recording()
+        self._threads.release()
         self._journal.close()
         assert self._main is not None
         self._main.remove_done_callback(self._on_end)
@@ -161,6 +165,7 @@ class OperatorReplay:
         began = self.timeline.began
         await self._loop.wait_until(began.iteration)
         BOUNDARY.set(self._boundary)
+        THREAD_ORDER.set(self._threads)
         RANDOM.set(random.Random(began.seed))  # noqa: S311 - repeatable on purpose
         operator = self.operator = self._factory()
         operator.journal = self._journal

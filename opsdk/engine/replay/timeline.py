@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from opsdk.recording.records import (
     RecordingBegan,
     Skipped,
     StopRequested,
+    ThreadArrived,
     TimeMoved,
     WallMoved,
 )
@@ -72,6 +73,7 @@ class Timeline:
         began: the first record.
         exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
         reviews: requests to webhooks, in order.
+        arrivals: of each call of a plain function in a thread, in order, with their places among all records.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
         end: the iteration in which the operator ended; None if it did not.
@@ -87,6 +89,7 @@ class Timeline:
         self.began = records[0]
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
+        self.arrivals: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
         self._unanswered: dict[int, RecordedReview] = {}
         self.last_iteration = 0
         self.problem = ""
@@ -127,6 +130,8 @@ class Timeline:
                     self._unanswered.pop(record.exchange).answer = record
             case StopRequested():
                 self.stop = record.iteration
+            case ThreadArrived():
+                self.arrivals[record.call].append((place, record.iteration))
             case _:
                 if (answered := by_number.get(record.exchange)) is not None:
                     answered.outcomes.append((place, record))

@@ -1,0 +1,36 @@
+"""Records when the event loop sees what functions in threads do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from opsdk.recording.recorder import CountingLoop
+from opsdk.recording.records import Record, ThreadArrived
+
+__all__ = ["ThreadRecorder"]
+
+
+class ThreadRecorder:
+    """A `ThreadOrder` that notes each arrival, and changes nothing.
+
+    Args:
+        add: called with each record, in order.
+        loop: the running loop.
+    """
+
+    def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
+        self._add, self._loop = add, loop
+        self._numbers = count()
+
+    def next_call(self) -> int:
+        """See `ThreadOrder`."""
+        return next(self._numbers)
+
+    def arrive(self, call: int, callback: Callable[[], None]) -> None:
+        """See `ThreadOrder`."""
+        self._add(ThreadArrived(self._loop.iteration, call))
+        callback()
+
+    def __repr__(self) -> str:
+        return f"<ThreadRecorder on {self._loop!r}>"
