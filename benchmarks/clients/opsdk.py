@@ -37,6 +37,7 @@ from opsdk.apimachinery.kinds import kind_of
 from opsdk.client.patch import merge_patch
 from opsdk.event.predicates import generation_changed
 from opsdk.queue.work_queue import WorkQueue
+from opsdk.recording.options import RecordingOptions
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 
@@ -75,10 +76,15 @@ def cluster_options(options: Options) -> ClusterOptions:
     return ClusterOptions(cache=CacheOptions(namespaces=[options["namespace"]]))
 
 
-def operator_of(options: Options) -> Operator:
-    """Return an operator of one namespace with so many workers."""
+def operator_of(options: Options, recording: str = "") -> Operator:
+    """Return an operator of one namespace with so many workers, recorded into a directory if there is one."""
     controller = ControllerOptions(max_concurrent_reconciles=options.get("workers", 1))
-    return Operator("bench", OperatorOptions(cluster=cluster_options(options), controller=controller))
+    return Operator(
+        "bench",
+        OperatorOptions(
+            cluster=cluster_options(options), controller=controller, recording=RecordingOptions(directory=recording)
+        ),
+    )
 
 
 def stop_operator() -> None:
@@ -86,9 +92,9 @@ def stop_operator() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def reconcile_workload(options: Options) -> None:
+def reconcile_workload(options: Options, recording: str = "") -> None:
     """Write one status for each of `count` objects."""
-    operator = operator_of(options)
+    operator = operator_of(options, recording)
     written = 0
     sample: Sample | None = None
 

@@ -9,7 +9,7 @@ from benchmarks.objects import GROUP, KIND, VERSION, widget
 from benchmarks.process import Outcome, run_process
 from benchmarks.server import World
 
-CLIENTS = ("opsdk", "kubernetes_asyncio", "lightkube", "kopf", "kr8s", "kubesdk")
+CLIENTS = ("opsdk", "opsdk_recorded", "kubernetes_asyncio", "lightkube", "kopf", "kr8s", "kubesdk")
 # Runs with 500 objects take a third of a second, and two of them differed by up to a third.
 _OBJECTS = 1_000
 _API_VERSION = f"{GROUP}/{VERSION}"
@@ -52,7 +52,7 @@ WORKLOAD = Workload(
         "of the controller, its first list included, to the last answer; imports are done before. The watch returns "
         "each write, which costs a second, empty reconcile. kopf has worker_limit set to the number of workers and "
         "idle_timeout to 5 ms: with its 5 s, W workers handle W / 5 objects a second. kubesdk reaches the status "
-        "through the object's name."
+        "through the object's name. `opsdk_recorded` is opsdk with a [recording](howto/replay.md)."
     ),
     clients=CLIENTS,
     variants=variants,

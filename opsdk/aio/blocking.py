@@ -21,7 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from opsdk.aio.clock import THREAD_LOOP, is_virtual
 from opsdk.aio.closing import Closing
@@ -48,6 +48,27 @@ _CALL: ContextVar[BlockingCall | None] = ContextVar("opsdk_blocking_call", defau
 _POOLS: weakref.WeakSet[BlockingPool] = weakref.WeakSet()
 
 
+class ThreadOrder(Protocol):
+    """Decides when the event loop sees what threads do, so that a run can be repeated. For the loop's thread."""
+
+    def next_call(self) -> int:
+        """Return the number of a new call, from 0."""
+        ...
+
+    def arrive(self, call: int, callback: Callable[[], None]) -> None:
+        """Call a function in the loop: now, or in a later iteration, in the same context.
+
+        Args:
+            call: its number.
+            callback: begins a wait of the thread, or ends the call.
+        """
+        ...
+
+
+THREAD_ORDER: ContextVar[ThreadOrder | None] = ContextVar("opsdk_thread_order", default=None)
+"""The order of calls that begin in this context; None for that of their arrival."""
+
+
 class BlockingCall:
     """One call of a function in a thread.
 
@@ -64,6 +85,8 @@ class BlockingCall:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._is_virtual = is_virtual()
+        self._order = THREAD_ORDER.get()
+        self._number = self._order.next_call() if self._order is not None else 0
         self._context = contextvars.copy_context()
         self._context.run(_CALL.set, self)
         self._context.run(THREAD_LOOP.set, self._loop)
@@ -92,7 +115,7 @@ class BlockingCall:
         with self._turns:
             self._has_ended = True
             try:
-                self._loop.call_soon_threadsafe(self._on_end)
+                self._loop.call_soon_threadsafe(self._arrive, self._on_end)
             except RuntimeError:
                 log.debug("%s ended after its event loop", self._name)
             self._turns.notify()
@@ -120,7 +143,8 @@ class BlockingCall:
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         with self._turns:
             try:
-                self._loop.call_soon_threadsafe(self._start, coroutine, answer, always, context=context)
+                start = functools.partial(self._start, coroutine, answer, always)
+                self._loop.call_soon_threadsafe(self._arrive, start, context=context)
             except RuntimeError:
                 coroutine.close()
                 raise asyncio.CancelledError(f"{self._name} was cancelled: its event loop has ended") from None
@@ -129,6 +153,12 @@ class BlockingCall:
         return answer.result()
 
     # -------------------------------------------------------------- the loop
+    def _arrive(self, callback: Callable[[], None]) -> None:
+        if self._order is None:
+            callback()
+        else:
+            self._order.arrive(self._number, callback)
+
     def _start(self, coroutine: Coroutine[Any, Any, T], answer: concurrent.futures.Future[T], always: bool) -> None:
         if self._is_cancelled and not always:
             coroutine.close()

@@ -31,6 +31,7 @@ from opsdk.recording.records import (
     CheckpointBegan,
     CheckpointEnded,
     HeldRequest,
+    OwnPassesRecord,
     QueuedRequest,
     Record,
     RecordedCause,
@@ -99,6 +100,7 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
                 msgspec.msgpack.encode(election.rules.save_times()) if isinstance(election, LeaderElector) else b""
             ),
             leads_since=leadership.began_at,
+            thread_calls=recorder.thread_calls(),
             random=recorder.random.getstate(),
             process_random=random.getstate(),
         ),
@@ -148,7 +150,19 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
     if items is None or not all(isinstance(saved.item, Request) for saved in items):
         return None
     recorded = RecordedController(controller.name, state.value, core.paused, controller.reconcile_ids.last)
-    return [recorded, *(_request_of(controller, each) for each in items), *_held_by(controller)]
+    return [
+        recorded,
+        *(_request_of(controller, each) for each in items),
+        *_held_by(controller),
+        *_passes_of(controller),
+    ]
+
+
+def _passes_of(controller: Controller) -> Iterator[OwnPassesRecord]:
+    for request, passes in controller.hot_loops.rows.items():
+        if isinstance(request, Request):
+            key = (request.namespace, request.name, request.cluster)
+            yield OwnPassesRecord(controller.name, key, msgspec.msgpack.encode(passes))
 
 
 def _held_by(controller: Controller) -> Iterator[HeldRequest]:

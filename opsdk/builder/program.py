@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Watchdog
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.recording_report import add_recording_report
 from opsdk.manager.manager import Manager
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
@@ -70,6 +71,8 @@ class ProgramRun:
     async def _main(self) -> None:
         watchdog = self._watchdog()
         manager = self._prepare()
+        if self._recording is not None:
+            add_recording_report(manager, self._recording.status)
 
         def stop() -> None:
             if self._recording is not None:

@@ -150,7 +150,7 @@ class Controller:
         self.journal = journal
         self.requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
         self._own_changes, self._generations = own_changes, generations
-        self._hot_loops = HotLoops(options.hot_loop_limit)
+        self.hot_loops = HotLoops(options.hot_loop_limit)
         self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
         self.reconcile_ids = UuidSequence()
@@ -256,7 +256,7 @@ class Controller:
             limit=self.options.max_concurrent_reconciles,
             problems=self.problems(),
             failing_functions=list(map(str, self.failing_functions())),
-            hot_loops=self._hot_loops,
+            hot_loops=self.hot_loops,
         )
 
     def enqueue_now(self, controller: str, namespace: str, name: str) -> str:
@@ -439,14 +439,14 @@ class Controller:
             if task is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
-                if queue_item.item not in self._hot_loops.rows or not self._wait_in_hot_loop(queue_item):
+                if queue_item.item not in self.hot_loops.rows or not self._wait_in_hot_loop(queue_item):
                     await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
                 self.queue.done(queue_item.item)
 
     def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
         """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
-        wait = self._hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
+        wait = self.hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
         for cause in queue_item.causes if wait else ():
             self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
         return wait > 0
@@ -534,7 +534,7 @@ class Controller:
             changes = activity.own_changes
             for event in own.end(key, self._versions_of(key, changes) if changes else ()):
                 self.queue.add(queue_item.item, cause=cause_of(event, traced=self.queue.keeps_traces))
-        if self.options.hot_loop_limit and (activity.requests or queue_item.item in self._hot_loops.rows):
+        if self.options.hot_loop_limit and (activity.requests or queue_item.item in self.hot_loops.rows):
             await self._check_hot_loop(ctx, queue_item, activity)
         if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
             await self._queue_next_interval(ctx, queue_item)
@@ -542,7 +542,7 @@ class Controller:
 
     async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
         """Report a request that reconciles itself repeatedly: once in the log, as a metric, and as an Event."""
-        hot_loop = self._hot_loops.ended(queue_item.item, activity.requests, monotonic())
+        hot_loop = self.hot_loops.ended(queue_item.item, activity.requests, monotonic())
         if hot_loop is None:
             return
         log.warning("controller %s: %s %s", self.name, ctx.request, hot_loop)

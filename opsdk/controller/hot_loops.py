@@ -53,8 +53,8 @@ class HotLoopReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _Row(msgspec.Struct):
-    """Own passes in a row.
+class OwnPasses(msgspec.Struct):
+    """The own passes of a request in a row.
 
     Attributes:
         began_at: end of the pass before the first one.
@@ -86,7 +86,7 @@ class HotLoops:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.rows: dict[Hashable, _Row] = {}
+        self.rows: dict[Hashable, OwnPasses] = {}
         """Requests whose last pass wrote something, those of the newest passes last."""
 
     def begins(self, request: Hashable, causes: Sequence[ReconcileCause], now: float) -> float:
@@ -111,7 +111,7 @@ class HotLoops:
         if not writes:
             return None
         if row is None:
-            row = _Row(began_at=now, last_at=now, writes=writes)
+            row = OwnPasses(began_at=now, last_at=now, writes=writes)
         row.level = max(row.level - (now - row.last_at) * _RATE, 0.0)
         row.last_at, row.writes = now, writes
         self.rows[request] = row

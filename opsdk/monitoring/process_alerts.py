@@ -116,4 +116,29 @@ PROCESS_ALERTS: Final = (
             "Raise the CPU limit, or remove it.",
         ),
     ),
+    Alert(
+        name="OpsdkRecordingEnded",
+        query="opsdk_recording_active{@} == 0 or opsdk_recording_skipped_records_total{@} > 0",
+        hold=0,
+        severity=AlertSeverity.WARNING,
+        summary="The operator is not recorded any more.",
+        description="The flight recorder of {{ $labels.pod }} has failed or skipped records. A replay ends there.",
+        meaning="The operator works as before. `opsdk replay` shows what happened until the recorder failed, and "
+        "nothing after it. The next start of the process records again. Operators without a recording have no such "
+        "metrics.",
+        look=(
+            "`kubectl logs POD | grep 'the recording ends'`: the error of the disk",
+            "`/debug/recording` of the debug pages: directory, size, skipped records and the error",
+            "`kubectl exec POD -- df`: whether the volume is full",
+        ),
+        causes=(
+            "The volume is smaller than `max_bytes` of `RecordingOptions`, or other files fill it.",
+            "The disk is too slow: 64 MiB of records waited for it.",
+            "The volume fails, or was removed.",
+        ),
+        actions=(
+            "Copy the files if the time before is of interest.",
+            "Make room, enlarge the volume, or lower `max_bytes`; then restart the Pod.",
+        ),
+    ),
 )

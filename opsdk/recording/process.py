@@ -16,12 +16,15 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_recording, describe_start
 from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.recording.redaction import Redactor
+from opsdk.recording.status import RecordingStatus
+from opsdk.recording.threads import ThreadRecorder
 from opsdk.recording.writer import RecordingWriter
 
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
@@ -67,6 +70,7 @@ class ProcessRecording:
     ) -> None:
         self._options, self._program, self._checkpoint = options, program, checkpoint
         self._recorder: ExchangeRecorder | None = None
+        self._writer: RecordingWriter | None = None
 
     async def record(self, main: Coroutine[object, None, None], config: RecordedConfig) -> None:
         """Record from now on, and run `main` on a `RecordingLoop`.
@@ -81,7 +85,7 @@ class ProcessRecording:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, RecordingLoop)
         began = self._began(config, loop)
-        writer = RecordingWriter(
+        writer = self._writer = RecordingWriter(
             self._options,
             began,
             redact=list if self._options.secrets else Redactor(secrets.token_bytes(32)).redact,
@@ -94,6 +98,9 @@ class ProcessRecording:
         # The operator's own code may draw from it. It is not for secrets: its numbers can be guessed in any case.
         random.seed(began.seed)
         recorder = self._recorder = begin_recording(writer.add, began, loop)
+        threads = ThreadRecorder(writer.add, loop)
+        recorder.thread_calls = lambda: threads.calls
+        THREAD_ORDER.set(threads)
 
         def observe_idle() -> None:
             if writer.wants_checkpoint and (checkpoint := self._checkpoint(recorder)):
@@ -105,6 +112,11 @@ class ProcessRecording:
         finally:
             writer.add(OperatorEnded(loop.iteration))
             writer.close()
+
+    def status(self) -> RecordingStatus:
+        """Return what becomes of the recording, after its begin."""
+        assert self._writer is not None
+        return self._writer.status()
 
     def note_stop(self) -> None:
         """Note that a signal asks the operator to stop."""

@@ -17,7 +17,7 @@ from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.decompression import decoder_for
-from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream, content_type_of
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.recording.boundary import BOUNDARY, ExternalCall, RequestHandler
@@ -104,6 +104,7 @@ class ExchangeRecorder:
         numbers: of exchanges.
         exchanges: that a checkpoint needs.
         sleeps: with names.
+        thread_calls: returns how many functions were called in threads; 0 in virtual time, which waits for them.
         random: the generator of the operator.
     """
 
@@ -114,6 +115,7 @@ class ExchangeRecorder:
         self.numbers = count()
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()
+        self.thread_calls: Callable[[], int] = lambda: 0
 
     @property
     def listens(self) -> bool:
@@ -180,7 +182,7 @@ class _RecordedBackend:
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
         recorder = self._recorder
         number = next(recorder.numbers)
-        content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+        content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
         began = ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
         recorder.add(began)
@@ -214,7 +216,7 @@ class _RecordedStream:
     def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, number: int) -> None:
         self.status, self.headers = stream.status, stream.headers
         self._stream, self._recorder, self._number = stream, recorder, number
-        self._decoder = decoder_for(stream.headers)
+        self._decoder = decoder_for(stream.headers) if "content-encoding" in stream.headers else None
         self._has_ended = False
         """Whether the last record of the exchange was added."""
 
@@ -237,6 +239,8 @@ class _RecordedStream:
         self._recorder.exchanges.ended(self._number)
 
     def _decoded(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
         try:
             return b"".join(self._decoder.feed(data))
         except Exception:  # noqa: BLE001 - the operator's own decoder raises it too, with its request

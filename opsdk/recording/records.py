@@ -30,6 +30,7 @@ __all__ = [
     "Iterations",
     "OperatorEnded",
     "Outcome",
+    "OwnPassesRecord",
     "QueuedRequest",
     "RandomState",
     "Received",
@@ -42,6 +43,7 @@ __all__ = [
     "Returned",
     "Skipped",
     "StopRequested",
+    "ThreadArrived",
     "TimeMoved",
     "WallMoved",
 ]
@@ -105,6 +107,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
         sleeps: names of what repeats or happens later, with its times.
         lease_times: of the election, in MessagePack; empty without one.
         leads_since: the time at which leadership began the last time.
+        thread_calls: functions that were called in threads so far.
         random: the state of opsdk's random numbers, see `random.Random.getstate`.
         process_random: the state of those of the module `random`.
     """
@@ -115,6 +118,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     sleeps: tuple[tuple[str, float], ...]
     lease_times: bytes
     leads_since: float
+    thread_calls: int
     random: RandomState
     process_random: RandomState
 
@@ -203,7 +207,7 @@ class RecordedController(msgspec.Struct, frozen=True, array_like=True, tag="l"):
     last_id: str
 
 
-class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="y"):
     """A request that the pause of its object holds back, as a part of a checkpoint.
 
     Attributes:
@@ -219,6 +223,20 @@ class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="h"):
     name: str
     pause: bytes
     causes: tuple[ReconcileCause, ...]
+
+
+class OwnPassesRecord(msgspec.Struct, frozen=True, array_like=True, tag="j"):
+    """A request whose last reconciles wrote something, as a part of a checkpoint: it may be a hot loop.
+
+    Attributes:
+        controller: its name.
+        request: the fields of the request.
+        passes: its reconciles in a row, in MessagePack.
+    """
+
+    controller: str
+    request: tuple[str, str, str]
+    passes: bytes
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, array_like=True, tag="x"):
@@ -439,6 +457,18 @@ class StopRequested(msgspec.Struct, frozen=True, array_like=True, tag="t"):
     iteration: int
 
 
+class ThreadArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="h"):
+    """A plain function in a thread waits for the event loop, or has ended.
+
+    Attributes:
+        iteration: in which the loop saw it.
+        call: number of the function's call, from 0.
+    """
+
+    iteration: int
+    call: int
+
+
 class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """The operator has ended. A replay ends here.
 
@@ -471,6 +501,7 @@ CheckpointPart = (
     | RecordedController
     | QueuedRequest
     | HeldRequest
+    | OwnPassesRecord
     | RecordedEvent
     | CheckpointEnded
 )
@@ -485,6 +516,7 @@ Record = (
     | Called
     | Answered
     | StopRequested
+    | ThreadArrived
     | OperatorEnded
     | Skipped
 )

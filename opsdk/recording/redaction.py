@@ -20,6 +20,7 @@ from opsdk.recording.records import (
     Closed,
     ExchangeBegan,
     Failed,
+    OwnPassesRecord,
     Received,
     Record,
     RecordedEvent,
@@ -164,9 +165,9 @@ class Redactor:
             return
         # All at once: to search each body for each value takes three times the CPU.
         text = b"".join(map(_content, records[start:]))
-        found = {value: hidden for value, hidden in self._values.items() if value in text}
-        if found:
-            records[start:] = [_without(record, found) for record in records[start:]]
+        present = {value: hidden for value, hidden in self._values.items() if value in text}
+        if present:
+            records[start:] = [_without(record, present) for record in records[start:]]
 
 
 def _content(record: Record) -> bytes:
@@ -178,6 +179,8 @@ def _content(record: Record) -> bytes:
             return b"".join(record.items)
         case RecordedEvent():
             return record.event
+        case OwnPassesRecord():
+            return record.passes
         case ExchangeBegan() | Called() | Answered():
             return record.body
         case CallBegan():
@@ -189,40 +192,42 @@ def _content(record: Record) -> bytes:
     return b""
 
 
-def _without(record: Record, found: Mapping[bytes, bytes]) -> Record:
+def _without(record: Record, present: Mapping[bytes, bytes]) -> Record:
     """Return a record with other values in place of some."""
     match record:
         case Received():
-            return replace(record, data=_replaced(record.data, found))
+            return replace(record, data=_replaced(record.data, present))
         case CachedObjects():
-            return replace(record, items=tuple(_replaced(item, found) for item in record.items))
+            return replace(record, items=tuple(_replaced(item, present) for item in record.items))
         case RecordedEvent():
-            return replace(record, event=_replaced(record.event, found))
+            return replace(record, event=_replaced(record.event, present))
+        case OwnPassesRecord():
+            return replace(record, passes=_replaced_in_msgpack(record.passes, present))
         case ExchangeBegan() | Called() | Answered():
-            return replace(record, body=_replaced(record.body, found))
+            return replace(record, body=_replaced(record.body, present))
         case CallBegan():
-            return replace(record, arguments=_replaced_in_msgpack(record.arguments, found))
+            return replace(record, arguments=_replaced_in_msgpack(record.arguments, present))
         case Returned():
-            return replace(record, value=_replaced_in_msgpack(record.value, found))
+            return replace(record, value=_replaced_in_msgpack(record.value, present))
         case Failed():
-            return replace(record, message=_replaced(record.message.encode(), found).decode())
+            return replace(record, message=_replaced(record.message.encode(), present).decode())
     return record
 
 
-def _replaced(body: bytes, found: Mapping[bytes, bytes]) -> bytes:
-    for value, hidden in found.items():
+def _replaced(body: bytes, present: Mapping[bytes, bytes]) -> bytes:
+    for value, hidden in present.items():
         body = body.replace(value, hidden)
     return body
 
 
-def _replaced_in_msgpack(body: bytes, found: Mapping[bytes, bytes]) -> bytes:
+def _replaced_in_msgpack(body: bytes, present: Mapping[bytes, bytes]) -> bytes:
     """Replace values in texts: they have their length before them."""
 
     def replaced_in(tree: Any) -> Any:
         if isinstance(tree, str):
-            return _replaced(tree.encode(), found).decode()
+            return _replaced(tree.encode(), present).decode()
         if isinstance(tree, bytes):
-            return _replaced(tree, found)
+            return _replaced(tree, present)
         if isinstance(tree, list):
             return [replaced_in(item) for item in tree]
         if isinstance(tree, dict):

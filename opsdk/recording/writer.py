@@ -27,6 +27,7 @@ from opsdk.recording.records import (
     Skipped,
     WallMoved,
 )
+from opsdk.recording.status import RecordingStatus
 from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = ["SUFFIX", "RecordingWriter", "file_names"]
@@ -71,7 +72,8 @@ class RecordingWriter:
         """Records, checkpoints, and numbers: the microseconds of iterations, before the records of the iteration."""
         self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
-        self._skipped = 0
+        self._skipped = self._skipped_before = 0
+        self._began_at = time.time()
         self._lock = threading.Lock()
         self._is_closing = threading.Event()
         self._problem = ""
@@ -95,6 +97,16 @@ class RecordingWriter:
     def wants_checkpoint(self) -> bool:
         """Whether the file is large or old enough: the next one begins with the next checkpoint."""
         return self._wants_checkpoint
+
+    def status(self) -> RecordingStatus:
+        """Return the state of the recording."""
+        return RecordingStatus(
+            directory=str(self._directory),
+            since=self._began_at,
+            size=self._size + sum(file.size for file in tuple(self._ended)),
+            skipped=self._skipped_before + self._skipped,
+            problem=self._problem,
+        )
 
     def start(self) -> None:
         """Create the directory, and begin to write. Raises ``OSError`` if it cannot be written to, and is not full."""
@@ -121,8 +133,12 @@ class RecordingWriter:
             # `add_iteration` and `add_checkpoint` take the others.
             assert not isinstance(record, Iterations | CheckpointPart)
             self._queue.append(Skipped(record.iteration, self._skipped))
+            self._skipped_before += self._skipped
             self._skipped = 0
-        self._queued += _size(record)
+        if isinstance(record, Received):
+            self._queued += len(record.data)
+        elif isinstance(record, ExchangeBegan | Called | Answered):
+            self._queued += len(record.body)
         self._queue.append(record)
 
     def add_checkpoint(self, records: Sequence[Record]) -> None:
@@ -260,6 +276,7 @@ class RecordingWriter:
         self._file.close()
         path = Path(self._file.name)
         self._ended.append(RecordedFile(path.name, self._size, time.time()))
+        self._size = 0
 
     def __repr__(self) -> str:
         return f"<RecordingWriter to {self._directory}{f': {self._problem}' if self._problem else ''}>"
@@ -316,9 +333,3 @@ class _Iterations:
 
 def _file_stem(operator: str) -> str:
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in operator)[:100]
-
-
-def _size(record: Record) -> int:
-    if isinstance(record, Received):
-        return len(record.data)
-    return len(record.body) if isinstance(record, ExchangeBegan | Called | Answered) else 0

@@ -10,7 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from opsdk.builder.operator import Operator
+from opsdk.builder.recording_report import add_recording_report
 from opsdk.manager.manager import Manager
+from opsdk.recording.status import RecordingStatus
 from opsdk.structured_merge.value import JsonObject
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/observability.md").read_text()
@@ -42,6 +44,7 @@ async def test_every_metric_of_the_table_exists() -> None:
     operator.setup(lambda _: None)
     async with environment.Environment() as env:
         manager: Manager = operator.prepare(env.config)
+        add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0))
         families = {family.name for family in text_string_to_metric_families(manager.metrics.expose().decode())}
         await operator.cluster.aclose()
     table = PAGE[PAGE.index("| metrics | labels") : PAGE.index("**TLS.**")]

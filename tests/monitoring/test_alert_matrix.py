@@ -164,6 +164,7 @@ def counted(name: str, labels: str, step: float, count: int) -> dict[str, dict[i
         ('opsdk_informer_undecodable_total{informer="boxes",@}', 1.0, "OpsdkObjectsUndecodable"),
         ('controller_runtime_webhook_requests_total{webhook="/a",code="500",@}', 1.0, "OpsdkWebhooksFail"),
         ('opsdk_apply_contentions_total{field_owner="boxes",kind="ConfigMap",@}', 1.0, "OpsdkWritersFight"),
+        ("opsdk_recording_active{@}", 0.0, "OpsdkRecordingEnded"),
         ('opsdk_fleet_cluster_ready{cluster="a",reason="Down",@}', 0.0, "OpsdkClusterNotReady"),
     ],
 )
@@ -176,6 +177,20 @@ def test_written_samples_fire_one_alert(series: str, step: float, alert: str, tm
     assert fired(tmp_path, everything, scrapes) == [frozenset([alert])]
     scrapes = written(series.replace("@", TARGET), [1.0 for _ in range(30)])
     assert fired(tmp_path, everything, scrapes) == [frozenset()]
+
+
+@needs_promtool
+def test_a_gap_in_a_recording_is_its_end(tmp_path: Path) -> None:
+    """A replay ends at the first record that is missing."""
+    samples = {
+        f"opsdk_recording_active{{{TARGET}}}": dict.fromkeys(range(30), "1"),
+        f"up{{{TARGET}}}": dict.fromkeys(range(30), "1"),
+    }
+    skipped = {f"opsdk_recording_skipped_records_total{{{TARGET}}}": {n: str(7 * (n > 10)) for n in range(30)}}
+    assert fired(tmp_path, OPERATOR, Scrapes(samples=samples, count=30)) == [frozenset()]
+    assert fired(tmp_path, OPERATOR, Scrapes(samples={**samples, **skipped}, count=30)) == [
+        frozenset(["OpsdkRecordingEnded"])
+    ]
 
 
 @needs_promtool

@@ -66,8 +66,12 @@ def test_the_rules_name_only_metrics_that_exist(tmp_path: Path) -> None:
     rules = rule_groups(OPERATOR)[0]["rules"]
     recorded = {rule.get("record") for rule in rules}
     metrics = set(re.findall(r"([a-z][a-z_:0-9]+)(?=\{)", " ".join(rule["expr"] for rule in rules)))
-    # These appear with their first sample.
-    assert metrics - exposed - recorded == {"opsdk_apply_contentions_total"}
+    # These appear with their first sample, and with a recording.
+    assert metrics - exposed - recorded == {
+        "opsdk_apply_contentions_total",
+        "opsdk_recording_active",
+        "opsdk_recording_skipped_records_total",
+    }
 
 
 def test_the_written_samples_have_the_names_of_a_process() -> None:

@@ -17,7 +17,7 @@ from typing import Self
 import pytest
 from processes import until
 
-from opsdk import ObjectMeta, Operator, OperatorOptions
+from opsdk import ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
@@ -40,9 +40,8 @@ PASSWORD = "correct-horse-battery-staple"
 # A reconciler that copies a Secret into another one, and its password into a ConfigMap, as careless ones do.
 OPERATOR = """
 import asyncio
-from opsdk import Context, ObjectMeta, Operator, OperatorOptions
+from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.recording.options import RecordingOptions
 
 operator = Operator("copier")
 
@@ -53,6 +52,35 @@ async def reconcile(secret: Secret, ctx: Context) -> None:
     name = secret.metadata.name
     await ctx.apply(ConfigMap(metadata=ObjectMeta(name=name), data={"url": f"db://{secret.data['password'].decode()}@db"}))
     await ctx.apply(Secret(metadata=ObjectMeta(name=f"{name}-copy"), data=secret.data))
+
+if __name__ == "__main__":
+    operator.main()
+"""
+
+# Plain functions in threads: each reads what the others have written, after a sleep of another length in each run.
+THREADS = """
+import random
+import time
+from opsdk import BlockingContext, ControllerOptions, ObjectMeta, Operator, OperatorOptions
+from opsdk.api.core.v1 import ConfigMap, Secret
+
+controller = ControllerOptions(max_concurrent_reconciles=4, blocking_threads=3)
+operator = Operator("copier", OperatorOptions(controller=controller))
+chance = random.SystemRandom()
+
+@operator.reconciler(Secret, owns=[ConfigMap])
+def reconcile(secret: Secret, ctx: BlockingContext) -> None:
+    name = secret.metadata.name
+    if name.endswith("-copy"):
+        return
+    for step in range(4):
+        time.sleep(chance.random() / 100)
+        seen = ctx.client.list(ConfigMap, namespace="default")
+        versions = " ".join(sorted(f"{each.metadata.name}:{each.metadata.resource_version}" for each in seen))
+        ctx.apply(ConfigMap(metadata=ObjectMeta(name=f"{name}-{step}"), data={"seen": versions}))
+    time.sleep(chance.random() / 100)
+    ctx.apply(ConfigMap(metadata=ObjectMeta(name=name), data={"seen": "all"}))
+    ctx.apply(Secret(metadata=ObjectMeta(name=f"{name}-copy")))
 
 if __name__ == "__main__":
     operator.main()
@@ -80,11 +108,12 @@ class RecordedOperator:
     Args:
         folder: for its files.
         kubeconfig: of the server.
+        text: of the program.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path, *, options: str = "") -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, text: str = OPERATOR) -> None:
         self.program = folder / "copier.py"
-        self.program.write_text(OPERATOR.replace('Operator("copier")', f'Operator("copier", {options})'))
+        self.program.write_text(text)
         self.recordings, self.log = folder / "recordings", folder / "operator.log"
         flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
         flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", "127.0.0.1:0"]
@@ -143,7 +172,7 @@ def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
     exec(recorded.program.read_text(), names)
     operator = names["operator"]
     assert isinstance(operator, Operator)
-    operator.options, _ = parse_flags("copier", OperatorOptions(), timeline.began.arguments, {})
+    operator.options, _ = parse_flags("copier", operator.options, timeline.began.arguments, {})
     return operator
 
 
@@ -152,7 +181,7 @@ def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: sign
     """Leader election, times and jitter included. No password is in the files."""
     with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
         asyncio.run(change_secrets(kubeconfig))
-        # The writer is half a second behind.
+        # The writer is a second behind.
         until(lambda: recorded.has_written("db-2-copy"), recorded.log)
         recorded.end(signal_number)
     recording = load_recording(recorded.recordings)
@@ -181,6 +210,20 @@ def check_differences(outcome: ReplayOutcome) -> None:
     assert not outcome.unsent
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_threads_are_replayed_in_the_same_iterations(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """Whatever their sleeps are: a thread is held back until the recorded loop saw it."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, THREADS) as recorded:
+        asyncio.run(change_secrets(kubeconfig))
+        until(lambda: recorded.has_written("db-2-copy"), recorded.log)
+        recorded.end(signal_number)
+    timeline = Timeline(load_recording(recorded.recordings).records)
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        outcome = replay.run()
+    assert outcome.requests > 25
+    assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
+
+
 def check_hidden(folder: Path) -> None:
     """No file has a password, in any form."""
     texts = [zlib.decompressobj().decompress(file.read_bytes().partition(b"\n")[2]) for file in folder.iterdir()]
@@ -190,8 +233,12 @@ def check_hidden(folder: Path) -> None:
             assert form not in text
 
 
-OLD_FILES_GO = "OperatorOptions(recording=RecordingOptions(max_age=4))"
-"""Each file has half a second, and the files together four."""
+def with_old_files_gone(text: str) -> str:
+    """Return a program whose recording has files of half a second, which go after four seconds."""
+    main = 'if __name__ == "__main__":\n'
+    change = "    operator.options = replace(operator.options, recording=RecordingOptions(max_age=4))\n"
+    imports = "from msgspec.structs import replace\nfrom opsdk.recording.options import RecordingOptions\n"
+    return imports + text.replace(main, main + change)
 
 
 def has_no_start(recorded: RecordedOperator) -> bool:
@@ -200,9 +247,10 @@ def has_no_start(recorded: RecordedOperator) -> bool:
     return bool(files) and not files[0].name.endswith("-000000" + SUFFIX)
 
 
-def test_a_replay_begins_with_a_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [OPERATOR, THREADS], ids=["coroutines", "threads"])
+def test_a_replay_begins_with_a_checkpoint(tmp_path: Path, text: str) -> None:
     """The ring has dropped the start. What follows the checkpoint is identical: requests, renewals, times."""
-    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, options=OLD_FILES_GO) as recorded:
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, with_old_files_gone(text)) as recorded:
         asyncio.run(change_secrets(kubeconfig, "before"))
         until(lambda: has_no_start(recorded), recorded.log)
         asyncio.run(change_secrets(kubeconfig, "after"))

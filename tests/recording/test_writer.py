@@ -39,11 +39,12 @@ def write(folder: Path, count: int, *, size: int = 100_000, max_bytes: int = 1 <
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     """In order, over several files; the first record once."""
-    write(tmp_path, 5, max_bytes=8 << 20)
+    writer = write(tmp_path, 5, max_bytes=8 << 20)
     recording = load_recording(tmp_path)
     assert recording.records[0] == BEGAN
     assert [record.exchange for record in recording.records[1:]] == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
     assert not recording.problems
+    assert writer.status().size == sum(file.stat().st_size for file in file_names(tmp_path))
 
 
 def test_the_ring_keeps_the_newest_files(tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_a_queue_that_is_full_says_what_it_skipped(tmp_path: Path) -> None:
     writer.close()
     records = load_recording(tmp_path).records
     assert records[-2] == Skipped(70, 70 - (len(records) - 3))
+    assert writer.status().skipped == 70 - (len(records) - 3)
 
 
 def test_iterations_come_before_what_happened_in_them(tmp_path: Path) -> None:
@@ -135,6 +137,7 @@ def test_a_disk_that_is_full_at_the_start_stops_no_operator(
     writer.add(received(1, 10))
     writer.close()
     assert "No space left on device" in writer.problem
+    assert writer.status().problem == writer.problem
     assert "the recording ends, and the operator goes on" in caplog.text
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError):

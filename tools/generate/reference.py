@@ -14,7 +14,9 @@ import typer
 from opsdk.builder.flags import FLAGS
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.recording_report import add_recording_report
 from opsdk.cli.app import app
+from opsdk.recording.status import RecordingStatus
 from opsdk.rest.config import Config
 
 FOLDER = "docs/reference"
@@ -144,9 +146,11 @@ def _metrics_page() -> Iterator[str]:
 
 
 async def _exposed_metrics() -> str:
-    """Return what ``/metrics`` of an operator shows before its start. The metrics read the clock of the loop."""
+    """Return what ``/metrics`` of a recorded operator shows before its start. The metrics read the loop's clock."""
     operator = Operator("reference")
     operator.setup(lambda _: None)
-    text = operator.prepare(Config()).metrics.expose().decode()
+    manager = operator.prepare(Config())
+    add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0))
+    text = manager.metrics.expose().decode()
     await operator.cluster.aclose()
     return text

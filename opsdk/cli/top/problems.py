@@ -7,8 +7,8 @@ from enum import Enum, IntEnum
 
 import msgspec
 
-from opsdk.cli.top.formats import duration, error_text, short_place
-from opsdk.cli.top.state import CacheRow, ControllerSummary, TopState
+from opsdk.cli.top.formats import duration, error_text, short_place, size
+from opsdk.cli.top.state import CacheRow, ControllerSummary, RecordingRow, TopState
 from opsdk.cli.top.views import TopView
 
 # A reconcile that runs for longer is named; the operator's log names it then, too.
@@ -37,6 +37,7 @@ class ProblemSubject(Enum):
 
     STOPPING = "stopping"
     CACHE = "cache"
+    RECORDING = "recording"
     STUCK = "stuck"
     RETRIES = "retries"
     HOT_LOOP = "hot-loop"
@@ -74,6 +75,7 @@ def problems_of(state: TopState) -> list[TopProblem]:
         *_failures(state),
         *_controllers(state),
         *_shards(state),
+        *_recording(state.recording),
     )
     return sorted(every, key=lambda problem: (problem.level, order.index(problem.subject)))
 
@@ -208,3 +210,15 @@ def _shards(state: TopState) -> Iterator[TopProblem]:
         elif not shard.holder and shard.state == "none":
             text = f"shard {shard.shard} has no holder"
             yield TopProblem(ProblemLevel.WARNING, ProblemSubject.SHARD, text, TopView.LEASES)
+
+
+def _recording(row: RecordingRow) -> Iterator[TopProblem]:
+    """Yield the state of the flight recorder: an error after its end, else something worth knowing."""
+    if not row.directory:
+        return
+    level, text = ProblemLevel.INFO, f"recording for {duration(row.seconds)} in {row.directory}: {size(row.size)}"
+    if row.problem:
+        level, text = ProblemLevel.ERROR, f"the recording in {row.directory} has ended: {row.problem}"
+    elif row.skipped:
+        level, text = ProblemLevel.ERROR, f"{text}, and {row.skipped} records are missing: a replay ends there"
+    yield TopProblem(level, ProblemSubject.RECORDING, text, TopView.CONTROLLERS)

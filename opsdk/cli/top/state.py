@@ -22,8 +22,9 @@ PAGES = (
     "fleet",
     "shards",
     "pauses",
+    "recording",
 )
-"""The pages that the console reads. An operator without a fleet or a ConfigMap for pauses lacks some of them."""
+"""The pages that the console reads. Those of fleets, pauses and recordings may be missing."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +191,16 @@ class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class RecordingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The flight recorder; without a directory, there is no recording."""
+
+    directory: str = ""
+    seconds: float = 0.0
+    size: int = 0
+    skipped: int = 0
+    problem: str = ""
+
+
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """The process of the operator."""
 
@@ -220,11 +231,12 @@ class TopState(msgspec.Struct, frozen=True, kw_only=True):
     slowest: tuple[SlowKeyRow, ...] = ()
     caches: tuple[CacheRow, ...] = ()
     shards: tuple[ShardRow, ...] = ()
+    recording: RecordingRow = RecordingRow()
     pause_config_map: str = ""
     missing: tuple[str, ...] = ()
 
 
-_OPTIONAL = frozenset({"fleet", "shards", "pauses", "errors", "slowest"})
+_OPTIONAL = frozenset({"fleet", "shards", "pauses", "recording", "errors", "slowest"})
 
 
 def top_state(sample: Sample, before: Sample | None = None) -> TopState:
@@ -253,6 +265,7 @@ def top_state(sample: Sample, before: Sample | None = None) -> TopState:
         slowest=tuple(read(SlowKeyRow, row) for row in mappings(pages.get("slowest"))),
         caches=_caches(pages.get("informers"), previous.get("informers"), seconds),
         shards=_shards(pages),
+        recording=read(RecordingRow, mapping(pages.get("recording"))),
         pause_config_map=f"{clean(pause.get('namespace'))}/{config_map}" if config_map else "",
         missing=tuple(page for page in PAGES if page not in pages and page not in _OPTIONAL),
     )

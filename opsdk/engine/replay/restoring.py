@@ -15,6 +15,7 @@ from opsdk.cache.list_watch import RestListerWatcher
 from opsdk.cache.watch_history import SavedHistory
 from opsdk.client.recorder.correlator import SavedEvent
 from opsdk.controller.controller import Controller
+from opsdk.controller.hot_loops import OwnPasses
 from opsdk.controller.pausing import Pause
 from opsdk.controller.retries import FailureStreak
 from opsdk.engine.replay.timeline import Checkpoint
@@ -85,6 +86,10 @@ def _restore_controller(controller: Controller, checkpoint: Checkpoint, now: flo
         if controller.gate is not None and held.controller == controller.name:
             pause = msgspec.msgpack.decode(held.pause, type=Pause)
             controller.gate.book.hold(ObjectKey(held.namespace, held.name), pause, held.causes)
+    for own in checkpoint.passes:
+        if own.controller == controller.name:
+            passes = msgspec.msgpack.decode(own.passes, type=OwnPasses)
+            controller.hot_loops.rows[Request(*own.request)] = passes
     for recorded in checkpoint.controllers:
         if recorded.controller == controller.name:
             controller.queue.core.paused = recorded.paused

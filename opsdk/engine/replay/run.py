@@ -17,6 +17,7 @@ from typing import Self
 
 import msgspec
 
+from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
@@ -28,6 +29,7 @@ from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
+from opsdk.engine.replay.threads import ReplayedThreads
 from opsdk.engine.replay.timeline import Checkpoint, Timeline
 from opsdk.errors import UsageError
 from opsdk.recording.boundary import BOUNDARY
@@ -115,6 +117,7 @@ class OperatorReplay:
         self._factory = factory
         self._loop = ReplayLoop(timeline)
         self._boundary = ReplayBoundary(timeline, self._loop, on_write=self._on_write)
+        self._threads = ReplayedThreads(timeline, self._loop)
         self._journal = _UnlimitedJournal(self._on_reconcile)
         self._stack = ExitStack()
         self._operator: Operator | None = None
@@ -151,6 +154,7 @@ class OperatorReplay:
     def _end_tasks(self) -> None:
         """Cancel the operator, which ends in virtual time, with servers that do not answer."""
         self._loop.leave_recording()
+        self._threads.release()
         self._journal.close()
         assert self._main is not None
         self._main.remove_done_callback(self._on_end)
@@ -169,6 +173,7 @@ class OperatorReplay:
         if checkpoint is None:
             await self._loop.wait_until(began.iteration)
         BOUNDARY.set(self._boundary)
+        THREAD_ORDER.set(self._threads)
         RANDOM.set(self._random)
         SLEEPS.set(self._sleeps)
         operator = self._operator = self._factory()
@@ -190,6 +195,7 @@ class OperatorReplay:
         self._random.setstate(checkpoint.began.random)
         random.setstate(checkpoint.began.process_random)
         self._sleeps.move(checkpoint.began.sleeps)
+        self._threads.continue_after(checkpoint.began.thread_calls)
         problem = restore(self.operator, checkpoint, self._loop.time())
         if problem:
             self._start_problem = "; ".join((problem, *self._boundary.unanswered))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +25,7 @@ from opsdk.recording.records import (
     Iterations,
     OperatorEnded,
     Outcome,
+    OwnPassesRecord,
     QueuedRequest,
     Received,
     Record,
@@ -34,6 +35,7 @@ from opsdk.recording.records import (
     Responded,
     Skipped,
     StopRequested,
+    ThreadArrived,
     TimeMoved,
     WallMoved,
 )
@@ -112,6 +114,7 @@ class Checkpoint:
         controllers: of the operator.
         queued: requests in their queues.
         held: requests that pauses hold back.
+        passes: reconciles in a row of requests that wrote something.
         events: that repetitions belong to.
         exchanges: from before: those without an end are open, and the others are answers that a start needs.
     """
@@ -121,6 +124,7 @@ class Checkpoint:
     controllers: list[RecordedController] = field(default_factory=list)
     queued: list[QueuedRequest] = field(default_factory=list)
     held: list[HeldRequest] = field(default_factory=list)
+    passes: list[OwnPassesRecord] = field(default_factory=list)
     events: list[RecordedEvent] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
@@ -137,6 +141,8 @@ class Checkpoint:
                 self.queued.append(record)
             case HeldRequest():
                 self.held.append(record)
+            case OwnPassesRecord():
+                self.passes.append(record)
             case RecordedEvent():
                 self.events.append(record)
 
@@ -153,6 +159,7 @@ class Timeline:
         checkpoint: the place where the replay begins; None for the start of the process.
         exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
         reviews: requests to webhooks, in order.
+        arrivals: of each call of a plain function in a thread, in order, with their places among all records.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
         end: the iteration in which the operator ended; None if it did not.
@@ -170,6 +177,7 @@ class Timeline:
         self._is_in_checkpoint, self._is_first_checkpoint = False, True
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
+        self.arrivals: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
         self._unanswered: dict[int, RecordedReview] = {}
         self.last_iteration = 0
         self.problem = ""
@@ -243,6 +251,8 @@ class Timeline:
                     self._unanswered.pop(record.exchange).answer = record
             case StopRequested():
                 self.stop = record.iteration
+            case ThreadArrived():
+                self.arrivals[record.call].append((place, record.iteration))
             case _:
                 if (answered := by_number.get(record.exchange)) is not None:
                     answered.outcomes.append((place, record))

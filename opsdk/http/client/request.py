@@ -57,9 +57,11 @@ class MergedHeaders(tuple[tuple[str, str], ...]):  # noqa: SLOT001 - a tuple can
     Attributes:
         lines: the headers as `encode_request` writes them.
         raw: the headers as an ASGI scope has them.
+        content_type: the value of ``Content-Type``; empty without one.
     """
 
     lines: str
+    content_type: str
     raw: tuple[tuple[bytes, bytes], ...]
 
     def __repr__(self) -> str:
@@ -81,6 +83,7 @@ def merge_headers(
     others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
     merged = MergedHeaders((*others, *by_name.values()))
     merged.lines, merged.raw = _header_lines(merged), raw_headers(merged)
+    merged.content_type = content_type_of(merged)
     return merged
 
 
@@ -105,6 +108,17 @@ def encode_head(method: str, target: str, headers: Pairs, framing: str) -> bytes
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
     lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)
     return f"{method} {target} HTTP/1.1\r\n{lines}{framing}\r\n".encode()
+
+
+def content_type_of(headers: Pairs) -> str:
+    """Return the value of ``Content-Type``; empty without one.
+
+    >>> content_type_of([("Content-Type", "application/json")])
+    'application/json'
+    """
+    if isinstance(headers, MergedHeaders) and hasattr(headers, "content_type"):
+        return headers.content_type
+    return next((value for name, value in headers if name.lower() == "content-type"), "")
 
 
 def raw_headers(headers: Pairs) -> tuple[tuple[bytes, bytes], ...]:

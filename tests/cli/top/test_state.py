@@ -102,6 +102,24 @@ def test_an_older_operator_is_named() -> None:
     assert any("serves no page leadership, controllers" in text for text in texts(state, ProblemSubject.REPLICA))
 
 
+def test_a_recording_is_named_and_its_end_is_an_error() -> None:
+    """A replay would end where the recorder failed, or where it skipped records."""
+    page: dict[str, object] = {"directory": "/var/recordings", "seconds": 180.0, "size": 2_400_000, "skipped": 0}
+    (running,) = [each for each in problems_of(night(recording=page)) if each.subject is ProblemSubject.RECORDING]
+    assert (running.level, running.text) == (ProblemLevel.INFO, "recording for 3m in /var/recordings: 2.4MB")
+    for trouble, text in (
+        ({"problem": "No space left on device"}, "the recording in /var/recordings has ended: No space left on device"),
+        ({"skipped": 7}, f"{running.text}, and 7 records are missing: a replay ends there"),
+    ):
+        (ended,) = [
+            each
+            for each in problems_of(night(recording={**page, **trouble}))
+            if each.subject is ProblemSubject.RECORDING
+        ]
+        assert (ended.level, ended.text) == (ProblemLevel.ERROR, text)
+    assert not texts(night(), ProblemSubject.RECORDING)
+
+
 def test_many_problems_of_one_sort_are_counted() -> None:
     """Three rows of a sort are named; the others are a number."""
     rows = [

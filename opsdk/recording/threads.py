@@ -1,0 +1,39 @@
+"""Records when the event loop sees what functions in threads do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opsdk.recording.recorder import CountingLoop
+from opsdk.recording.records import Record, ThreadArrived
+
+__all__ = ["ThreadRecorder"]
+
+
+class ThreadRecorder:
+    """A `ThreadOrder` that notes each arrival, and changes nothing.
+
+    Args:
+        add: called with each record, in order.
+        loop: the running loop.
+
+    Attributes:
+        calls: functions that were called so far.
+    """
+
+    def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
+        self._add, self._loop = add, loop
+        self.calls = 0
+
+    def next_call(self) -> int:
+        """See `ThreadOrder`."""
+        self.calls += 1
+        return self.calls - 1
+
+    def arrive(self, call: int, callback: Callable[[], None]) -> None:
+        """See `ThreadOrder`."""
+        self._add(ThreadArrived(self._loop.iteration, call))
+        callback()
+
+    def __repr__(self) -> str:
+        return f"<ThreadRecorder on {self._loop!r}>"
