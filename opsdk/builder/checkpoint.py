@@ -150,12 +150,8 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
     if items is None or not all(isinstance(saved.item, Request) for saved in items):
         return None
     recorded = RecordedController(controller.name, state.value, core.paused, controller.reconcile_ids.last)
-    return [
-        recorded,
-        *(_request_of(controller, each) for each in items),
-        *_held_by(controller),
-        *_passes_of(controller),
-    ]
+    requests = (_request_of(controller, each) for each in items)
+    return [recorded, *requests, *_held_by(controller), *_passes_of(controller)]
 
 
 def _passes_of(controller: Controller) -> Iterator[OwnPassesRecord]:

@@ -247,7 +247,11 @@ def has_no_start(recorded: RecordedOperator) -> bool:
     return bool(files) and not files[0].name.endswith("-000000" + SUFFIX)
 
 
-@pytest.mark.parametrize("text", [OPERATOR, THREADS], ids=["coroutines", "threads"])
+# Without versions: the operator would cause its own reconciles, and a checkpoint needs a moment without one.
+CALM_THREADS = THREADS.replace('f"{each.metadata.name}:{each.metadata.resource_version}"', "each.metadata.name")
+
+
+@pytest.mark.parametrize("text", [OPERATOR, CALM_THREADS], ids=["coroutines", "threads"])
 def test_a_replay_begins_with_a_checkpoint(tmp_path: Path, text: str) -> None:
     """The ring has dropped the start. What follows the checkpoint is identical: requests, renewals, times."""
     with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, with_old_files_gone(text)) as recorded:
