@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -32,6 +33,8 @@ class _CountingSelector(selectors.DefaultSelector):
         self.wall = time.time_ns() // 1000
         self.on_iteration: Callable[[int], None] | None = None
         self.on_wall: Callable[[int, int], None] | None = None
+        self.arrivals: deque[Callable[[], None]] = deque()
+        self.on_arrival: Callable[[Callable[[], None]], object] | None = None
         self._next_check = _WALL_CHECK
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -45,6 +48,8 @@ class _CountingSelector(selectors.DefaultSelector):
         self.iteration += 1
         if self.on_iteration is not None:
             self.on_iteration(self.micros - before)
+        while self.arrivals and self.on_arrival is not None:
+            self.on_arrival(self.arrivals.popleft())
         if self.micros >= self._next_check:
             self._check_wall()
         return ready
@@ -56,6 +61,10 @@ class _CountingSelector(selectors.DefaultSelector):
             self.wall = wall
             if self.on_wall is not None:
                 self.on_wall(self.iteration, wall)
+
+
+def _nothing() -> None:
+    """Wake a loop."""
 
 
 class RecordingLoop(asyncio.SelectorEventLoop):
@@ -71,6 +80,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._counting = _CountingSelector()
         super().__init__(self._counting)
+        self._counting.on_arrival = self.call_soon
 
     @property
     def iteration(self) -> int:
@@ -90,6 +100,17 @@ class RecordingLoop(asyncio.SelectorEventLoop):
             on_wall: called with the iteration, and the new UTC time at time 0 of the loop.
         """
         self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
+
+    def call_first(self, callback: Callable[[], None]) -> None:
+        """Call a function in the next iteration, before the callbacks of its sockets. For other threads.
+
+        `call_soon_threadsafe` would call it anywhere among the callbacks of the iteration.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        self._counting.arrivals.append(callback)
+        self.call_soon_threadsafe(_nothing)
 
     @property
     def _clock_resolution(self) -> float:
