@@ -34,7 +34,7 @@ class _CountingSelector(selectors.DefaultSelector):
         self.on_iteration: Callable[[int], None] | None = None
         self.on_wall: Callable[[int, int], None] | None = None
         self.arrivals: deque[Callable[[], None]] = deque()
-        self.on_arrival: Callable[[Callable[[], None]], object] | None = None
+        self.on_arrivals: Callable[[], None] | None = None
         self._next_check = _WALL_CHECK
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -48,8 +48,8 @@ class _CountingSelector(selectors.DefaultSelector):
         self.iteration += 1
         if self.on_iteration is not None:
             self.on_iteration(self.micros - before)
-        while self.arrivals and self.on_arrival is not None:
-            self.on_arrival(self.arrivals.popleft())
+        if self.arrivals and self.on_arrivals is not None:
+            self.on_arrivals()
         if self.micros >= self._next_check:
             self._check_wall()
         return ready
@@ -80,7 +80,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._counting = _CountingSelector()
         super().__init__(self._counting)
-        self._counting.on_arrival = self.call_soon
+        self._counting.on_arrivals = self._call_arrivals
 
     @property
     def iteration(self) -> int:
@@ -102,15 +102,23 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
 
     def call_first(self, callback: Callable[[], None]) -> None:
-        """Call a function in the next iteration, before the callbacks of its sockets. For other threads.
+        """Call a function in the next iteration, before all other callbacks. For other threads.
 
-        `call_soon_threadsafe` would call it anywhere among the callbacks of the iteration.
+        `call_soon_threadsafe` would call it anywhere among them, and a replay could not know where.
 
         Raises:
             RuntimeError: the loop is closed.
         """
         self._counting.arrivals.append(callback)
         self.call_soon_threadsafe(_nothing)
+
+    def _call_arrivals(self) -> None:
+        arrivals, count = self._counting.arrivals, 0
+        while arrivals:
+            self.call_soon(arrivals.popleft())
+            count += 1
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined] # the base class keeps them there
+        ready.rotate(count)
 
     @property
     def _clock_resolution(self) -> float:

@@ -12,7 +12,7 @@ __all__ = ["ThreadRecorder"]
 
 
 class ThreadRecorder:
-    """A `ThreadOrder` that notes each arrival. Those of an iteration come before its sockets.
+    """A `ThreadOrder` that notes each arrival. Those of an iteration come before its other callbacks.
 
     Args:
         add: called with each record, in order.
