@@ -49,18 +49,21 @@ _POOLS: weakref.WeakSet[BlockingPool] = weakref.WeakSet()
 
 
 class ThreadOrder(Protocol):
-    """Decides when the event loop sees what threads do, so that a run can be repeated. For the loop's thread."""
+    """Decides in which iterations the event loop sees what threads do, so that a run can be repeated."""
 
     def next_call(self) -> int:
-        """Return the number of a new call, from 0."""
+        """Return the number of a new call, from 0. In the loop."""
         ...
 
     def arrive(self, call: int, callback: Callable[[], None]) -> None:
-        """Call a function in the loop: now, or in a later iteration, in the same context.
+        """Let the loop call a function. In the thread.
 
         Args:
             call: its number.
             callback: begins a wait of the thread, or ends the call.
+
+        Raises:
+            RuntimeError: the loop is closed.
         """
         ...
 
@@ -115,7 +118,7 @@ class BlockingCall:
         with self._turns:
             self._has_ended = True
             try:
-                self._loop.call_soon_threadsafe(self._arrive, self._on_end)
+                self._arrive(self._on_end)
             except RuntimeError:
                 log.debug("%s ended after its event loop", self._name)
             self._turns.notify()
@@ -143,8 +146,7 @@ class BlockingCall:
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         with self._turns:
             try:
-                start = functools.partial(self._start, coroutine, answer, always)
-                self._loop.call_soon_threadsafe(self._arrive, start, context=context)
+                self._arrive(functools.partial(context.run, self._start, coroutine, answer, always))
             except RuntimeError:
                 coroutine.close()
                 raise asyncio.CancelledError(f"{self._name} was cancelled: its event loop has ended") from None
@@ -152,13 +154,14 @@ class BlockingCall:
             self._turns.notify()
         return answer.result()
 
-    # -------------------------------------------------------------- the loop
     def _arrive(self, callback: Callable[[], None]) -> None:
+        """Let the loop call a function. Raises ``RuntimeError`` if it is closed."""
         if self._order is None:
-            callback()
+            self._loop.call_soon_threadsafe(callback)
         else:
             self._order.arrive(self._number, callback)
 
+    # -------------------------------------------------------------- the loop
     def _start(self, coroutine: Coroutine[Any, Any, T], answer: concurrent.futures.Future[T], always: bool) -> None:
         if self._is_cancelled and not always:
             coroutine.close()

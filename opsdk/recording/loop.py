@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -35,10 +36,12 @@ class _CountingSelector(selectors.DefaultSelector):
         self.on_iteration: Callable[[int], None] | None = None
         self.on_wall: Callable[[int, int], None] | None = None
         self.on_idle: Callable[[], None] | None = None
+        self.arrivals: deque[Callable[[], None]] = deque()
+        self.on_arrivals: Callable[[], None] | None = None
         self._next_check = _WALL_CHECK
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self.on_idle is not None and (timeout is None or timeout > _IDLE_SECONDS):
+        if self.on_idle is not None and (timeout is None or timeout > _IDLE_SECONDS) and not self.arrivals:
             self.on_idle()
         if timeout:
             # The loop has computed the timeout from the time at which this iteration began.
@@ -50,6 +53,8 @@ class _CountingSelector(selectors.DefaultSelector):
         self.iteration += 1
         if self.on_iteration is not None:
             self.on_iteration(self.micros - before)
+        if self.arrivals and self.on_arrivals is not None:
+            self.on_arrivals()
         if self.micros >= self._next_check:
             self._check_wall()
         return ready
@@ -61,6 +66,10 @@ class _CountingSelector(selectors.DefaultSelector):
             self.wall = wall
             if self.on_wall is not None:
                 self.on_wall(self.iteration, wall)
+
+
+def _nothing() -> None:
+    """Wake a loop."""
 
 
 class RecordingLoop(asyncio.SelectorEventLoop):
@@ -76,6 +85,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._counting = _CountingSelector()
         super().__init__(self._counting)
+        self._counting.on_arrivals = self._call_arrivals
 
     @property
     def iteration(self) -> int:
@@ -102,6 +112,25 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         """
         self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
         self._counting.on_idle = on_idle
+
+    def call_first(self, callback: Callable[[], None]) -> None:
+        """Call a function in the next iteration, before all other callbacks. For other threads.
+
+        `call_soon_threadsafe` would call it anywhere among them, and a replay could not know where.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        self._counting.arrivals.append(callback)
+        self.call_soon_threadsafe(_nothing)
+
+    def _call_arrivals(self) -> None:
+        arrivals, count = self._counting.arrivals, 0
+        while arrivals:
+            self.call_soon(arrivals.popleft())
+            count += 1
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined] # the base class keeps them there
+        ready.rotate(count)
 
     @property
     def _clock_resolution(self) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opsdk.recording.recorder import CountingLoop
+from opsdk.recording.loop import RecordingLoop
 from opsdk.recording.records import Record, ThreadArrived
 
 __all__ = ["ThreadRecorder"]
 
 
 class ThreadRecorder:
-    """A `ThreadOrder` that notes each arrival, and changes nothing.
+    """A `ThreadOrder` that notes each arrival. Those of an iteration come before its other callbacks.
 
     Args:
         add: called with each record, in order.
@@ -21,7 +21,7 @@ class ThreadRecorder:
         calls: functions that were called so far.
     """
 
-    def __init__(self, add: Callable[[Record], None], loop: CountingLoop) -> None:
+    def __init__(self, add: Callable[[Record], None], loop: RecordingLoop) -> None:
         self._add, self._loop = add, loop
         self.calls = 0
 
@@ -32,8 +32,12 @@ class ThreadRecorder:
 
     def arrive(self, call: int, callback: Callable[[], None]) -> None:
         """See `ThreadOrder`."""
-        self._add(ThreadArrived(self._loop.iteration, call))
-        callback()
+
+        def seen() -> None:
+            self._add(ThreadArrived(self._loop.iteration, call))
+            callback()
+
+        self._loop.call_first(seen)
 
     def __repr__(self) -> str:
         return f"<ThreadRecorder on {self._loop!r}>"

@@ -88,3 +88,25 @@ def test_timers_and_iterations_are_reported() -> None:
         assert loop.time() - start >= 0.005
 
     run(main)
+
+
+def test_what_threads_bring_comes_first() -> None:
+    """Before callbacks that wait for longer, in the order of its arrival, and it wakes an idle loop."""
+
+    async def main(loop: RecordingLoop) -> list[str]:
+        order: list[str] = []
+        ended = asyncio.Event()
+
+        def bring() -> None:
+            for number in range(3):
+                loop.call_first(lambda number=number: order.append(f"thread {number}"))  # type: ignore[misc]
+
+        loop.call_soon(order.append, "callback")
+        threading.Thread(target=bring).run()  # in this thread: the loop cannot go on meanwhile
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        threading.Thread(target=loop.call_first, args=(ended.set,)).start()
+        await ended.wait()
+        return order
+
+    assert run(main) == ["thread 0", "thread 1", "thread 2", "callback"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -44,6 +45,7 @@ class _ReplayingSelector(JumpingSelector):
         pause: the iteration after which the loop's run ends; None for none.
         is_over: the recording has been left: this is a selector in virtual time.
         waiting: callbacks, each with the iteration in which it is called, and its order there.
+        first: those that come before all other callbacks of their iteration.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -55,6 +57,7 @@ class _ReplayingSelector(JumpingSelector):
         if timeline.checkpoint is not None:
             self.iteration = BEFORE_CHECKPOINT
         self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
+        self.first: list[tuple[int, int, int, Callable[[], object]]] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if self.is_over:
@@ -78,7 +81,7 @@ class _ReplayingSelector(JumpingSelector):
             # The loop has computed the timeout from the timer's time, and `due` from the timeout: both round.
             early = max(self.resolution, 4 * math.ulp(due))
             timer = self.timeline.iteration_at(due - early, after=self.iteration - 1)
-        targets = [self.waiting[0][0]] if self.waiting else []
+        targets = [callbacks[0][0] for callbacks in (self.waiting, self.first) if callbacks]
         targets += [timer] if timer is not None else []
         if not targets:
             raise RecordingEnd(is_pause=False)
@@ -92,6 +95,13 @@ class _ReplayingSelector(JumpingSelector):
 
     def _call(self) -> None:
         loop = asyncio.get_running_loop()
+        count = 0
+        while self.first and self.first[0][0] <= self.iteration:
+            *_, callback = heapq.heappop(self.first)
+            loop.call_soon(callback)
+            count += 1
+        ready: deque[asyncio.Handle] = loop._ready  # type: ignore[attr-defined] # noqa: SLF001
+        ready.rotate(count)
         while self.waiting and self.waiting[0][0] <= self.iteration:
             *_, callback = heapq.heappop(self.waiting)
             loop.call_soon(callback)
@@ -152,6 +162,16 @@ class ReplayLoop(VirtualLoop):
             place: order of those that are called in the same iteration.
         """
         self._push(iteration, place, callback)
+
+    def call_first_in(self, iteration: int, callback: Callable[[], object], *, place: int = 0) -> None:
+        """Call a function in an iteration before all others, as `RecordingLoop.call_first` does. For other threads.
+
+        Args:
+            iteration: its number.
+            callback: the function.
+            place: order of those that are called first in the same iteration.
+        """
+        heapq.heappush(self._replaying.first, (iteration, place, next(self._numbers), callback))
 
     def _push(self, iteration: int, place: int, callback: Callable[[], object]) -> None:
         heapq.heappush(self._replaying.waiting, (iteration, place, next(self._numbers), callback))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import copy_context
 from functools import partial
 from itertools import count
 
@@ -38,17 +37,14 @@ class ReplayedThreads:
     def arrive(self, call: int, callback: Callable[[], None]) -> None:
         """See `ThreadOrder`. An arrival that the recording does not have waits for the end of the replay."""
         if not self._holds:
-            callback()
-            return
-        recorded = self._arrivals.get(call)
-        place, iteration = recorded.popleft() if recorded else (0, None)
-        if iteration is not None and iteration <= self._loop.iteration:
-            callback()
+            self._loop.call_soon_threadsafe(callback)
             return
         number = next(self._holding)
-        self._held[number] = partial(copy_context().run, callback)
-        if iteration is not None:
-            self._loop.call_in(iteration, partial(self._go_on, number), place=place)
+        self._held[number] = callback
+        if recorded := self._arrivals.get(call):
+            # The loop waits meanwhile, see `BlockingCall.take_turns`.
+            place, iteration = recorded.popleft()
+            self._loop.call_first_in(iteration, partial(self._go_on, number), place=place)
 
     def _go_on(self, number: int) -> None:
         self._held.pop(number)()
