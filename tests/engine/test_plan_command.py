@@ -60,6 +60,21 @@ def test_a_plan_shows_the_objects_with_their_reasons(
     assert "because of Greeting create default/first" in outputs[0]
 
 
+@pytest.mark.parametrize("namespace", ["default", "missing"])
+def test_the_election_of_a_leader_is_not_in_a_plan(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str
+) -> None:
+    """An operator that elects a leader has the same plan as without: there is one replica, so it leads at once."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    words = ["--snapshot", str(snapshot), "-f", str(greeting)]
+    election = ["--set", "leader-elect", "--set", f"leader-election-namespace={namespace}"]
+    assert _run(*words) == 2
+    expected = capsys.readouterr().out
+    assert _run(*words, *election) == 2
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["text", "markdown", "json"])
 def test_equal_plans_have_equal_bytes_in_any_process(snapshot: Path, tmp_path: Path, output: str) -> None:
