@@ -108,7 +108,7 @@ class DefinitionStrategy(GeneratedStrategy):
         """Validate the new spec; group, plural, scope and kind are immutable."""
         spec, before = obj["spec"], old["spec"]
         fixed = []
-        if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
+        if is_true(old, "Established"):
             fixed.append(("scope", spec.get("scope"), before.get("scope")))
             fixed.append(("names.kind", spec["names"].get("kind"), before["names"].get("kind")))
         fixed.append(("group", spec.get("group"), before.get("group")))

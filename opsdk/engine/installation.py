@@ -91,7 +91,11 @@ def user_of(namespace: str) -> str:
 
 
 async def install_definitions(operator: Operator, env: RunEnvironment, client: Client) -> None:
-    """Apply the definitions of an operator; its webhooks are served in this process."""
+    """Apply the definitions of an operator; its webhooks are served in this process.
+
+    It elects no leader: a run has one replica, and a snapshot may not have the namespace of the Lease.
+    """
+    operator.options = replace(operator.options, leader_election=False)
     serve_in_process(operator, env.local_apps)
     await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=field_manager(operator.name))
 

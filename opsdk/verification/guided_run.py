@@ -51,9 +51,9 @@ _RESTLESS: Final = ("calm: ", "hot loop: ", "restart: ")
 """How violations begin that say that writes go on."""
 _SUBJECT: Final = "the verification"
 _FAULTS: Final = {
-    DisturbanceKind.CRASH_AFTER: Fault.CRASH,
-    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
-    DisturbanceKind.CONFLICT: Fault.CONFLICT,
+    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
+    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
     DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
 }
 

@@ -1,5 +1,6 @@
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.rbac.rules import applies, patches_status
 
 
 class GreetingSpec(Model):
@@ -17,7 +18,7 @@ class Greeting(Object[GreetingSpec, GreetingStatus]):
 operator = Operator("greeter")
 
 
-@operator.reconciler(Greeting, owns=[ConfigMap])
+@operator.reconciler(Greeting, owns=[ConfigMap], rbac=[applies(ConfigMap), patches_status(Greeting)])
 async def reconcile(greeting: Greeting, ctx: Context) -> None:
     text = f"Hello {greeting.spec.name}!"
     await ctx.apply(ConfigMap(metadata=ObjectMeta(name=greeting.metadata.name), data={"text": text}))

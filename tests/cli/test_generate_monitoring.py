@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from promtool import PROMTOOL, needs_promtool
 
 from opsdk.cli.__main__ import main
 
@@ -88,6 +90,29 @@ def test_equal_declarations_give_equal_bytes(capsys: pytest.CaptureFixture[str])
     assert texts() == first
     assert generate("operator", "--check") == 0
     assert generate("operator", "--check", "--threshold", "10") == 1
+
+
+def test_the_rule_file_has_the_spec_of_the_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    """--rule-file writes the same groups for Prometheus itself, and no PrometheusRule."""
+    assert generate("operator") == 0
+    spec = yaml.safe_load(texts()["prometheus_rule.yaml"])["spec"]
+    Path("out/prometheus_rule.yaml").unlink()
+    assert generate("operator", "--rule-file") == 0
+    assert yaml.safe_load(texts()["rules.yaml"]) == spec
+    assert "prometheus_rule.yaml" not in texts()
+    assert generate("operator", "--rule-file", "--check") == 0
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", ["operator", "hooks", "odd"])
+def test_prometheus_accepts_the_rule_file(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Promtool reads the file as it is written."""
+    assert PROMTOOL is not None
+    assert generate(name, "--rule-file") == 0
+    checked = subprocess.run(
+        [PROMTOOL, "check", "rules", "out/rules.yaml"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize("path", ["prometheus_rule.yaml", "dashboard.json", "runbooks/OpsdkNoLeader.md"])

@@ -45,7 +45,7 @@ class RestartingRun:
 
     async def decide(self, exchange: Exchange) -> Fault | None:
         """Crash after each write, but not forever: some operators need two writes in one pass."""
-        return Fault.CRASH if changes_state(exchange) and len(self.crashes) < 8 else None
+        return Fault.CRASH_AFTER_WRITE if changes_state(exchange) and len(self.crashes) < 8 else None
 
     async def hold(self, exchange: Exchange, body: bytes) -> bool:
         """Note the revision at which a first view is complete."""
@@ -58,7 +58,7 @@ class RestartingRun:
     def on_entry(self, entry: Entry) -> None:
         """Note the revision of the write that a process ends with."""
         exchange = CURRENT_EXCHANGE.get()
-        if exchange is not None and exchange.fault == Fault.CRASH.value:
+        if exchange is not None and exchange.fault == Fault.CRASH_AFTER_WRITE.value:
             self.crashes[exchange.client] = entry.revision
 
     async def play(self) -> None:

@@ -41,7 +41,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(*words: str) -> int:
     make_greeter()
-    return main(["plan", GREETER, "--all-permissions", *words])
+    return main(["plan", GREETER, *words])
 
 
 def test_a_plan_shows_the_objects_with_their_reasons(
@@ -60,6 +60,21 @@ def test_a_plan_shows_the_objects_with_their_reasons(
     assert "because of Greeting create default/first" in outputs[0]
 
 
+@pytest.mark.parametrize("namespace", ["default", "missing"])
+def test_the_election_of_a_leader_is_not_in_a_plan(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str
+) -> None:
+    """An operator that elects a leader has the same plan as without: there is one replica, so it leads at once."""
+    greeting = tmp_path / "greeting.yaml"
+    greeting.write_text(GREETING)
+    words = ["--snapshot", str(snapshot), "-f", str(greeting)]
+    election = ["--set", "leader-elect", "--set", f"leader-election-namespace={namespace}"]
+    assert _run(*words) == 2
+    expected = capsys.readouterr().out
+    assert _run(*words, *election) == 2
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["text", "markdown", "json"])
 def test_equal_plans_have_equal_bytes_in_any_process(snapshot: Path, tmp_path: Path, output: str) -> None:
@@ -70,7 +85,7 @@ def test_equal_plans_have_equal_bytes_in_any_process(snapshot: Path, tmp_path: P
     outputs = set()
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "opsdk.cli", "plan", GREETER, "--all-permissions", *words],
+            [sys.executable, "-m", "opsdk.cli", "plan", GREETER, *words],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=False,
@@ -148,8 +163,9 @@ def test_a_missing_permission_is_named_with_what_to_declare(
     """The operator runs with the permissions that it declares. The message has both ways out."""
     greeting = tmp_path / "greeting.yaml"
     greeting.write_text(GREETING)
-    make_greeter()
-    assert main(["plan", GREETER, "--snapshot", str(snapshot), "-f", str(greeting)]) == 3
+    operator = tmp_path / "greeter_without_permissions.py"
+    operator.write_text(Path(GREETER).read_text().replace("applies(ConfigMap), ", ""))
+    assert main(["plan", str(operator), "--snapshot", str(snapshot), "-f", str(greeting)]) == 3
     output = capsys.readouterr().out
     assert "cannot patch resource" in output
     assert "declare the permission in rbac=[...], or pass --all-permissions" in output

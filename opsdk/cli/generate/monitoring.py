@@ -20,7 +20,7 @@ from opsdk.cli.project import find_project, operator_namespace
 from opsdk.errors import UsageError
 from opsdk.monitoring.dashboard import dashboard
 from opsdk.monitoring.declaration import DEFAULT_RUNBOOKS, MonitoredOperator, Objective
-from opsdk.monitoring.rules import prometheus_rule
+from opsdk.monitoring.rules import prometheus_rule, rule_groups
 from opsdk.monitoring.runbooks import runbooks
 
 _COMMAND: Final = "opsdk generate monitoring"
@@ -52,6 +52,9 @@ def monitoring(
     runbook_url: Annotated[
         str, typer.Option(metavar="URL", help="URL of the folder with the runbooks, for the alerts")
     ] = DEFAULT_RUNBOOKS,
+    rule_file: Annotated[
+        bool, typer.Option("--rule-file", help="write rules.yaml for rule_files of Prometheus, not a PrometheusRule")
+    ] = False,
     flag: Annotated[
         list[str] | None, typer.Option(metavar="FLAG", help="operator flag without dashes; default: leader-elect")
     ] = None,
@@ -59,11 +62,13 @@ def monitoring(
     check: Annotated[bool, typer.Option("--check", help="write nothing; exit with status 1 if a file differs")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Write a PrometheusRule, a Grafana dashboard, and a runbook for each alert.
+    """Write a PrometheusRule or a rule file, a Grafana dashboard, and a runbook for each alert.
 
     opsdk generate monitoring --output-dir config/monitoring
 
     opsdk generate monitoring greeter.py --objective 99.9 --threshold 10
+
+    opsdk generate monitoring --rule-file --job shop
     """
     for option, text in (("--namespace", namespace), ("--job", job), ("--runbook-url", runbook_url)):
         if not text.isprintable():
@@ -75,7 +80,7 @@ def monitoring(
     declared = monitored_operator(
         operator, namespace=namespace, job=job, runbook_url=runbook_url, objective=level, flags=flag or _FLAGS
     )
-    files = monitoring_files(declared)
+    files = monitoring_files(declared, rule_file=rule_file)
     if check:
         expected = {
             output_dir / path: with_hash(text, command=_COMMAND, suffix=Path(path).suffix)
@@ -117,10 +122,20 @@ async def _has_fleet(operator: Operator) -> bool:
     return _FLEET_METRIC in operator.manager.metrics.expose()
 
 
-def monitoring_files(operator: MonitoredOperator) -> Mapping[str, str]:
-    """Return the text of each file by its path."""
+def monitoring_files(operator: MonitoredOperator, *, rule_file: bool = False) -> Mapping[str, str]:
+    """Return the text of each file by its path.
+
+    Args:
+        operator: what is monitored.
+        rule_file: the rules are a rule file of Prometheus instead of a PrometheusRule.
+    """
+    rules = (
+        {"rules.yaml": to_yaml([{"groups": rule_groups(operator)}])}
+        if rule_file
+        else {"prometheus_rule.yaml": to_yaml([prometheus_rule(operator)])}
+    )
     return {
-        "prometheus_rule.yaml": to_yaml([prometheus_rule(operator)]),
+        **rules,
         "dashboard.json": json.dumps(dashboard(operator), indent=2) + "\n",
         **{f"runbooks/{name}": text for name, text in runbooks(operator).items()},
     }

@@ -203,7 +203,7 @@ def _place(running: OperatorReplay, target: ReplayPlace) -> Iterator[str]:
     """Yield where the replay stopped, and why."""
     reconciles, writes = running.reconciles, running.writes
     if target.kind is not PlaceKind.END:
-        yield place_line(running.timeline, running.outcome, reconciles=len(reconciles), writes=len(writes))
+        yield place_line(running.timeline, running.outcome, target, reconciles=len(reconciles), writes=len(writes))
     if target.kind is PlaceKind.WRITE and writes:
         yield f"write #{len(writes)}: {writes[-1]}"
         yield writes[-1].request.body.decode("utf-8", "replace")

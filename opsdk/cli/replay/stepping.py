@@ -127,7 +127,8 @@ class Stepping(cmd.Cmd):
     def _go(self, target: ReplayPlace) -> None:
         replay = self._now
         outcome = replay.run(target)
-        print(place_line(replay.timeline, outcome, reconciles=len(replay.reconciles), writes=len(replay.writes)))
+        counts = {"reconciles": len(replay.reconciles), "writes": len(replay.writes)}
+        print(place_line(replay.timeline, outcome, target, **counts))
         self._number = len(replay.reconciles)
         if target.kind is PlaceKind.RECONCILE:
             self._number = min(self._number, int(target.number))

@@ -14,7 +14,7 @@ from opsdk.base.cause import ReconcileCause
 from opsdk.base.version import VERSION
 from opsdk.client.activity import RequestSent
 from opsdk.controller.journal import ReconcileRecord
-from opsdk.engine.replay.run import ReplayOutcome
+from opsdk.engine.replay.run import PlaceKind, ReplayOutcome, ReplayPlace
 from opsdk.engine.replay.timeline import Timeline, describe
 from opsdk.recording.loop import EPOCH
 from opsdk.structured_merge.value import JsonObject
@@ -71,11 +71,28 @@ def differences_of(timeline: Timeline, code: str) -> Iterator[str]:
         yield timeline.problem
 
 
-def place_line(timeline: Timeline, outcome: ReplayOutcome, *, reconciles: int, writes: int) -> str:
-    """Return where a replay stands."""
+def place_line(timeline: Timeline, outcome: ReplayOutcome, target: ReplayPlace, *, reconciles: int, writes: int) -> str:
+    """Return where a replay stands, and that the recording ends before its target."""
     here = wall_at(timeline, outcome.seconds).isoformat(timespec="milliseconds")
     place = "the end of the recording" if outcome.is_over else here
-    return f"at {place}: {reconciles:,} reconciles, {writes:,} writes"
+    missing = ""
+    if outcome.is_over:
+        missing = _missing_place(timeline, outcome, target, reconciles=reconciles, writes=writes)
+    return f"at {place}: {reconciles:,} reconciles, {writes:,} writes{missing}"
+
+
+def _missing_place(
+    timeline: Timeline, outcome: ReplayOutcome, target: ReplayPlace, *, reconciles: int, writes: int
+) -> str:
+    """Return that a recording, which is over, does not have a place; empty if it has."""
+    if target.kind is PlaceKind.RECONCILE and reconciles < target.number:
+        return f"; there is no reconcile #{target.number:.0f}"
+    if target.kind is PlaceKind.WRITE and writes < target.number:
+        return f"; there is no write #{target.number:.0f}"
+    if target.kind is PlaceKind.TIME and outcome.seconds < target.number:
+        end = wall_at(timeline, outcome.seconds).isoformat(timespec="milliseconds")
+        return f"; it ended at {end}, before that time"
+    return ""
 
 
 def outcome_lines(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord]) -> Iterator[str]:

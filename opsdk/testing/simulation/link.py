@@ -87,8 +87,8 @@ class Link:
         max_latency: seconds that each message takes at most: the order of messages depends on the seed.
         hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
             time moves. 0 for no limit.
-        decide: called before each request is sent; it may wait. Returns the fault that hits it, or None. `Fault.CRASH`
-            ends the client after the server has stored the write.
+        decide: called before each request is sent; it may wait. Returns the fault of `PLACED_AT_WRITES` or the error
+            that hits it, or None.
         hold: called before each message of a watch is delivered; it may wait. Returns whether it is delivered.
         delay: called before the answer to a request that is no watch is delivered; it may wait.
         on_crash: called when a fault of `decide` ended the client.
@@ -308,10 +308,9 @@ class Link:
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
             return
-        lost = decided in (Fault.LOSE_ANSWER, Fault.LOSE_ANSWERS)
-        lost = lost or (exchange.is_write and self._hits(Fault.LOSE_ANSWERS))
-        if decided in (Fault.CRASH, Fault.CRASH_AFTER_WRITE):
-            exchange.fault = Fault.CRASH.value
+        lost = self._loss(exchange, decided)
+        if decided is Fault.CRASH_AFTER_WRITE:
+            exchange.fault = decided.value
 
         async def read() -> Message:
             message = await receive()
@@ -319,9 +318,9 @@ class Link:
             return message
 
         CURRENT_EXCHANGE.set(exchange)
-        await self.app(scope, read, self._sends(exchange, _drop if lost else send))
-        if lost:
-            exchange.fault = Fault.LOSE_ANSWERS.value
+        await self.app(scope, read, self._sends(exchange, send if lost is None else _drop))
+        if lost is not None:
+            exchange.fault = lost.value
             abort()
 
     @staticmethod
@@ -356,12 +355,18 @@ class Link:
             return Fault.CONFLICT
         return next((f for f in (Fault.THROTTLE, Fault.INTERNAL_ERROR) if self._hits(f)), None)
 
+    def _loss(self, exchange: Exchange, decided: Fault | None) -> Fault | None:
+        """Return the fault that loses the answer to a request, or None."""
+        if decided is Fault.LOSE_ANSWER:
+            return decided
+        return Fault.LOSE_ANSWERS if exchange.is_write and self._hits(Fault.LOSE_ANSWERS) else None
+
     def _sends(self, exchange: Exchange, send: Send) -> Send:
         async def passed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status, exchange.committed = message["status"], _now()
                 self.on_response(exchange)
-                if exchange.fault == Fault.CRASH.value:
+                if exchange.fault == Fault.CRASH_AFTER_WRITE.value:
                     self.kill()
                     self.on_crash()
             await self._travel()

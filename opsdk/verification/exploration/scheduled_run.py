@@ -99,7 +99,7 @@ class ScheduledRun(Disturber):
         text = f"{exchange.method} {exchange.path}"
         options = [Option.LATE, Option.NEXT_ACTION]
         async with self._point(text, [Option.CRASH, *options] if number else options) as option:
-            return Fault.CRASH if option is Option.CRASH else None
+            return Fault.CRASH_AFTER_WRITE if option is Option.CRASH else None
 
     async def delay(self, exchange: Exchange) -> None:
         if not _is_of_objects(exchange):

@@ -18,9 +18,9 @@ from opsdk.verification.held_views import HeldViews
 __all__ = ["ForeignDisturber", "is_any_version_list", "serve_past"]
 
 _FAULTS: Final = {
-    DisturbanceKind.CRASH_AFTER: Fault.CRASH,
-    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWERS,
-    DisturbanceKind.CONFLICT: Fault.CONFLICT,
+    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
+    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
     DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
 }
 

@@ -153,6 +153,28 @@ def test_a_write_with_its_reconcile(replay: Callable[..., tuple[int, str]]) -> N
     assert '"text":"HELLO"' in text
 
 
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        (("--to-reconcile", "500"), "there is no reconcile #500"),
+        (("--to-write", "500"), "there is no write #500"),
+        (("--to-time", "23:00:00"), "it ended at 2026-01-01T00:"),
+        (("--to-time", "5000000"), "it ended at 2026-01-01T00:"),
+    ],
+)
+def test_a_place_after_the_end_is_named(
+    replay: Callable[..., tuple[int, str]], place: tuple[str, str], hint: str
+) -> None:
+    """The replay stops at the end, and says how much the recording has. A place that it has needs no hint."""
+    _, listed = replay("--list", "reconciles")
+    status, text = replay(*place)
+    assert status == 0
+    count = len(re.findall(r"^#\d+ ", listed, re.MULTILINE))
+    (line,) = (line for line in text.splitlines() if line.startswith("at the end"))
+    assert re.match(rf"at the end of the recording: {count} reconciles, \d+ writes; {hint}", line)
+    assert ";" not in next(each for each in replay("--to-reconcile", "1")[1].splitlines() if each.startswith("at "))
+
+
 @pytest.mark.parametrize(("time", "word"), [("8", "text: hello"), ("00:00:20", "other: hello")])
 def test_an_object_at_a_time(replay: Callable[..., tuple[int, str]], time: str, word: str) -> None:
     """As the cache of the operator had it."""

@@ -117,6 +117,23 @@ async def test_a_changed_definition_takes_effect() -> None:
         assert (await call("POST", URL, widget(size=6))).status == 422
 
 
+@pytest.mark.parametrize("status", [{}, {"status": None}, {"status": {}}], ids=str)
+async def test_a_stored_definition_needs_no_status(status: JsonObject) -> None:
+    """A stored definition without a status can be patched, which sets its status, and can be deleted."""
+    async with Environment() as env:
+        call = Caller(env)
+        stored = (await call("POST", CRDS, definition())).json
+        key, url = "apiextensions.k8s.io/customresourcedefinitions/widgets.demo.io", f"{CRDS}/widgets.demo.io"
+        stored.pop("status")
+        await env.place(key, stored | status)
+        patched = await call("PATCH", url, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+        assert (patched.status, patched.json["metadata"]["labels"]) == (200, {"a": "b"})
+        conditions = (await call("GET", url)).json["status"]["conditions"]
+        assert {c["type"]: c["status"] for c in conditions}["Established"] == "True"
+        await env.place(key, stored | status)
+        assert (await call("DELETE", url)).status == 200
+
+
 async def test_deleting_a_definition_deletes_its_objects() -> None:
     """A deleted definition stays until the last of its objects with finalizers is gone."""
     async with Environment() as env:

@@ -15,8 +15,9 @@ from opsdk import Client, Cluster, ObjectKey, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.errors import ConflictError, OpsdkError
 from opsdk.testing.simulate import Fault, Step, simulate
+from opsdk.testing.simulation.exchange import Exchange
 from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import PLACED_FAULTS
+from opsdk.testing.simulation.plan import PLACED_AT_WRITES, PLACED_FAULTS
 
 A = ObjectKey("default", "a")
 
@@ -86,6 +87,25 @@ async def test_a_client_ends_after_one_of_its_next_writes() -> None:
         assert crashed.is_set()
         assert link.dead
         assert len(await stored_names(direct)) == number + 1
+
+
+@pytest.mark.parametrize("fault", sorted(PLACED_AT_WRITES))
+async def test_a_fault_that_is_decided_is_the_one_that_is_placed(fault: Fault) -> None:
+    """The exchange has its name, and the client misses the answer; only a conflict stores nothing."""
+    async with linked() as (link, client, direct):
+        stored = await direct.create(config_map("a"))
+        exchanges: list[Exchange] = []
+
+        async def decide(exchange: Exchange) -> Fault | None:
+            return fault if exchange.is_write else None
+
+        link.decide, link.on_exchange = decide, exchanges.append
+        stored.data = {"n": "1"}
+        with pytest.raises(OpsdkError):
+            await client.update(stored)
+        assert [each.fault for each in exchanges if each.is_write][:1] == [fault.value]
+        assert ((await direct.get(ConfigMap, A)).data == {"n": "1"}) is (fault is not Fault.CONFLICTING_WRITE)
+        assert link.dead is (fault is Fault.CRASH_AFTER_WRITE)
 
 
 async def test_one_watch_stands_still() -> None:

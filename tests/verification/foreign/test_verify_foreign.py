@@ -83,7 +83,7 @@ async def test_a_crash_between_two_writes_is_found() -> None:
     assert "crash_after write 2, PATCH /apis/demo.opsdk.dev/v1/namespaces/default/sites/a/status:" in text
     assert "state at rest: configmaps default/a exists 0 times, without a fault 1 times" in text
     assert f'patch {REFERENCE}: {{"spec": {{"text": "two"}}}}' in text
-    assert "sites/a/status: 200 crash" in text
+    assert "sites/a/status: 200 crash_after_write" in text
     assert "the operator is status_first" in text
 
 
