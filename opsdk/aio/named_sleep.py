@@ -50,14 +50,14 @@ class NamedSleeps:
         Those without an end do not end: what they wait for has happened.
         """
         loop = asyncio.get_running_loop()
-        left = list(self._sleeping)
-        for sleep in left:
+        unmoved = list(self._sleeping)
+        for sleep in unmoved:
             sleep.timer.cancel()
-        for name, at in ends:
-            named = next((sleep for sleep in left if sleep.name == name), None)
-            if named is not None:
-                left.remove(named)
-                named.timer = loop.call_at(at, _finish, named.woken)
+        for name, end in ends:
+            first = next((sleep for sleep in unmoved if sleep.name == name), None)
+            if first is not None:
+                unmoved.remove(first)
+                first.timer = loop.call_at(end, _finish, first.woken)
 
 
 SLEEPS: Final[ContextVar[NamedSleeps | None]] = ContextVar("opsdk_named_sleeps", default=None)

@@ -30,13 +30,13 @@ from opsdk.recording.records import (
     CachedObjects,
     CheckpointBegan,
     CheckpointEnded,
+    EventSeriesRecord,
     HeldRequest,
     OwnPassesRecord,
     QueuedRequest,
     Record,
     RecordedCause,
     RecordedController,
-    RecordedEvent,
 )
 
 __all__ = ["take_checkpoint"]
@@ -108,7 +108,7 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
             _objects_of(informer, by_reads=cache is operator.cluster.cache) for cache, informer in informers
         ),
         *chain.from_iterable(queued),
-        *(RecordedEvent(each.event, each.last.isoformat(), each.sent) for each in events),
+        *(EventSeriesRecord(each.event, each.last.isoformat(), each.sent) for each in events),
         *recorder.exchanges.records(),
         CheckpointEnded(loop.iteration),
     ]
@@ -183,4 +183,4 @@ def _request_of(controller: Controller, saved: SavedItem[Request]) -> QueuedRequ
 
 def _causes_of(saved: SavedItem[Request]) -> Iterable[RecordedCause]:
     yield from (RecordedCause(None, cause) for cause in saved.causes)
-    yield from (RecordedCause(at, cause) for at, cause in saved.later)
+    yield from (RecordedCause(happens_at, cause) for happens_at, cause in saved.later)

@@ -87,8 +87,8 @@ class _Entry(msgspec.Struct):
 
     def happen(self, now: float) -> None:
         """Add the causes whose time has come."""
-        for at, cause in sorted((self.later or {}).values(), key=itemgetter(0)):
-            if at <= now:
+        for happens_at, cause in sorted((self.later or {}).values(), key=itemgetter(0)):
+            if happens_at <= now:
                 self.add_cause(cause)
         self.later = None
 
@@ -404,8 +404,8 @@ class QueueCore(Generic[K]):
             entry = self._entries[saved.item] = _Entry(saved.priority, saved.ready_at, saved.queued_at)
             for cause in saved.causes:
                 entry.add_cause(cause)
-            for at, cause in saved.later:
-                entry.add_later_cause(at, cause)
+            for happens_at, cause in saved.later:
+                entry.add_later_cause(happens_at, cause)
             self._schedule(saved.item, entry, now)
 
     # -------------------------------------------------------------- ending

@@ -24,6 +24,7 @@ __all__ = [
     "CheckpointPart",
     "Clock",
     "Closed",
+    "EventSeriesRecord",
     "ExchangeBegan",
     "Failed",
     "HeldRequest",
@@ -37,7 +38,6 @@ __all__ = [
     "Record",
     "RecordedCause",
     "RecordedController",
-    "RecordedEvent",
     "RecordingBegan",
     "Responded",
     "Returned",
@@ -159,11 +159,11 @@ class RecordedCause(msgspec.Struct, frozen=True, array_like=True):
     """A cause of a queued request.
 
     Attributes:
-        at: the time at which it happens; None if it has happened.
+        happens_at: the time at which it happens; None if it has happened.
         cause: the cause.
     """
 
-    at: float | None
+    happens_at: float | None
     cause: ReconcileCause
 
 
@@ -239,7 +239,7 @@ class OwnPassesRecord(msgspec.Struct, frozen=True, array_like=True, tag="j"):
     passes: bytes
 
 
-class RecordedEvent(msgspec.Struct, frozen=True, array_like=True, tag="x"):
+class EventSeriesRecord(msgspec.Struct, frozen=True, array_like=True, tag="x"):
     """An Event that repetitions belong to, as a part of a checkpoint.
 
     Attributes:
@@ -502,7 +502,7 @@ CheckpointPart = (
     | QueuedRequest
     | HeldRequest
     | OwnPassesRecord
-    | RecordedEvent
+    | EventSeriesRecord
     | CheckpointEnded
 )
 """Records of a checkpoint, besides exchanges."""

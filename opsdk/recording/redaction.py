@@ -18,12 +18,12 @@ from opsdk.recording.records import (
     CallBegan,
     Called,
     Closed,
+    EventSeriesRecord,
     ExchangeBegan,
     Failed,
     OwnPassesRecord,
     Received,
     Record,
-    RecordedEvent,
     Returned,
 )
 
@@ -177,7 +177,7 @@ def _content(record: Record) -> bytes:
             return record.data
         case CachedObjects():
             return b"".join(record.items)
-        case RecordedEvent():
+        case EventSeriesRecord():
             return record.event
         case OwnPassesRecord():
             return record.passes
@@ -199,7 +199,7 @@ def _without(record: Record, present: Mapping[bytes, bytes]) -> Record:
             return replace(record, data=_replaced(record.data, present))
         case CachedObjects():
             return replace(record, items=tuple(_replaced(item, present) for item in record.items))
-        case RecordedEvent():
+        case EventSeriesRecord():
             return replace(record, event=_replaced(record.event, present))
         case OwnPassesRecord():
             return replace(record, passes=_replaced_in_msgpack(record.passes, present))

@@ -261,11 +261,11 @@ class _ReplayBackend:
     boundary: ReplayBoundary
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
-        named = {name.lower(): value for name, value in reversed(headers)}
+        by_name = {name.lower(): value for name, value in reversed(headers)}
         sent = body if isinstance(body, bytes) else b""
         iteration = self.boundary.loop.iteration
-        request = ExchangeBegan(iteration, 0, self.server, method, target, named.get("content-type", ""), sent)
-        exchange = await self.boundary.begin(request, accept=named.get("accept", ""))
+        request = ExchangeBegan(iteration, 0, self.server, method, target, by_name.get("content-type", ""), sent)
+        exchange = await self.boundary.begin(request, accept=by_name.get("accept", ""))
         outcome = await self.boundary.next(exchange)
         assert isinstance(outcome, Responded)
         return _ReplayStream(outcome.status, outcome.headers, exchange, self.boundary)

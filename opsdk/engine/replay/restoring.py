@@ -125,6 +125,6 @@ def _saved(queued: QueuedRequest) -> SavedItem[Request]:
         priority=queued.priority,
         ready_at=queued.ready_at,
         queued_at=queued.queued_at,
-        causes=tuple(each.cause for each in queued.causes if each.at is None),
-        later=tuple((each.at, each.cause) for each in queued.causes if each.at is not None),
+        causes=tuple(each.cause for each in queued.causes if each.happens_at is None),
+        later=tuple((each.happens_at, each.cause) for each in queued.causes if each.happens_at is not None),
     )

@@ -20,6 +20,7 @@ from opsdk.recording.records import (
     CheckpointEnded,
     CheckpointPart,
     Clock,
+    EventSeriesRecord,
     ExchangeBegan,
     HeldRequest,
     Iterations,
@@ -30,7 +31,6 @@ from opsdk.recording.records import (
     Received,
     Record,
     RecordedController,
-    RecordedEvent,
     RecordingBegan,
     Responded,
     Skipped,
@@ -125,7 +125,7 @@ class Checkpoint:
     queued: list[QueuedRequest] = field(default_factory=list)
     held: list[HeldRequest] = field(default_factory=list)
     passes: list[OwnPassesRecord] = field(default_factory=list)
-    events: list[RecordedEvent] = field(default_factory=list)
+    events: list[EventSeriesRecord] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
     def add(self, record: CheckpointPart) -> None:
@@ -143,7 +143,7 @@ class Checkpoint:
                 self.held.append(record)
             case OwnPassesRecord():
                 self.passes.append(record)
-            case RecordedEvent():
+            case EventSeriesRecord():
                 self.events.append(record)
 
 
