@@ -32,11 +32,11 @@ from opsdk.recording.records import (
     CheckpointEnded,
     EventSeriesRecord,
     HeldRequest,
-    OwnPassesRecord,
     QueuedRequest,
     Record,
     RecordedCause,
     RecordedController,
+    RepeatedRequest,
 )
 
 __all__ = ["take_checkpoint"]
@@ -154,11 +154,11 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
     return [recorded, *requests, *_held_by(controller), *_passes_of(controller)]
 
 
-def _passes_of(controller: Controller) -> Iterator[OwnPassesRecord]:
+def _passes_of(controller: Controller) -> Iterator[RepeatedRequest]:
     for request, passes in controller.hot_loops.rows.items():
         if isinstance(request, Request):
             key = (request.namespace, request.name, request.cluster)
-            yield OwnPassesRecord(controller.name, key, msgspec.msgpack.encode(passes))
+            yield RepeatedRequest(controller.name, key, msgspec.msgpack.encode(passes))
 
 
 def _held_by(controller: Controller) -> Iterator[HeldRequest]:

@@ -159,7 +159,7 @@ def _plan_with(
     chosen, namespace = OperatorChoice(reference=reference, all_permissions=True), timeline.began.namespace
     operator = chosen.on_doubles(state)
     flags, _ = parse_flags(operator.name, operator.options, timeline.began.arguments, {})
-    operator.options = replace(flags, leader_election=False)  # there is one replica, and its lease is no work
+    operator.options = flags
     run = OperatorRun(
         snapshot=state,
         operator=lambda: operator,

@@ -26,12 +26,12 @@ from opsdk.recording.records import (
     Iterations,
     OperatorEnded,
     Outcome,
-    OwnPassesRecord,
     QueuedRequest,
     Received,
     Record,
     RecordedController,
     RecordingBegan,
+    RepeatedRequest,
     Responded,
     Skipped,
     StopRequested,
@@ -124,7 +124,7 @@ class Checkpoint:
     controllers: list[RecordedController] = field(default_factory=list)
     queued: list[QueuedRequest] = field(default_factory=list)
     held: list[HeldRequest] = field(default_factory=list)
-    passes: list[OwnPassesRecord] = field(default_factory=list)
+    passes: list[RepeatedRequest] = field(default_factory=list)
     events: list[EventSeriesRecord] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ class Checkpoint:
                 self.queued.append(record)
             case HeldRequest():
                 self.held.append(record)
-            case OwnPassesRecord():
+            case RepeatedRequest():
                 self.passes.append(record)
             case EventSeriesRecord():
                 self.events.append(record)
