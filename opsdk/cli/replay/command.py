@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.cli.output import Output, OutputFormat, print_json
