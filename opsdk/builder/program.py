@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -45,7 +45,7 @@ class ProgramRun:
         prepare: Callable[[], Manager],
         start: Callable[[], Awaitable[None]],
         watchdog: Callable[[], Watchdog],
-        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
+        checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
     ) -> None:
         self._options = options
         self._prepare, self._start, self._watchdog = prepare, start, watchdog

@@ -11,7 +11,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +70,7 @@ class ProcessRecording:
         self,
         options: RecordingOptions,
         program: RecordedProgram,
-        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
+        checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
     ) -> None:
         self._options, self._program, self._checkpoint = options, program, checkpoint
         self._recorder: ExchangeRecorder | None = None

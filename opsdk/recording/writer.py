@@ -6,9 +6,10 @@ import errno
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from opsdk.recording.files import FileEncoder
@@ -64,7 +65,7 @@ class RecordingWriter:
     ) -> None:
         self._options, self._began, self._redact = options, began, redact
         self._storage = storage_for(options, began.operator)
-        self._queue: deque[Record | int | tuple[Record, ...]] = deque()
+        self._queue: deque[Record | int | _Checkpoint] = deque()
         """Records, checkpoints, and numbers: the microseconds of iterations, before the records of the iteration."""
         self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
@@ -134,10 +135,14 @@ class RecordingWriter:
             self._queued += len(record.body)
         self._queue.append(record)
 
-    def add_checkpoint(self, records: Sequence[Record]) -> None:
-        """Begin the next file with a checkpoint. What was added before it goes into the file before."""
+    def add_checkpoint(self, records: Iterable[Record]) -> None:
+        """Begin the next file with a checkpoint. What was added before it goes into the file before.
+
+        Args:
+            records: of the checkpoint; the thread iterates over them.
+        """
         self._wants_checkpoint = False
-        self._queue.append(tuple(records))
+        self._queue.append(_Checkpoint(records))
 
     def add_iteration(self, micros: int) -> None:
         """Note an iteration of the loop, which began so many microseconds after the one before it."""
@@ -195,14 +200,14 @@ class RecordingWriter:
         if not self._queue:
             return
         while self._queue:
-            if isinstance(self._queue[0], tuple):
-                self._write_checkpoint(self._queue[0])
+            if isinstance(first := self._queue[0], _Checkpoint):
                 self._queue.popleft()
+                self._write_checkpoint(first.records)
             else:
                 self._write(self._encoder.encode(*self._take()) + self._encoder.flush())
         self._check_size()
 
-    def _write_checkpoint(self, records: Sequence[Record]) -> None:
+    def _write_checkpoint(self, records: Iterable[Record]) -> None:
         """Begin the next file with a checkpoint."""
         self._end()
         self._open()
@@ -234,10 +239,10 @@ class RecordingWriter:
         queue, queued = self._queue, self._queued
         records: list[Record] = []
         while queue:
-            if isinstance(queue[0], tuple):
+            if isinstance(queue[0], _Checkpoint):
                 return [*self._iterations.take(), *self._redact(records)]
             item = queue.popleft()
-            assert not isinstance(item, tuple)
+            assert not isinstance(item, _Checkpoint)
             if isinstance(item, int):
                 self._iterations.add(item)
                 continue
@@ -277,6 +282,10 @@ class RecordingWriter:
 
     def __repr__(self) -> str:
         return f"<RecordingWriter to {self._storage!r}{f': {self._problem}' if self._problem else ''}>"
+
+
+class _Checkpoint(msgspec.Struct, frozen=True):
+    records: Iterable[Record]
 
 
 class _Iterations:
