@@ -75,8 +75,8 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
     """
     if not recorder.exchanges.is_quiet:
         return None
-    informers = [(cache, informer) for cache in operator.cluster.caches() for informer in cache.informers()]
-    if not all(_is_current(informer) for _, informer in informers):
+    informers = [informer for cache in operator.cluster.caches() for informer in cache.informers()]
+    if not all(map(_is_current, informers)):
         return None
     queues = [_queue_of(controller, recorder.loop.time()) for controller in operator.controllers.values()]
     queued = [queue for queue in queues if queue is not None]
@@ -90,6 +90,8 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
     if events is None:
         return None
     loop = recorder.loop
+    # Not that of the selected namespaces: its cache starts it.
+    of_reads = [informer for kind in operator.cluster.cache.kinds() for informer in kind.informers.values()]
     return [
         CheckpointBegan(
             iteration=loop.iteration,
@@ -104,9 +106,7 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> S
             random=recorder.random.getstate(),
             process_random=random.getstate(),
         ),
-        *chain.from_iterable(
-            _objects_of(informer, by_reads=cache is operator.cluster.cache) for cache, informer in informers
-        ),
+        *chain.from_iterable(_objects_of(informer, by_reads=informer in of_reads) for informer in informers),
         *chain.from_iterable(queued),
         *(EventSeriesRecord(each.event, each.last.isoformat(), each.sent) for each in events),
         *recorder.exchanges.records(),
