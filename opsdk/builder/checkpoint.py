@@ -76,8 +76,8 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> I
     """
     if not recorder.exchanges.is_quiet:
         return None
-    informers = [(cache, informer) for cache in operator.cluster.caches() for informer in cache.informers()]
-    if not all(_is_current(informer) for _, informer in informers):
+    informers = [informer for cache in operator.cluster.caches() for informer in cache.informers()]
+    if not all(map(_is_current, informers)):
         return None
     election, sleeps = operator.manager.leadership.election, recorder.sleeps.ends()
     if election is not None and not any(name.startswith(ELECTION_SLEEP) for name, _ in sleeps):
@@ -87,9 +87,11 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> I
     queued = [queue for queue in queues if queue is not None]
     if events is None or len(queued) != len(queues):
         return None
+    # Not that of the selected namespaces: its cache starts it.
+    of_reads = [informer for kind in operator.cluster.cache.kinds() for informer in kind.informers.values()]
     return chain(
         [_begin(operator, recorder, tuple(sleeps))],
-        *[_objects_of(informer, by_reads=cache is operator.cluster.cache) for cache, informer in informers],
+        *[_objects_of(informer, by_reads=informer in of_reads) for informer in informers],
         *queued,
         [EventSeriesRecord(each.event, each.last.isoformat(), each.sent) for each in events],
         list(recorder.exchanges.records()),
