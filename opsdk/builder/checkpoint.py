@@ -74,7 +74,7 @@ def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> I
         operator: that runs.
         recorder: of its exchanges.
     """
-    if not recorder.exchanges.is_quiet:
+    if not recorder.exchanges.is_quiet or len(recorder.exchanges.servers) > 1:
         return None
     informers = [informer for cache in operator.cluster.caches() for informer in cache.informers()]
     if not all(map(_is_current, informers)):
