@@ -134,6 +134,10 @@ class Checkpoint:
             case CachedCollection():
                 self.collections.append(RecordedCollection(record))
             case CachedObjects():
+                if not self.collections:
+                    raise RecordingError(
+                        "the checkpoint has objects of an unknown collection: the recording is damaged"
+                    )
                 self.collections[-1].items += record.items
             case RecordedController():
                 self.controllers.append(record)
@@ -220,7 +224,8 @@ class Timeline:
             )
             self.checkpoint.exchanges.append(exchange)
         elif isinstance(record, Responded | Received):
-            by_number[record.exchange].outcomes.append((place, record))
+            if (open_exchange := by_number.get(record.exchange)) is not None:
+                open_exchange.outcomes.append((place, record))
         elif isinstance(record, CheckpointPart):
             self.checkpoint.add(record)
 
