@@ -81,7 +81,7 @@ class ProgramRun:
         watchdog = self._watchdog()
         manager = self._prepare()
         if self._recording is not None:
-            add_recording_report(manager, self._recording)
+            add_recording_report(manager, self._recording.status, save=self._recording.save)
 
         def stop() -> None:
             if self._recording is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from opsdk.errors import BadRequestError, OpsdkError
 from opsdk.manager.manager import Manager
 from opsdk.recording.process import ProcessRecording
-from opsdk.recording.status import RecordingCollector
+from opsdk.recording.status import RecordingCollector, RecordingStatus
 from opsdk.telemetry.records import Reconciled, TelemetryHook
 from opsdk.telemetry.records import Record as TelemetryRecord
 
@@ -30,19 +30,21 @@ class PanicHook(TelemetryHook):
             self._recording.note_panic(f"a reconcile of {record.controller} raised {record.error!r}")
 
 
-def add_recording_report(manager: Manager, recorded: ProcessRecording) -> None:
+def add_recording_report(
+    manager: Manager, status: Callable[[], RecordingStatus], *, save: Callable[[str], None]
+) -> None:
     """Add the page ``recording``, its action and the metrics of a recorded operator.
 
     Args:
         manager: of the operator.
-        recorded: its recording.
+        status: returns the state of the recording.
+        save: writes what is in memory into the directory; its argument is the reason.
     """
-    status = recorded.status
 
-    def save(arguments: Mapping[str, str]) -> Mapping[str, object]:
+    def act(arguments: Mapping[str, str]) -> Mapping[str, object]:
         if arguments:
             raise BadRequestError("write {}: the action has no arguments")
-        recorded.save("POST /debug/recording")
+        save("POST /debug/recording")
         return {"outcome": f"the recording is saved in {status().directory} within a second"}
 
     def recording() -> Mapping[str, object]:
@@ -57,5 +59,5 @@ def add_recording_report(manager: Manager, recorded: ProcessRecording) -> None:
         }
 
     manager.debug.add("recording", recording, description="the flight recorder: directory, size, what it skipped")
-    manager.debug.add_action("recording", save)
+    manager.debug.add_action("recording", act)
     manager.metrics.add_collector(lambda: RecordingCollector(status))

@@ -44,7 +44,7 @@ async def test_every_metric_of_the_table_exists() -> None:
     operator.setup(lambda _: None)
     async with environment.Environment() as env:
         manager: Manager = operator.prepare(env.config)
-        add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0))
+        add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0), save=print)
         families = {family.name for family in text_string_to_metric_families(manager.metrics.expose().decode())}
         await operator.cluster.aclose()
     table = PAGE[PAGE.index("| metrics | labels") : PAGE.index("**TLS.**")]

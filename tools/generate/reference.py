@@ -150,7 +150,7 @@ async def _exposed_metrics() -> str:
     operator = Operator("reference")
     operator.setup(lambda _: None)
     manager = operator.prepare(Config())
-    add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0))
+    add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0), save=print)
     text = manager.metrics.expose().decode()
     await operator.cluster.aclose()
     return text
