@@ -32,16 +32,16 @@ from opsdk.recording.records import (
     CheckpointEnded,
     EventSeriesRecord,
     HeldRequest,
-    OwnPassesRecord,
     QueuedRequest,
     Record,
     RecordedCause,
     RecordedController,
+    RepeatedRequest,
 )
 
 __all__ = ["take_checkpoint"]
 
-_BATCH: Final = 500
+_BATCH: Final = 200
 """Objects of one record."""
 
 
@@ -64,54 +64,58 @@ class RecordedOperator(Protocol):
         ...
 
 
-def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> Sequence[Record] | None:
+def take_checkpoint(operator: RecordedOperator, recorder: ExchangeRecorder) -> Iterable[Record] | None:
     """Return the state of an operator; None if it works, or has state that a replay could not give it.
 
-    Call it between two iterations of the event loop, when nothing is ready.
+    Call it between two iterations of the event loop, when nothing is ready. The objects of the caches are decompressed
+    while the caller iterates: do that once, in any thread.
 
     Args:
         operator: that runs.
         recorder: of its exchanges.
     """
-    if not recorder.exchanges.is_quiet:
+    if not recorder.exchanges.is_quiet or len(recorder.exchanges.servers) > 1:
         return None
     informers = [informer for cache in operator.cluster.caches() for informer in cache.informers()]
     if not all(map(_is_current, informers)):
         return None
-    queues = [_queue_of(controller, recorder.loop.time()) for controller in operator.controllers.values()]
-    queued = [queue for queue in queues if queue is not None]
-    if len(queued) != len(queues):
-        return None
-    leadership = operator.manager.leadership
-    election, sleeps = leadership.election, recorder.sleeps.ends()
+    election, sleeps = operator.manager.leadership.election, recorder.sleeps.ends()
     if election is not None and not any(name.startswith(ELECTION_SLEEP) for name, _ in sleeps):
         return None  # a request about the lease is about to be sent
     events = operator.cluster.recorder.save() if operator.cluster.has_recorder else []
-    if events is None:
+    queues = [_queue_of(controller, recorder.loop.time()) for controller in operator.controllers.values()]
+    queued = [queue for queue in queues if queue is not None]
+    if events is None or len(queued) != len(queues):
         return None
-    loop = recorder.loop
     # Not that of the selected namespaces: its cache starts it.
     of_reads = [informer for kind in operator.cluster.cache.kinds() for informer in kind.informers.values()]
-    return [
-        CheckpointBegan(
-            iteration=loop.iteration,
-            time=loop.time(),
-            wall=loop.wall_origin,
-            sleeps=tuple(sleeps),
-            lease_times=(
-                msgspec.msgpack.encode(election.rules.save_times()) if isinstance(election, LeaderElector) else b""
-            ),
-            leads_since=leadership.began_at,
-            thread_calls=recorder.thread_calls(),
-            random=recorder.random.getstate(),
-            process_random=random.getstate(),
-        ),
-        *chain.from_iterable(_objects_of(informer, by_reads=informer in of_reads) for informer in informers),
-        *chain.from_iterable(queued),
-        *(EventSeriesRecord(each.event, each.last.isoformat(), each.sent) for each in events),
-        *recorder.exchanges.records(),
-        CheckpointEnded(loop.iteration),
-    ]
+    return chain(
+        [_begin(operator, recorder, tuple(sleeps))],
+        *[_objects_of(informer, by_reads=informer in of_reads) for informer in informers],
+        *queued,
+        [EventSeriesRecord(each.event, each.last.isoformat(), each.sent) for each in events],
+        list(recorder.exchanges.records()),
+        [CheckpointEnded(recorder.loop.iteration)],
+    )
+
+
+def _begin(
+    operator: RecordedOperator, recorder: ExchangeRecorder, sleeps: tuple[tuple[str, float], ...]
+) -> CheckpointBegan:
+    loop, leadership = recorder.loop, operator.manager.leadership
+    election = leadership.election
+    times = election.rules.save_times() if isinstance(election, LeaderElector) else None
+    return CheckpointBegan(
+        iteration=loop.iteration,
+        time=loop.time(),
+        wall=loop.wall_origin,
+        sleeps=sleeps,
+        lease_times=msgspec.msgpack.encode(times) if times is not None else b"",
+        leads_since=leadership.began_at,
+        thread_calls=recorder.thread_calls(),
+        random=recorder.random.getstate(),
+        process_random=random.getstate(),
+    )
 
 
 def _is_current(informer: Informer) -> bool:
@@ -128,7 +132,7 @@ def _objects_of(informer: Informer, *, by_reads: bool) -> Iterator[Record]:
     source = informer.source
     assert isinstance(source, RestListerWatcher)
     gvk, collection = source.kind.gvk, collection_of(source.list_target)
-    yield CachedCollection(
+    cached = CachedCollection(
         collection=collection,
         gvk=(gvk.group, gvk.version, gvk.kind),
         metadata_only=source.kind.representation is PartialObjectMetadata,
@@ -136,10 +140,15 @@ def _objects_of(informer: Informer, *, by_reads: bool) -> Iterator[Record]:
         resource_version=informer.reflector.resource_version,
         history=msgspec.msgpack.encode(informer.reflector.save_history()),
     )
-    # The entries share their bytes with the store: nothing is copied here.
-    items = tuple(entry.data for entry in informer.store.entries(own_writes=False))
-    for start in range(0, len(items), _BATCH):
-        yield CachedObjects(collection, items[start : start + _BATCH])
+    # The entries do not change. To decompress 50,000 of them here would block the event loop for half a second.
+    entries = list(informer.store.entries(own_writes=False))
+
+    def records() -> Iterator[Record]:
+        yield cached
+        for start in range(0, len(entries), _BATCH):
+            yield CachedObjects(collection, tuple(entry.data for entry in entries[start : start + _BATCH]))
+
+    return records()
 
 
 def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
@@ -154,11 +163,11 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
     return [recorded, *requests, *_held_by(controller), *_passes_of(controller)]
 
 
-def _passes_of(controller: Controller) -> Iterator[OwnPassesRecord]:
+def _passes_of(controller: Controller) -> Iterator[RepeatedRequest]:
     for request, passes in controller.hot_loops.rows.items():
         if isinstance(request, Request):
             key = (request.namespace, request.name, request.cluster)
-            yield OwnPassesRecord(controller.name, key, msgspec.msgpack.encode(passes))
+            yield RepeatedRequest(controller.name, key, msgspec.msgpack.encode(passes))
 
 
 def _held_by(controller: Controller) -> Iterator[HeldRequest]:

@@ -20,6 +20,7 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.rbac.check import RbacCheck
+from opsdk.recording.options import RecordingMode
 from opsdk.webhook.certificates.options import SelfSigned
 
 _PREFIX = "OPSDK_"
@@ -120,6 +121,7 @@ FLAGS = (
     Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
     Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
     Flag("recording-dir", "recording.directory", str, "record the run into this directory, for opsdk replay"),
+    Flag("recording-mode", "recording.mode", RecordingMode, "write the recording always, on-request or on-panic"),
     Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a graceful shutdown"),
     Flag(
         "max-concurrent-reconciles",

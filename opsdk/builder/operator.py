@@ -515,7 +515,7 @@ class Operator:
         config = load_config(kubeconfig=kubeconfig, context=context)
         program = ProgramRun(
             self.options,
-            prepare=lambda: self.prepare(config, hooks=hooks),
+            prepare=lambda: self.prepare(config, hooks=[*hooks, *program.hooks]),
             start=self.start_prepared,
             watchdog=self._new_watchdog,
             checkpoint=partial(take_checkpoint, self),

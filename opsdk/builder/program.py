@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Watchdog
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.recording_report import add_recording_report
+from opsdk.builder.recording_report import PanicHook, add_recording_report
 from opsdk.manager.manager import Manager
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recording.loop import RecordingLoop
+from opsdk.recording.options import RecordingMode
 from opsdk.recording.process import ProcessRecording, RecordedProgram
 from opsdk.recording.recorder import ExchangeRecorder
 from opsdk.recording.records import Record
 from opsdk.rest.config import Config
+from opsdk.telemetry.records import TelemetryHook
 
 __all__ = ["ProgramRun"]
 
@@ -43,7 +45,7 @@ class ProgramRun:
         prepare: Callable[[], Manager],
         start: Callable[[], Awaitable[None]],
         watchdog: Callable[[], Watchdog],
-        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
+        checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
     ) -> None:
         self._options = options
         self._prepare, self._start, self._watchdog = prepare, start, watchdog
@@ -68,11 +70,18 @@ class ProgramRun:
         finally:
             self._guard.disarm()
 
+    @property
+    def hooks(self) -> Sequence[TelemetryHook]:
+        """What the operator's telemetry has to tell the recording."""
+        if self._recording is None or self._options.recording.mode is not RecordingMode.ON_PANIC:
+            return []
+        return [PanicHook(self._recording)]
+
     async def _main(self) -> None:
         watchdog = self._watchdog()
         manager = self._prepare()
         if self._recording is not None:
-            add_recording_report(manager, self._recording.status)
+            add_recording_report(manager, self._recording)
 
         def stop() -> None:
             if self._recording is not None:

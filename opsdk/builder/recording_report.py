@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from opsdk.errors import BadRequestError, OpsdkError
 from opsdk.manager.manager import Manager
-from opsdk.recording.status import RecordingCollector, RecordingStatus
+from opsdk.recording.process import ProcessRecording
+from opsdk.recording.status import RecordingCollector
+from opsdk.telemetry.records import Reconciled, TelemetryHook
+from opsdk.telemetry.records import Record as TelemetryRecord
 
 
-def add_recording_report(manager: Manager, status: Callable[[], RecordingStatus]) -> None:
-    """Add the page ``recording`` and the metrics of a recorded operator.
+class PanicHook(TelemetryHook):
+    """Saves a recording when a reconcile raises an unexpected exception.
+
+    Args:
+        recording: of the operator.
+    """
+
+    def __init__(self, recording: ProcessRecording) -> None:
+        self._recording = recording
+
+    def record(self, record: TelemetryRecord) -> None:
+        """See `TelemetryHook`."""
+        if isinstance(record, Reconciled) and record.error is not None and not isinstance(record.error, OpsdkError):
+            self._recording.note_panic(f"a reconcile of {record.controller} raised {record.error!r}")
+
+
+def add_recording_report(manager: Manager, recorded: ProcessRecording) -> None:
+    """Add the page ``recording``, its action and the metrics of a recorded operator.
 
     Args:
         manager: of the operator.
-        status: returns the state of the recording.
+        recorded: its recording.
     """
+    status = recorded.status
+
+    def save(arguments: Mapping[str, str]) -> Mapping[str, object]:
+        if arguments:
+            raise BadRequestError("write {}: the action has no arguments")
+        recorded.save("POST /debug/recording")
+        return {"outcome": f"the recording is saved in {status().directory} within a second"}
 
     def recording() -> Mapping[str, object]:
         now = status()
@@ -30,4 +57,5 @@ def add_recording_report(manager: Manager, status: Callable[[], RecordingStatus]
         }
 
     manager.debug.add("recording", recording, description="the flight recorder: directory, size, what it skipped")
+    manager.debug.add_action("recording", save)
     manager.metrics.add_collector(lambda: RecordingCollector(status))

@@ -111,6 +111,11 @@ class OpenExchanges:
         self._others.discard(number)
 
     @property
+    def servers(self) -> set[str]:
+        """The servers with open exchanges: an operator of several clusters has more than one."""
+        return {exchange.began.server for exchange in self._open.values()}
+
+    @property
     def is_quiet(self) -> bool:
         """Whether only watches are open, and none is in the middle of an event."""
         return not self._others and all(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import os
 import random
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.errors import ConfigError
 from opsdk.recording.loop import RecordingLoop
-from opsdk.recording.options import RecordingOptions
+from opsdk.recording.options import RecordingMode, RecordingOptions
 from opsdk.recording.recorder import ExchangeRecorder, RecordedConfig, begin_recording, describe_start
 from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.recording.redaction import Redactor
@@ -32,6 +34,8 @@ __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
 _VARIABLES: Final = ("HOSTNAME", "POD_NAME", "POD_NAMESPACE", "PYTHONHASHSEED")
 _PREFIX: Final = "OPSDK_"
 """Variables of the environment that a replay needs: flags of the operator, too. Others may hold secrets."""
+_PANIC_SECONDS: Final = 600.0
+"""Seconds after a panic in which others save nothing: one error may come with each retry."""
 _MAX_FILES: Final = 2_000
 _MAX_FILE: Final = 4 << 20
 """Files, and bytes of one, that the digest of the code reads."""
@@ -66,11 +70,12 @@ class ProcessRecording:
         self,
         options: RecordingOptions,
         program: RecordedProgram,
-        checkpoint: Callable[[ExchangeRecorder], Sequence[Record] | None],
+        checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
     ) -> None:
         self._options, self._program, self._checkpoint = options, program, checkpoint
         self._recorder: ExchangeRecorder | None = None
         self._writer: RecordingWriter | None = None
+        self._next_panic_at = -math.inf
 
     async def record(self, main: Coroutine[object, None, None], config: RecordedConfig) -> None:
         """Record from now on, and run `main` on a `RecordingLoop`.
@@ -109,6 +114,9 @@ class ProcessRecording:
         loop.observe(writer.add_iteration, writer.add_wall, observe_idle)
         try:
             await main
+        except Exception as error:
+            self.note_panic(f"the operator ended: {error!r}")
+            raise
         finally:
             writer.add(OperatorEnded(loop.iteration))
             writer.close()
@@ -117,6 +125,22 @@ class ProcessRecording:
         """Return what becomes of the recording, after its begin."""
         assert self._writer is not None
         return self._writer.status()
+
+    def save(self, reason: str) -> None:
+        """Write what is in memory into the directory, within a second.
+
+        Args:
+            reason: for the log.
+        """
+        assert self._writer is not None
+        self._writer.request_save(reason)
+
+    def note_panic(self, reason: str) -> None:
+        """Save the recording after an unexpected error, if its mode asks for that."""
+        now = time.monotonic()
+        if self._options.mode is RecordingMode.ON_PANIC and now >= self._next_panic_at:
+            self._next_panic_at = now + _PANIC_SECONDS
+            self.save(reason)
 
     def note_stop(self) -> None:
         """Note that a signal asks the operator to stop."""

@@ -9,7 +9,7 @@ import msgspec
 
 from opsdk.recording.files import FileContent, RecordingError, read_records
 from opsdk.recording.records import CheckpointBegan, CheckpointEnded, Record, RecordingBegan
-from opsdk.recording.writer import SUFFIX, file_names
+from opsdk.recording.storage import SUFFIX, file_names
 
 __all__ = ["Recording", "load_recording"]
 

@@ -31,7 +31,6 @@ __all__ = [
     "Iterations",
     "OperatorEnded",
     "Outcome",
-    "OwnPassesRecord",
     "QueuedRequest",
     "RandomState",
     "Received",
@@ -39,6 +38,7 @@ __all__ = [
     "RecordedCause",
     "RecordedController",
     "RecordingBegan",
+    "RepeatedRequest",
     "Responded",
     "Returned",
     "Skipped",
@@ -225,7 +225,7 @@ class HeldRequest(msgspec.Struct, frozen=True, array_like=True, tag="y"):
     causes: tuple[ReconcileCause, ...]
 
 
-class OwnPassesRecord(msgspec.Struct, frozen=True, array_like=True, tag="j"):
+class RepeatedRequest(msgspec.Struct, frozen=True, array_like=True, tag="j"):
     """A request whose last reconciles wrote something, as a part of a checkpoint: it may be a hot loop.
 
     Attributes:
@@ -501,7 +501,7 @@ CheckpointPart = (
     | RecordedController
     | QueuedRequest
     | HeldRequest
-    | OwnPassesRecord
+    | RepeatedRequest
     | EventSeriesRecord
     | CheckpointEnded
 )

@@ -21,9 +21,9 @@ from opsdk.recording.records import (
     EventSeriesRecord,
     ExchangeBegan,
     Failed,
-    OwnPassesRecord,
     Received,
     Record,
+    RepeatedRequest,
     Returned,
 )
 
@@ -179,7 +179,7 @@ def _content(record: Record) -> bytes:
             return b"".join(record.items)
         case EventSeriesRecord():
             return record.event
-        case OwnPassesRecord():
+        case RepeatedRequest():
             return record.passes
         case ExchangeBegan() | Called() | Answered():
             return record.body
@@ -201,7 +201,7 @@ def _without(record: Record, present: Mapping[bytes, bytes]) -> Record:
             return replace(record, items=tuple(_replaced(item, present) for item in record.items))
         case EventSeriesRecord():
             return replace(record, event=_replaced(record.event, present))
-        case OwnPassesRecord():
+        case RepeatedRequest():
             return replace(record, passes=_replaced_in_msgpack(record.passes, present))
         case ExchangeBegan() | Called() | Answered():
             return replace(record, body=_replaced(record.body, present))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import IO, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from opsdk.recording.files import FileEncoder, RecordedFile, files_to_remove
+from opsdk.recording.files import FileEncoder
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import (
     Answered,
@@ -28,17 +27,15 @@ from opsdk.recording.records import (
     WallMoved,
 )
 from opsdk.recording.status import RecordingStatus
+from opsdk.recording.storage import FILES, storage_for
 from opsdk.telemetry.safe_logger import SafeLogger
 
-__all__ = ["SUFFIX", "RecordingWriter", "file_names"]
+__all__ = ["RecordingWriter"]
 
 log = SafeLogger(__name__)
 
-SUFFIX: Final = ".opsdk-recording"
 _FLUSH_SECONDS: Final = 1.0
 """Seconds between two writes: a process that is killed loses that much. A thread that wakes costs about 0.3 ms."""
-_FILES: Final = 8
-"""The space of a recording is divided into so many files."""
 _CHECKPOINT_SHARE: Final = 3
 """A file is so many times larger than the checkpoint with which it begins."""
 _LATEST: Final = 2.0
@@ -67,8 +64,8 @@ class RecordingWriter:
         self, options: RecordingOptions, began: RecordingBegan, *, redact: Callable[[list[Record]], list[Record]] = list
     ) -> None:
         self._options, self._began, self._redact = options, began, redact
-        self._directory = Path(options.directory)
-        self._queue: deque[Record | int | tuple[Record, ...]] = deque()
+        self._storage = storage_for(options, began.operator)
+        self._queue: deque[Record | int | _Checkpoint] = deque()
         """Records, checkpoints, and numbers: the microseconds of iterations, before the records of the iteration."""
         self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
@@ -78,15 +75,13 @@ class RecordingWriter:
         self._is_closing = threading.Event()
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
-        self._stem = f"{_file_stem(began.operator)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
         self._number = 0
-        self._file: IO[bytes] | None = None
+        self._save_reason = ""
         self._encoder = FileEncoder()
         self._size = 0
         self._opened_at = 0.0
         self._wants_checkpoint = self._is_reported = False
         self._checkpoint_size = 0
-        self._ended: list[RecordedFile] = []
 
     @property
     def problem(self) -> str:
@@ -101,9 +96,9 @@ class RecordingWriter:
     def status(self) -> RecordingStatus:
         """Return the state of the recording."""
         return RecordingStatus(
-            directory=str(self._directory),
+            directory=str(self._options.directory),
             since=self._began_at,
-            size=self._size + sum(file.size for file in tuple(self._ended)),
+            size=self._storage.size,
             skipped=self._skipped_before + self._skipped,
             problem=self._problem,
         )
@@ -111,8 +106,7 @@ class RecordingWriter:
     def start(self) -> None:
         """Create the directory, and begin to write. Raises ``OSError`` if it cannot be written to, and is not full."""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._ended = _files_of(self._directory)
+            self._storage.start()
             self._open()
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
@@ -141,10 +135,14 @@ class RecordingWriter:
             self._queued += len(record.body)
         self._queue.append(record)
 
-    def add_checkpoint(self, records: Sequence[Record]) -> None:
-        """Begin the next file with a checkpoint. What was added before it goes into the file before."""
+    def add_checkpoint(self, records: Iterable[Record]) -> None:
+        """Begin the next file with a checkpoint. What was added before it goes into the file before.
+
+        Args:
+            records: of the checkpoint; the thread iterates over them.
+        """
         self._wants_checkpoint = False
-        self._queue.append(tuple(records))
+        self._queue.append(_Checkpoint(records))
 
     def add_iteration(self, micros: int) -> None:
         """Note an iteration of the loop, which began so many microseconds after the one before it."""
@@ -159,6 +157,14 @@ class RecordingWriter:
         """Note a step of the system's clock."""
         self.add(WallMoved(iteration, wall))
 
+    def request_save(self, reason: str) -> None:
+        """Let the thread write what is in memory into the directory, with its next write.
+
+        Args:
+            reason: for the log.
+        """
+        self._save_reason = reason
+
     def close(self) -> None:
         """Write what is left, and end the file. Returns after five seconds in any case."""
         self._is_closing.set()
@@ -170,9 +176,13 @@ class RecordingWriter:
         try:
             while not self._is_closing.wait(_FLUSH_SECONDS):
                 self.write_queue()
+                if self._save_reason:
+                    self.save()
             self.write_queue()
             with self._lock:
                 self._end()
+            if self._save_reason:
+                self.save()
         except Exception as error:  # noqa: BLE001 - nothing takes records out of the queue any more
             self._fail(error)
 
@@ -190,14 +200,14 @@ class RecordingWriter:
         if not self._queue:
             return
         while self._queue:
-            if isinstance(self._queue[0], tuple):
-                self._write_checkpoint(self._queue[0])
+            if isinstance(first := self._queue[0], _Checkpoint):
                 self._queue.popleft()
+                self._write_checkpoint(first.records)
             else:
                 self._write(self._encoder.encode(*self._take()) + self._encoder.flush())
         self._check_size()
 
-    def _write_checkpoint(self, records: Sequence[Record]) -> None:
+    def _write_checkpoint(self, records: Iterable[Record]) -> None:
         """Begin the next file with a checkpoint."""
         self._end()
         self._open()
@@ -209,8 +219,8 @@ class RecordingWriter:
     def _check_size(self) -> None:
         """Ask for a checkpoint when the file has its share. Without one for a long time, the next file has none."""
         # A checkpoint of large caches must not be most of the recording.
-        share = max(self._options.max_bytes // _FILES, _CHECKPOINT_SHARE * self._checkpoint_size)
-        age = (time.time() - self._opened_at) / (self._options.max_age / _FILES)
+        share = max(self._storage.max_bytes // FILES, _CHECKPOINT_SHARE * self._checkpoint_size)
+        age = (time.time() - self._opened_at) / (self._options.max_age / FILES)
         filling = max(self._size / share, age)
         if filling > _LATEST and self._wants_checkpoint:
             if not self._is_reported:
@@ -229,10 +239,10 @@ class RecordingWriter:
         queue, queued = self._queue, self._queued
         records: list[Record] = []
         while queue:
-            if isinstance(queue[0], tuple):
+            if isinstance(queue[0], _Checkpoint):
                 return [*self._iterations.take(), *self._redact(records)]
             item = queue.popleft()
-            assert not isinstance(item, tuple)
+            assert not isinstance(item, _Checkpoint)
             if isinstance(item, int):
                 self._iterations.add(item)
                 continue
@@ -243,59 +253,39 @@ class RecordingWriter:
         return [*self._iterations.take(), *self._redact(records)]
 
     def _write(self, data: bytes) -> None:
-        assert self._file is not None
         self._size += len(data)
-        rest = memoryview(data)
-        while rest:
-            # A disk that is almost full takes a part.
-            rest = rest[self._file.write(rest) :]
+        self._storage.write(data)
 
     def _open(self) -> None:
-        """Begin the next file, and remove those that have to go."""
-        path = self._directory / f"{self._stem}-{self._number:06}{SUFFIX}"
-        # Unbuffered: what was written survives a killed process.
-        self._file = path.open("xb", buffering=0)
+        """Begin the next file."""
+        self._storage.open(self._number)
         self._encoder, self._size, self._opened_at = FileEncoder(), 0, time.time()
         self._checkpoint_size, self._wants_checkpoint = 0, False
         began = self._encoder.encode(replace(self._began, file=self._number))
         self._write(self._encoder.begin() + began + self._encoder.flush())
         self._number += 1
-        current = RecordedFile(path.name, self._options.max_bytes // _FILES, time.time())
-        for file in files_to_remove(
-            [*self._ended, current],
-            now=time.time(),
-            max_bytes=self._options.max_bytes,
-            max_seconds=self._options.max_age,
-        ):
-            (self._directory / file.name).unlink(missing_ok=True)
-            self._ended.remove(file)
 
     def _end(self) -> None:
-        assert self._file is not None
         self._write(self._encoder.end())
-        self._file.close()
-        path = Path(self._file.name)
-        self._ended.append(RecordedFile(path.name, self._size, time.time()))
-        self._size = 0
+        self._storage.end()
+
+    def save(self) -> None:
+        """Write what is in memory into the directory. A failure is logged."""
+        reason, self._save_reason = self._save_reason, ""
+        try:
+            with self._lock:
+                self._storage.save()
+        except OSError as error:
+            log.error("the recording cannot be saved: %s", error)  # noqa: TRY400 - the message says it all
+        else:
+            log.info("the recording is saved in %s: %s", self._options.directory, reason)
 
     def __repr__(self) -> str:
-        return f"<RecordingWriter to {self._directory}{f': {self._problem}' if self._problem else ''}>"
+        return f"<RecordingWriter to {self._storage!r}{f': {self._problem}' if self._problem else ''}>"
 
 
-def file_names(directory: Path) -> list[Path]:
-    """Return the files of all recordings in a directory, the oldest first."""
-    return [directory / file.name for file in _files_of(directory)]
-
-
-def _files_of(directory: Path) -> list[RecordedFile]:
-    files: list[RecordedFile] = []
-    for path in directory.glob(f"*{SUFFIX}"):
-        try:
-            status = path.stat()
-        except FileNotFoundError:  # another process has just removed it
-            continue
-        files.append(RecordedFile(path.name, status.st_size, status.st_mtime))
-    return sorted(files, key=lambda file: (file.ended_at, file.name))
+class _Checkpoint(msgspec.Struct, frozen=True):
+    records: Iterable[Record]
 
 
 class _Iterations:
@@ -329,7 +319,3 @@ class _Iterations:
         self._micros.clear()
         self._first = self._next = self._next if first is None else first
         return taken
-
-
-def _file_stem(operator: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_." else "-" for char in operator)[:100]

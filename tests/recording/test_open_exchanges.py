@@ -86,6 +86,7 @@ def test_only_watches_between_two_events_are_quiet() -> None:
     exchanges.answer(watch, b"}\n", is_end=False)
     assert exchanges.open.is_quiet
     assert [target for _, target, _ in exchanges.kept()] == [PODS]
+    assert exchanges.open.servers == {"host:443"}
     request = exchanges.begin("/apis", in_reconcile=True)
     assert not exchanges.open.is_quiet
     exchanges.open.ended(request)

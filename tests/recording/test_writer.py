@@ -15,7 +15,8 @@ from opsdk.recording.files import RecordingError
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.reading import load_recording
 from opsdk.recording.records import Iterations, Received, RecordingBegan, Skipped
-from opsdk.recording.writer import RecordingWriter, file_names
+from opsdk.recording.storage import file_names
+from opsdk.recording.writer import RecordingWriter
 
 BEGAN = RecordingBegan(opsdk="1.0", python="3.11.7", operator="a/b", wall=1, seed=1)
 NOISE = random.Random(1)

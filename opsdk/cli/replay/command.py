@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.cli.output import Output, OutputFormat, print_json
@@ -159,7 +157,7 @@ def _plan_with(
     chosen, namespace = OperatorChoice(reference=reference, all_permissions=True), timeline.began.namespace
     operator = chosen.on_doubles(state)
     flags, _ = parse_flags(operator.name, operator.options, timeline.began.arguments, {})
-    operator.options = replace(flags, leader_election=False)  # there is one replica, and its lease is no work
+    operator.options = flags
     run = OperatorRun(
         snapshot=state,
         operator=lambda: operator,

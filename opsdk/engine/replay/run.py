@@ -31,7 +31,7 @@ from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
 from opsdk.engine.replay.threads import ReplayedThreads
 from opsdk.engine.replay.timeline import Checkpoint, Timeline
-from opsdk.errors import UsageError
+from opsdk.errors import OpsdkError, UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
@@ -192,11 +192,14 @@ class OperatorReplay:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         """Bring the operator into the state of the checkpoint, in the iteration that ended with it."""
-        self._random.setstate(checkpoint.began.random)
-        random.setstate(checkpoint.began.process_random)
-        self._sleeps.move(checkpoint.began.sleeps)
-        self._threads.continue_after(checkpoint.began.thread_calls)
-        problem = restore(self.operator, checkpoint, self._loop.time())
+        try:
+            self._random.setstate(checkpoint.began.random)
+            random.setstate(checkpoint.began.process_random)
+            self._sleeps.move(checkpoint.began.sleeps)
+            self._threads.continue_after(checkpoint.began.thread_calls)
+            problem = restore(self.operator, checkpoint, self._loop.time())
+        except (msgspec.MsgspecError, OpsdkError, TypeError, ValueError) as error:
+            problem = f"it is damaged: {error}"
         if problem:
             self._start_problem = "; ".join((problem, *self._boundary.unanswered))
             self._loop.stop()

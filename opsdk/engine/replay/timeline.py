@@ -26,12 +26,12 @@ from opsdk.recording.records import (
     Iterations,
     OperatorEnded,
     Outcome,
-    OwnPassesRecord,
     QueuedRequest,
     Received,
     Record,
     RecordedController,
     RecordingBegan,
+    RepeatedRequest,
     Responded,
     Skipped,
     StopRequested,
@@ -124,7 +124,7 @@ class Checkpoint:
     controllers: list[RecordedController] = field(default_factory=list)
     queued: list[QueuedRequest] = field(default_factory=list)
     held: list[HeldRequest] = field(default_factory=list)
-    passes: list[OwnPassesRecord] = field(default_factory=list)
+    passes: list[RepeatedRequest] = field(default_factory=list)
     events: list[EventSeriesRecord] = field(default_factory=list)
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
@@ -134,6 +134,10 @@ class Checkpoint:
             case CachedCollection():
                 self.collections.append(RecordedCollection(record))
             case CachedObjects():
+                if not self.collections:
+                    raise RecordingError(
+                        "the checkpoint has objects of an unknown collection: the recording is damaged"
+                    )
                 self.collections[-1].items += record.items
             case RecordedController():
                 self.controllers.append(record)
@@ -141,7 +145,7 @@ class Checkpoint:
                 self.queued.append(record)
             case HeldRequest():
                 self.held.append(record)
-            case OwnPassesRecord():
+            case RepeatedRequest():
                 self.passes.append(record)
             case EventSeriesRecord():
                 self.events.append(record)
@@ -220,7 +224,8 @@ class Timeline:
             )
             self.checkpoint.exchanges.append(exchange)
         elif isinstance(record, Responded | Received):
-            by_number[record.exchange].outcomes.append((place, record))
+            if (open_exchange := by_number.get(record.exchange)) is not None:
+                open_exchange.outcomes.append((place, record))
         elif isinstance(record, CheckpointPart):
             self.checkpoint.add(record)
 

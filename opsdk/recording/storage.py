@@ -1,0 +1,192 @@
+"""Where the files of a recording are: in a directory, or in memory until they are saved. For one thread."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from opsdk.recording.files import RecordedFile, files_to_remove
+from opsdk.recording.options import RecordingMode, RecordingOptions
+
+__all__ = ["FILES", "SUFFIX", "RecordingStorage", "file_names", "storage_for"]
+
+SUFFIX: Final = ".opsdk-recording"
+FILES: Final = 8
+"""The space of a recording is divided into so many files."""
+
+
+class RecordingStorage(Protocol):
+    """The files of a recording: a ring, whose oldest ones go."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of all files together."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files now."""
+        ...
+
+    def start(self) -> None:
+        """Prepare the directory. Raises ``OSError`` if it cannot be written to."""
+        ...
+
+    def open(self, number: int) -> None:
+        """Begin the file of this number, and remove those that have to go. Raises ``OSError``."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to the file. Raises ``OSError``."""
+        ...
+
+    def end(self) -> None:
+        """End the file."""
+        ...
+
+    def save(self) -> None:
+        """Write what is not in the directory yet. Raises ``OSError``."""
+        ...
+
+
+def storage_for(options: RecordingOptions, operator: str) -> RecordingStorage:
+    """Return the storage of a recording.
+
+    Args:
+        options: of the recording.
+        operator: its name, for names of files.
+    """
+    directory = _Directory(options, operator)
+    return directory if options.mode is RecordingMode.ALWAYS else _Memory(options, directory)
+
+
+def file_names(directory: Path) -> list[Path]:
+    """Return the files of all recordings in a directory, the oldest first."""
+    return [directory / file.name for file in _files_of(directory)]
+
+
+class _Directory:
+    def __init__(self, options: RecordingOptions, operator: str) -> None:
+        self.path = Path(options.directory)
+        self._options = options
+        self._operator = "".join(char if char.isalnum() or char in "-_." else "-" for char in operator)[:100]
+        self._stem = self.new_stem()
+        self._file: IO[bytes] | None = None
+        self._name = ""
+        self._written = 0
+        self._ended: list[RecordedFile] = []
+
+    def new_stem(self) -> str:
+        """Return the first part of the names of files that belong together."""
+        return f"{self._operator}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
+
+    @property
+    def max_bytes(self) -> int:
+        return self._options.max_bytes
+
+    @property
+    def size(self) -> int:
+        return self._written + sum(file.size for file in tuple(self._ended))
+
+    def start(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
+        self._ended = _files_of(self.path)
+
+    def open(self, number: int) -> None:
+        self._name = f"{self._stem}-{number:06}{SUFFIX}"
+        # Unbuffered: what was written survives a killed process.
+        self._file = (self.path / self._name).open("xb", buffering=0)
+        self._written = 0
+        self.remove_old(RecordedFile(self._name, self.max_bytes // FILES, time.time()))
+
+    def remove_old(self, current: RecordedFile) -> None:
+        """Remove the files that have to go, but not the current one."""
+        for file in files_to_remove(
+            [*self._ended, current],
+            now=time.time(),
+            max_bytes=self.max_bytes,
+            max_seconds=self._options.max_age,
+        ):
+            (self.path / file.name).unlink(missing_ok=True)
+            self._ended.remove(file)
+
+    def write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._written += len(data)
+        rest = memoryview(data)
+        while rest:
+            # A disk that is almost full takes a part.
+            rest = rest[self._file.write(rest) :]
+
+    def end(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._ended.append(RecordedFile(self._name, self._written, time.time()))
+        self._written = 0
+
+    def save(self) -> None:
+        pass  # all is there
+
+    def __repr__(self) -> str:
+        return f"<recording in {self.path}>"
+
+
+class _Memory:
+    def __init__(self, options: RecordingOptions, directory: _Directory) -> None:
+        self._options, self._directory = options, directory
+        self._contents: dict[int, bytearray] = {}
+        self._ended: list[RecordedFile] = []
+
+    @property
+    def max_bytes(self) -> int:
+        return self._options.max_memory
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, tuple(self._contents.values())))
+
+    def start(self) -> None:
+        self._directory.start()
+
+    def open(self, number: int) -> None:
+        self._contents[number] = bytearray()
+        current = RecordedFile(str(number), self.max_bytes // FILES, time.time())
+        for file in files_to_remove(
+            [*self._ended, current], now=time.time(), max_bytes=self.max_bytes, max_seconds=self._options.max_age
+        ):
+            del self._contents[int(file.name)]
+            self._ended.remove(file)
+
+    def write(self, data: bytes) -> None:
+        self._contents[max(self._contents)] += data
+
+    def end(self) -> None:
+        number = max(self._contents)
+        self._ended.append(RecordedFile(str(number), len(self._contents[number]), time.time()))
+
+    def save(self) -> None:
+        """Write all files, as those of a recording of their own."""
+        stem, path = self._directory.new_stem(), self._directory.path
+        for number, content in sorted(self._contents.items()):
+            (path / f"{stem}-{number:06}{SUFFIX}").write_bytes(content)
+        self._directory.start()
+        self._directory.remove_old(RecordedFile(f"{stem}-", 0, time.time()))
+
+    def __repr__(self) -> str:
+        return f"<recording of {self.size} bytes in memory>"
+
+
+def _files_of(directory: Path) -> list[RecordedFile]:
+    files: list[RecordedFile] = []
+    for path in directory.glob(f"*{SUFFIX}"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process has just removed it
+            continue
+        files.append(RecordedFile(path.name, status.st_size, status.st_mtime))
+    return sorted(files, key=lambda file: (file.ended_at, file.name))
