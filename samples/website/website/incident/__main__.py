@@ -223,6 +223,8 @@ def _exit(number: int, _: FrameType | None) -> NoReturn:
 def main() -> int:
     """Tell the story in a temporary folder, and remove it. Returns the exit status."""
     signal.signal(signal.SIGTERM, _exit)
+    # A shell lets its background jobs ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="incident-") as folder, Shell(Path(folder)) as shell:
         try:
