@@ -38,7 +38,7 @@ def hold_queues(operator: Operator) -> None:
 async def start_what_ran(operator: Operator, checkpoint: Checkpoint) -> None:
     """Start what the operator has started since its own start: informers of reads, and the recorder of Events."""
     if checkpoint.events:
-        assert operator.cluster.recorder is not None
+        _ = operator.cluster.recorder  # its first use starts it
     cached = [each.informer for each in checkpoint.collections if each.informer.by_reads]
     for informer in sorted(cached, key=attrgetter("metadata_only")):
         form = PartialObjectMetadata if informer.metadata_only else Unstructured
