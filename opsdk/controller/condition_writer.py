@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_tree
@@ -60,7 +60,8 @@ class ConditionWriter:
     """
 
     def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
-        self._kind = kind
+        # An object that its class cannot decode gets its conditions too.
+        self._kind = as_unstructured(kind)
         self._condition = condition
 
     async def write(self, ctx: Context, desired: DesiredCondition, *, obj: Any = None) -> None:

@@ -5,7 +5,7 @@ Upstream: none; kstatus gives ``Ready`` this meaning.
 
 from __future__ import annotations
 
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
@@ -48,7 +48,7 @@ class ReadyReport:
 
     def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
         self._condition = condition
-        self._kind = kind
+        self._kind = as_unstructured(kind)
         self._writer = ConditionWriter(kind, condition)
         check_condition(kind, condition, "ready_condition")
 
