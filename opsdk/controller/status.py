@@ -119,14 +119,27 @@ class StatusPatch(Generic[S]):
             reason: one CamelCase word.
             message: a sentence.
 
+        The time is that of the last change of the condition's status before the block, if its status is that one
+        again: a condition may be reset first and set later.
+
         Returns True if the condition's status changed, or if the condition is new.
         """
         conditions = self._conditions()
         previous = get_condition(conditions, type)
         generation = self._object.metadata.generation
-        set_condition(conditions, type, status, reason, message, observed_generation=generation)
+        if set_condition(conditions, type, status, reason, message, observed_generation=generation):
+            self._keep_transition_time(conditions, type)
         self._set_conditions(conditions)
         return previous is None or previous.status != str(status)
+
+    def _keep_transition_time(self, conditions: list[Condition], type: str) -> None:  # noqa: A002 - the field's name
+        for stored in (self._original or {}).get("conditions") or ():
+            if stored.get("type") == type and (before := msgspec.convert(stored, Condition)).last_transition_time:
+                index = next(i for i, condition in enumerate(conditions) if condition.type == type)
+                if conditions[index].status == before.status:
+                    conditions[index] = msgspec.structs.replace(
+                        conditions[index], last_transition_time=before.last_transition_time
+                    )
 
     def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
         """Remove a condition. Returns False if there is none of this type."""
