@@ -170,8 +170,10 @@ class Controller:
         self._cancelled_workers = False
 
     def _make_queue(self, item_type: type[Any]) -> WorkQueue[Any]:
-        limiter = copy.deepcopy(self.options.rate_limiter)
-        queue = WorkQueue[Any](self.name, rate_limiter=limiter, item_type=item_type, fairness=self.options.fairness)
+        options, limiter = self.options, copy.deepcopy(self.options.rate_limiter)
+        queue = WorkQueue[Any](
+            self.name, rate_limiter=limiter, item_type=item_type, fairness=options.fairness, max_wait=options.max_wait
+        )
         queue.hooks = self.hook.queue_hooks(self.name, queue.core)
         queue.keeps_traces = self.hook.follows_writes
         return queue
@@ -456,15 +458,8 @@ class Controller:
         """
         text, _ = describe(error)
         log.error("controller %s failed beside its reconciler, and retries: %s", self.name, text, exc_info=error)
-        self.hook.record(
-            Reconciled(
-                controller=self.name,
-                result=ReconcileOutcome.ERROR,
-                seconds=0.0,
-                panicked=is_panic(error),
-                error=error,
-            )
-        )
+        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
+        self.hook.record(Reconciled(controller=self.name, result=outcome, seconds=0.0, panicked=panicked, error=error))
         cause = ReconcileCause("retry", detail=shorten_error(error))
         try:
             wait = self.queue.next_delay(queue_item.item)

@@ -16,6 +16,7 @@ from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
+from opsdk.queue.core import MAX_WAIT
 from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import RateLimiter
 
@@ -112,6 +113,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             worker. With fewer, some workers wait.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
+        max_wait: seconds that requests of a lower priority (initial lists, resyncs, `max_interval`) wait behind live
+            changes. After that, every second reconcile is one of theirs, so none starves. 0 for no limit.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
         hot_loop_limit: number of reconciles of an object in a row, faster than one a second, that only its own writes
@@ -135,12 +138,13 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     blocking_threads: int = 0
     fairness: Fairness | None = None
     hot_loop_limit: int = 100
+    max_wait: float = MAX_WAIT
 
     def _problems(self) -> Iterator[str]:
         yield from self._wrong_numbers(1, "a number of workers, at least 1", "max_concurrent_reconciles")
         yield from super()._problems()
         yield from self._wrong_types(bool, "True or False", "enable_warmup", "ignore_own_status_writes")
-        yield from self._wrong_times("reconciliation_timeout")
+        yield from self._wrong_times("reconciliation_timeout", "max_wait")
         if self.cache_sync_timeout is not None:
             yield from self._wrong_times("cache_sync_timeout")
         if self.sync_policy is not None:
