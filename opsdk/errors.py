@@ -222,7 +222,7 @@ class ApiError(OpsdkError):
         code: the HTTP status.
         reason: the machine-readable reason, such as ``NotFound``.
         details: name, kind and causes.
-        retry_after: seconds that the server asks to wait, or None.
+        retry_after: seconds that the server asks to wait, at most `max_retry_after`: an informer is deaf meanwhile.
         request: the request, or None if no client of opsdk sent it. `message` is the server's text alone.
 
     >>> request = RequestInfo(verb="update", resource="configmaps", namespace="default", name="site")
@@ -232,6 +232,7 @@ class ApiError(OpsdkError):
 
     default_code: ClassVar[int] = 500
     default_reason: ClassVar[str] = ""
+    max_retry_after: ClassVar[float] = 60.0
 
     def __init__(
         self,
@@ -247,8 +248,8 @@ class ApiError(OpsdkError):
         self.code: int = self.default_code if code is None else code
         self.reason: str = self.default_reason if reason is None else reason
         self.details: Details = details or Details()
-        from_details = self.details.retry_after_seconds or None
-        self.retry_after: float | None = retry_after if retry_after is not None else from_details
+        wait = retry_after if retry_after is not None else self.details.retry_after_seconds or None
+        self.retry_after: float | None = None if wait is None else float(min(max(wait, 0), self.max_retry_after))
         self.request = request
         super().__init__(message or self.reason or f"HTTP {self.code}")
 
