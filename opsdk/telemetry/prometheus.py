@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from weakref import WeakSet
 
-import msgspec
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -461,13 +460,21 @@ def export_metrics(metrics: PrometheusHook, hooks: Iterable[TelemetryHook]) -> N
                 log.exception("the telemetry hook %r cannot export metrics", hook)
 
 
-class _QueueSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """The series of one queue. Its fields are the methods of `QueueHooks`."""
+class _QueueSeries(QueueHooks):
+    """The series of one queue. The methods are those of the series: each reconcile calls three of them."""
 
-    added: Callable[[], None]
-    retried: Callable[[], None]
-    taken: Callable[[float], None]
-    finished: Callable[[float], None]
+    def __init__(
+        self,
+        *,
+        added: Callable[[], None],
+        retried: Callable[[], None],
+        taken: Callable[[float], None],
+        finished: Callable[[float], None],
+    ) -> None:
+        self.added = added  # type: ignore[method-assign]
+        self.retried = retried  # type: ignore[method-assign]
+        self.taken = taken  # type: ignore[assignment, method-assign]
+        self.finished = finished  # type: ignore[assignment, method-assign]
 
 
 class _WithoutCreated:
