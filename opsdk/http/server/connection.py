@@ -338,7 +338,7 @@ class ServerConnection(SharedBufferProtocol):
         """See `ServerConnectionPort`."""
         return self._writable is not None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See `ServerConnectionPort`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -29,6 +30,8 @@ _LOG = logging.getLogger("opsdk.http.server")
 _CANCEL_GRACE = 0.2
 """Seconds for a cancelled response to end."""
 _WARNING_SECONDS = 60.0
+_UNSENT_BYTES = 128 * 1024
+"""Bytes that the kernel holds for a client whose window is full; without a limit up to 4 MiB (``tcp_wmem``)."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 """Seconds between attempts to accept when file descriptors run out (net/http, Server.Serve)."""
 
@@ -124,6 +127,8 @@ class WebServer(Closing):
         # asyncio turns Nagle's algorithm off only where the protocol is named; with it each answer waits 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":  # accepted sockets inherit it
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         try:
             listening.bind((self.options.host, self.options.port))
             listening.listen(self.options.backlog)

@@ -20,7 +20,7 @@ class UpgradePort(Protocol):
         """Whether nothing more can be sent."""
         ...
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send or buffer `data`."""
         ...
 
