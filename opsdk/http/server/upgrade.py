@@ -10,6 +10,8 @@ from opsdk.errors import ConnectionLostError
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes above which the connection stops reading."""
+_PART = 64 * 1024
+"""Bytes that are written at once: the write buffer copies what the client does not read."""
 
 
 class UpgradePort(Protocol):
@@ -78,10 +80,12 @@ class UpgradedStream:
         Raises:
             ConnectionLostError: the connection has ended.
         """
-        if self._connection.closing:
-            raise ConnectionLostError("the connection has ended")
-        self._connection.write(data)
-        await self._connection.drained()
+        view = memoryview(data)
+        for start in range(0, len(view), _PART):
+            if self._connection.closing:
+                raise ConnectionLostError("the connection has ended")
+            self._connection.write(view[start : start + _PART])
+            await self._connection.drained()
 
     def close(self) -> None:
         """Send what was written, then close the connection. Idempotent."""

@@ -6,8 +6,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +22,7 @@ from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
 from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
+from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.storage_codec import UndecodableObjectError
@@ -46,8 +46,6 @@ _BOOKMARK_JITTER = 1.25
 """Largest delay of a bookmark in seconds: kube-apiserver collects due watches about once a second."""
 _AT_ONCE = 64
 """Events in one chunk at most; see also `CHUNK_BYTES`. The event loop serves other requests after each."""
-STALL_SECONDS = 60.0
-"""A client that has not read a chunk for so long is disconnected: its watch holds objects that were replaced."""
 _BEFORE_END = 2.0
 _AGAIN = 1.0
 """Seconds before an undecodable object is retried."""
@@ -75,11 +73,11 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     watch = opened.watch
     stream = _Stream(call, served, options, accepted, start_revision=opened.revision)
     release = None if watch is None else watch.close
+    chunks = until_stalled(stream.chunks(opened.initial, watch), call.http.cut)
     if wants_websocket(call.http):
-        chunks = stream.chunks(opened.initial, watch)
         return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
-    return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
+    return StreamResponse(200, [media], chunks=chunks, release=release)
 
 
 class _OpenedWatch(NamedTuple):
@@ -158,7 +156,6 @@ class _Stream:
         include = call.http.query.get("includeObject") if accepted.kind == "Table" else ""
         # Everything besides the object that decides about the bytes of an event.
         self._form = (served.model, accepted.media, accepted.kind, accepted.version, include)
-        self._stall = _Stall(call.http.cut)
         self._since = start_revision
         seconds = options.timeout or loop_random().uniform(1800, 3600)
         self._end = monotonic() + seconds
@@ -167,17 +164,12 @@ class _Stream:
         """Yield the chunks in order until the deadline, or until the watch ends."""
         try:
             async for chunk in self._initial(initial):
-                self._stall.begin()
                 yield chunk
-                self._stall.end()
             if watch is None:
                 return
             async for chunk in self._live(watch):
-                self._stall.begin()
                 yield chunk
-                self._stall.end()
         finally:
-            self._stall.close()
             if watch is not None:
                 watch.close()
 
@@ -343,41 +335,6 @@ class _Chunk:
     def lines(self) -> bytes:
         """Return the lines; a single one is not copied."""
         return self._lines[0] if len(self._lines) == 1 else b"".join(self._lines)
-
-
-class _Stall:
-    """Disconnects a client that does not read. A watch without events has no timer."""
-
-    __slots__ = ("_cut", "_since", "_timer")
-
-    def __init__(self, cut: Callable[[], None] | None) -> None:
-        self._cut = cut
-        self._since = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self) -> None:
-        """A chunk is being sent."""
-        self._since = monotonic()
-        if self._timer is None and self._cut is not None:
-            self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._check, self._cut)
-
-    def end(self) -> None:
-        """The chunk is sent."""
-        self._since = math.inf
-
-    def close(self) -> None:
-        """The watch has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _check(self, cut: Callable[[], None]) -> None:
-        self._timer = None
-        left = self._since + STALL_SECONDS - monotonic()
-        if left <= 0:
-            cut()
-        elif left < math.inf:
-            self._timer = asyncio.get_running_loop().call_later(left, self._check, cut)
 
 
 _SHARED = frozenset({"ADDED", "MODIFIED", "DELETED"})
