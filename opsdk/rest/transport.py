@@ -18,7 +18,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
+from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -31,6 +31,7 @@ from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.rest.response_budget import ResponseBudget
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
 from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
@@ -269,11 +270,17 @@ class Transport(Closing):
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
             decoder = decoder_for(exchange.headers)
+            budget = ResponseBudget.of(request, exchange.status, self.config.limits)
             pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
-                    pieces += decoder.feed(data)
-                decoder.finish()
+                    pieces += map(budget.take, decoder.feed(data))
+                    if budget.full:
+                        break
+                else:
+                    decoder.finish()
+            except ResponseLimitError as error:
+                raise _with_request(request, error) from None
             except TRANSPORT_ERRORS as error:
                 raise _with_request(request, translate(error, sent=True, where="")) from error
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
