@@ -48,7 +48,7 @@ class Service:
         self.connections: dict[StoppableConnection, None] = {}  # in order, so that runs repeat
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.draining = False
-        self.heads = KnownHeads()
+        self.heads = KnownHeads(limits)
         self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
         self._date_second = 0
