@@ -81,7 +81,5 @@ async def test_many_rules_leave_the_loop(threads: set[str]) -> None:
         threads.clear()
         refused = await call("POST", "/apis/example.com/v1/widgets", widget)
         assert refused.status == 422
-        assert [cause["message"] for cause in refused.json["details"]["causes"]] == [
-            'Invalid value: "object": not b599'
-        ]
+        assert [cause["message"] for cause in refused.json["details"]["causes"]] == ["Invalid value: not b599"]
         assert "large-work" in threads

@@ -186,19 +186,22 @@ def parsed(data: bytes) -> list[RequestEvent]:
 _PATHS, _PARAMETERS = st.integers(0, 220), st.integers(0, 7)
 
 
-@given(_PATHS, st.integers(0, 3), st.integers(0, 80), _PARAMETERS, _PATHS, _PARAMETERS)
-def test_known_heads_have_the_parser_s_limits(
-    path: int, fields: int, value: int, parameters: int, next_path: int, next_parameters: int
+_TARGETS = st.tuples(_PATHS, _PARAMETERS)
+
+
+@given(_TARGETS, st.integers(0, 3), st.integers(0, 80), _TARGETS)
+def test_known_heads_have_the_limits_of_the_parser(
+    target: tuple[int, int], fields: int, value: int, following: tuple[int, int]
 ) -> None:
     """A request is found only if the parser accepts it: heads, fields and parameters, at each limit and above it."""
     heads = KnownHeads(SMALL)
-    first = request_of(path, fields, value, parameters)
+    first = request_of(target[0], fields, value, target[1])
     match parsed(first):
         case [RequestHead() as head, *_]:
             heads.learn(first, head.headers)
         case _:
             return
-    again = request_of(next_path, fields, value, next_parameters)
+    again = request_of(following[0], fields, value, following[1])
     found, read = heads.find(again), parsed(again)[0]
     if isinstance(read, Refusal):
         assert found is None
