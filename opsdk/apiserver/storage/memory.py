@@ -70,6 +70,7 @@ class MemoryStorage:
     Attributes:
         history_limit: changes kept for each bucket; older watches get `CompactedError`.
         watch_limit: maximum number of pending changes of a slow watcher before it is closed.
+        failure: why the last write failed; see `LocalStorage`.
 
     The histories of all buckets share `history_bytes`. A watcher is closed when its next change is dropped.
     """
@@ -85,6 +86,7 @@ class MemoryStorage:
     ) -> None:
         self.history_limit = history_limit
         self.watch_limit = watch_limit
+        self.failure = ""
         self._budget = HistoryBudget(history_bytes)
         self._revision = revision
         self._floor = 0
