@@ -47,5 +47,5 @@ class HealthProbe:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._process is not None
-        output, _ = await self._process.communicate(b"")
+        output = (await self._process.communicate(b""))[0]
         self.latencies = json.loads(output)

@@ -50,6 +50,7 @@ def get(path: str, token: str, accept: str = "application/json") -> bytes:
 
 
 Send = Callable[[int, bytes], Awaitable[bytes]]
+"""Sends a request to a port, and returns the response."""
 
 
 async def _write_events(server: AttackedServer, send: Send) -> None:

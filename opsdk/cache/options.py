@@ -84,7 +84,7 @@ class ListWatchOptions(Options, frozen=True, kw_only=True):
         transform: changes each object before it is stored.
         shard: store only the objects of a range of hashes; None for all.
         page_size: objects per page of a list.
-        list_bytes: JSON bytes of one list, over all its pages. The default is etcd's default for a whole cluster.
+        list_bytes: memory of one list over all its pages: JSON, and 512 bytes for each object. More is an error.
         stale_after: time without a watch after which the objects count as stale.
         lag_interval: time between two measurements of the lag, with 10 % jitter; None measures nothing. Each one is a
             list of one object, and a watch for a second if the watch has not shown the list's resource version.
@@ -120,7 +120,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
         reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
             starting a cluster-wide informer.
         page_size: objects per page of a list.
-        list_bytes: JSON bytes of one list, over all its pages. The default is etcd's default for a whole cluster.
+        list_bytes: memory of one list over all its pages: JSON, and 512 bytes for each object. More is an error.
         watch_list: use streaming lists where the server has them.
         shard: cache only the objects of a range of hashes; None for all.
         sync_timeout: time that a read waits for the first list of its kind.

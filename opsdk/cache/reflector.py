@@ -49,7 +49,7 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.rest.frames import error_from_event
-from opsdk.rest.pages import LIST_BYTES, Pages
+from opsdk.rest.pages import LIST_BYTES, OBJECT_BYTES, Pages
 from opsdk.structured_merge.value import JSON_ERRORS
 
 # Marks the bookmark at the end of a streaming list.
@@ -144,7 +144,7 @@ class Reflector:
         store: the store to keep up to date.
         page_size: objects per page.
         watch_list: try streaming lists.
-        list_bytes: JSON bytes of a whole list.
+        list_bytes: memory of a whole list: its JSON, and half a kilobyte for each object.
         backoff: delays after failures; the defaults are client-go's.
         expected: the kind of the objects; events with another one are skipped.
     """
@@ -206,7 +206,7 @@ class Reflector:
             self._add_item(data)
 
     def _add_item(self, data: bytes, meta: HeadMeta | None = None) -> None:
-        self._listed_bytes += len(data)
+        self._listed_bytes += len(data) + OBJECT_BYTES
         if self._listed_bytes > self._list_bytes:
             self._replacement = self.store.replacement()
             raise self._too_much("list")
@@ -362,7 +362,7 @@ class Reflector:
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
         elif kind in ("ADDED", "MODIFIED"):
-            if self.store.size() > self._list_bytes:
+            if self.store.size() + OBJECT_BYTES * len(self.store) > self._list_bytes:
                 raise self._too_much("cache")
             deltas = self.store.put(entry, watched=True)
             if revision is not None and revision < self.store.revision:

@@ -7,8 +7,10 @@ from typing import Final
 from opsdk.base.limits import MIB
 from opsdk.errors import ResponseLimitError
 
-LIST_BYTES: Final = 2 * 1024 * MIB
-"""JSON bytes of a list with all its pages: the default quota of etcd for a whole cluster."""
+LIST_BYTES: Final = 1024 * MIB
+"""Memory of a list with all its pages. The default quota of etcd for a whole cluster is 2 GiB."""
+OBJECT_BYTES: Final = 512
+"""What an object of a list costs besides its JSON, as measured with the smallest objects."""
 MOST_PAGES: Final = 100_000
 """Pages of one list: 50 million objects in pages of 500."""
 MOST_EMPTY: Final = 1_000

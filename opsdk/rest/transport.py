@@ -280,6 +280,7 @@ class Transport(Closing):
                 else:
                     decoder.finish()
             except ResponseLimitError as error:
+                pieces.clear()  # the error outlives the call, and its traceback has this frame
                 raise _with_request(request, error) from None
             except TRANSPORT_ERRORS as error:
                 raise _with_request(request, translate(error, sent=True, where="")) from error
