@@ -33,6 +33,10 @@ class ServerConnectionPort(UpgradePort, Protocol):
         """Whether the write buffer is full."""
         ...
 
+    def write(self, data: bytes | memoryview) -> None:
+        """Send or buffer `data`."""
+        ...
+
     def date(self) -> bytes:
         """Return the value of the Date header."""
         ...

@@ -10,8 +10,6 @@ from opsdk.errors import ConnectionLostError
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes above which the connection stops reading."""
-_PART = 64 * 1024
-"""Bytes that are written at once: the write buffer copies what the client does not read."""
 
 
 class UpgradePort(Protocol):
@@ -22,7 +20,7 @@ class UpgradePort(Protocol):
         """Whether nothing more can be sent."""
         ...
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes) -> None:
         """Send or buffer `data`."""
         ...
 
@@ -80,12 +78,10 @@ class UpgradedStream:
         Raises:
             ConnectionLostError: the connection has ended.
         """
-        view = memoryview(data)
-        for start in range(0, len(view), _PART):
-            if self._connection.closing:
-                raise ConnectionLostError("the connection has ended")
-            self._connection.write(view[start : start + _PART])
-            await self._connection.drained()
+        if self._connection.closing:
+            raise ConnectionLostError("the connection has ended")
+        self._connection.write(data)
+        await self._connection.drained()
 
     def close(self) -> None:
         """Send what was written, then close the connection. Idempotent."""
