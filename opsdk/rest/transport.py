@@ -218,10 +218,10 @@ class Transport(Closing):
         self, request: RestRequest, read: ReadResponse[R], *, retry: bool, until: float | None
     ) -> R:
         """Make attempts as the retry rules say. Return the last response, or raise the last error."""
-        repeats, renewed = count(), False
+        repeats, renewed, used = count(), False, [0]
         for number in count():
             try:
-                response = await self._attempt(request, read, number)
+                response = await self._attempt(request, read, number, used)
             except TransportError as error:
                 if isinstance(error, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                     renewed = True
@@ -231,7 +231,7 @@ class Transport(Closing):
                     raise
             else:
                 renews = response.status == 401 and not renewed and request.is_repeatable
-                if renews and self._credentials.invalidate():
+                if renews and self._credentials.invalidate(used[0]):
                     renewed = True
                     if not isinstance(response, RestResponse):
                         await response.aclose()
@@ -244,8 +244,8 @@ class Transport(Closing):
             await asyncio.sleep(delay)
         raise AssertionError  # `count` does not end
 
-    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int) -> R:
-        """Make one attempt after client-side throttling, and report it to log and hooks."""
+    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int, used: list[int]) -> R:
+        """Make one attempt after client-side throttling, and report it to log and hooks. See `exchange` for `used`."""
         throttled = await self._throttle(request) if self._bucket is not None else 0.0
         is_reported = self._hook.hooks or logs_requests()
         started = monotonic() if is_reported else 0.0
@@ -253,7 +253,7 @@ class Transport(Closing):
         error: BaseException | None = None
         with self._hook_block(request) as headers:
             try:
-                response = await read(request, await self.exchange(request, headers))
+                response = await read(request, await self.exchange(request, headers, used))
             except TransportError as caught:
                 error = _with_request(request, caught)
                 raise
@@ -329,12 +329,17 @@ class Transport(Closing):
         log_request(record)
         self._hook.record(record)
 
-    async def exchange(self, request: RestRequest, headers: Mapping[str, str] | None = None) -> ResponseStream:
+    async def exchange(
+        self, request: RestRequest, headers: Mapping[str, str] | None = None, used: list[int] | None = None
+    ) -> ResponseStream:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
-        For adapters; other callers use `send` or `stream`. `headers` are added to those of the request.
+        For adapters; other callers use `send` or `stream`. `headers` are added to those of the request. `used` gets
+        the generation of the credentials.
         """
         credentials = await self._credentials.headers()
+        if used is not None:
+            used[0] = self._credentials.generation
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
