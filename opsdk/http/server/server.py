@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 import ssl
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,6 +19,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.base.limits import LIMITS, Limits
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
+from opsdk.http.server.listening import listen
 from opsdk.http.server.peer import without_resumption
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
@@ -30,8 +30,6 @@ _LOG = logging.getLogger("opsdk.http.server")
 _CANCEL_GRACE = 0.2
 """Seconds for a cancelled response to end."""
 _WARNING_SECONDS = 60.0
-_UNSENT_BYTES = 128 * 1024
-"""Bytes that the kernel holds for a client whose window is full; without a limit up to 4 MiB (``tcp_wmem``)."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 """Seconds between attempts to accept when file descriptors run out (net/http, Server.Serve)."""
 
@@ -72,7 +70,7 @@ class ServeOptions:
     """Options of a `WebServer`.
 
     Attributes:
-        host: the address to bind.
+        host: the address to bind; empty for all interfaces, with IPv6 and IPv4.
         port: the TCP port; 0 selects a free one.
         tls: certificates, or an SSL context, or None for plain HTTP.
         shutdown_timeout: seconds for open responses to finish at stop. Short, because watches never end by themselves.
@@ -116,27 +114,15 @@ class WebServer(Closing):
     @property
     def url(self) -> str:
         """The URL of the server."""
-        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        host = self.options.host or "localhost"
+        host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.options.tls else 'http'}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Bind and serve. Raises `ConfigError` if the port is taken or a certificate cannot be loaded."""
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
-        family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
-        # asyncio turns Nagle's algorithm off only where the protocol is named; with it each answer waits 40 ms.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if sys.platform == "linux":  # accepted sockets inherit it
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-        try:
-            listening.bind((self.options.host, self.options.port))
-            listening.listen(self.options.backlog)
-        except OSError as error:
-            listening.close()
-            where = f"{self.options.host}:{self.options.port}"
-            raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
-        listening.setblocking(False)
+        listening = listen(self.options.host, self.options.port, self.options.backlog)
         self._socket, self._service = listening, Service(self._app, self.options.limits)
         # Known after the stop too: logs and errors name it.
         self._port = int(listening.getsockname()[1])
