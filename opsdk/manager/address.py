@@ -40,7 +40,9 @@ def is_loopback_host(host: str) -> bool:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port`` or ``:port`` (an empty host: all interfaces). Raises `ConfigError` or `UsageError`.
+    """Return host and port of ``host:port``, or of ``:port``, whose host is empty: all interfaces.
+
+    Raises `ConfigError` or `UsageError`.
 
     >>> parse_address(":8080"), parse_address("[::1]:0")
     (('', 8080), ('::1', 0))
