@@ -33,8 +33,8 @@ class UnreadRow:
 
 def resident(pid: int) -> float:
     """Return the resident memory of a process in MiB."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    rss = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(rss[1]) / 1024 if rss else 0.0
 
 
 def _open(port: int, request: bytes) -> socket.socket:

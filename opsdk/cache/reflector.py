@@ -226,8 +226,8 @@ class Reflector:
     def on_page(self, meta: ListMeta) -> ReflectorStep:
         """A page is complete: `on_items` got all its objects. Raises `ResponseLimitError` for a list without an end."""
         if meta.continue_token:
-            known, self._listed_objects = self._listed_objects, self._replacement.size
-            self._pages.check(meta.continue_token, progress=self._listed_objects > known)
+            before, self._listed_objects = self._listed_objects, self._replacement.size
+            self._pages.check(meta.continue_token, progress=self._listed_objects > before)
             return ReflectorStep(next=ListPage(meta.continue_token, self._page_size))
         step = self._complete_list(meta.resource_version)
         step.next = self._watch()

@@ -59,7 +59,7 @@ def certificates_of(bundle: bytes) -> str:
 
     Raises `ValueError` if there is no certificate.
     """
-    found = b"".join(block.text for block in pem_blocks(bundle) if block.kind in _CERTIFICATES)
-    if not found:
+    certificates = b"".join(block.text for block in pem_blocks(bundle) if block.kind in _CERTIFICATES)
+    if not certificates:
         raise ValueError("no PEM certificate")
-    return found.decode("ascii")
+    return certificates.decode("ascii")

@@ -52,9 +52,9 @@ class ResponseBudget:
                 f"the response has more than {self._size} bytes: {advice}raise {self._limit} of Config.limits"
             )
         self.full = True
-        kept = max(len(piece) + self._left, 0)
+        remaining = max(len(piece) + self._left, 0)
         self._left = 0
-        return piece[:kept]
+        return piece[:remaining]
 
     def __repr__(self) -> str:
         return f"<ResponseBudget {self._limit}: {self._left} of {self._size} bytes left>"

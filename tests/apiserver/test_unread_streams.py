@@ -14,7 +14,7 @@ from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver.endpoints.handlers import watch
-from opsdk.apiserver.endpoints.handlers.watch_frames import Frame, SharedFrames
+from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES
 from opsdk.http.server.server import WebServer
 from opsdk.structured_merge.value import JsonObject
@@ -32,7 +32,7 @@ class CountedFrames(SharedFrames):
 
     encoded = 0
 
-    def add(self, tree: JsonObject, form: object, data: bytes) -> Frame:
+    def add(self, tree: JsonObject, form: object, data: bytes) -> EncodedEvent:
         """See `SharedFrames`."""
         self.encoded += 1
         return super().add(tree, form, data)

@@ -13,13 +13,13 @@ from opsdk.rest.pages import MOST_EMPTY, Pages
 @given(st.lists(st.text(max_size=2), max_size=30))
 def test_a_token_leads_to_one_page(tokens: list[str]) -> None:
     """The first token that repeats ends the list, whatever comes in between."""
-    pages, seen = Pages("pods"), set[str]()
+    pages, earlier = Pages("pods"), set[str]()
     for token in tokens:
-        if token in seen:
+        if token in earlier:
             with pytest.raises(ResponseLimitError, match="repeats a continue token"):
                 pages.check(token, progress=True)
             return
-        seen.add(token)
+        earlier.add(token)
         pages.check(token, progress=True)
 
 

@@ -28,16 +28,16 @@ PATCH = RestRequest("PATCH", "/a", verb="patch", resource="things", name="a")
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 300), st.booleans())
 def test_no_more_than_the_limit_is_kept(pieces: list[bytes], size: int, cuts: bool) -> None:
-    """What is kept is the body, or its first bytes if the budget cuts; otherwise one byte too much is an error."""
-    budget, whole, kept = ResponseBudget("list_bytes", size, cuts=cuts), b"".join(pieces), b""
+    """What is prefix is the body, or its first bytes if the budget cuts; otherwise one byte too much is an error."""
+    budget, whole, prefix = ResponseBudget("list_bytes", size, cuts=cuts), b"".join(pieces), b""
     try:
         for piece in pieces:
-            kept += budget.take(piece)
+            prefix += budget.take(piece)
     except ResponseLimitError:
         assert not cuts
         assert len(whole) > size
     else:
-        assert kept == whole[:size]
+        assert prefix == whole[:size]
         assert cuts or len(whole) <= size
         assert budget.full == (len(whole) > size)
 

@@ -42,11 +42,11 @@ class _Stall:
 
     def _check(self) -> None:
         self._timer = None
-        left = self._since + STALL_SECONDS - monotonic()
-        if left <= 0:
+        remaining = self._since + STALL_SECONDS - monotonic()
+        if remaining <= 0:
             self._cut()
-        elif left < math.inf:
-            self._timer = asyncio.get_running_loop().call_later(left, self._check)
+        elif remaining < math.inf:
+            self._timer = asyncio.get_running_loop().call_later(remaining, self._check)
 
 
 async def until_stalled(

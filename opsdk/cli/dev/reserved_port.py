@@ -44,7 +44,7 @@ def _own_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"opsdk-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise ConfigError(f"{folder} is not a folder that only you can write to: remove it, or set TMPDIR")
     return folder

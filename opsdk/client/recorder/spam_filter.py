@@ -32,20 +32,20 @@ class SpamFilter:
 
     def allows(self, type_: str, regarding: tuple[str, ...], now: datetime) -> bool:
         """Whether a new Event may be written, which then counts."""
-        at, key = now.timestamp(), (type_, regarding)
-        found = self._buckets.get(key)
-        bucket = TokenBucket(1 / REFILL_SECONDS, BURST) if found is None else found[0]
-        if bucket.reserve(at) > 0:
+        seconds, key = now.timestamp(), (type_, regarding)
+        entry = self._buckets.get(key)
+        bucket = TokenBucket(1 / REFILL_SECONDS, BURST) if entry is None else entry[0]
+        if bucket.reserve(seconds) > 0:
             bucket.cancel()
             return False
-        self._buckets[key] = bucket, at
+        self._buckets[key] = bucket, seconds
         return True
 
     def forget_full(self, now: datetime) -> None:
         """Forget the buckets that are full again."""
-        at = now.timestamp()
+        seconds = now.timestamp()
         for key, (_, used_at) in list(self._buckets.items()):
-            if at - used_at >= _FULL_SECONDS:
+            if seconds - used_at >= _FULL_SECONDS:
                 self._buckets.pop(key, None)
 
     def __len__(self) -> int:

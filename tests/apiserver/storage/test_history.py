@@ -36,11 +36,11 @@ def test_all_histories_stay_within_the_budget(changes: list[tuple[int, int, str]
             histories[index].compact(revision)
         else:
             histories[index].clear()
-        kept = [list(history.since(0)) for history in histories]
-        sizes = [sum(len(json.dumps(c.value, separators=(",", ":"))) for c in changes) for changes in kept]
+        windows = [list(history.since(0)) for history in histories]
+        sizes = [sum(len(json.dumps(c.value, separators=(",", ":"))) for c in changes) for changes in windows]
         assert [history.held for history in histories] == sizes
         assert budget.held == sum(sizes) <= LIMIT
-        for history, part, all_revisions in zip(histories, kept, written, strict=True):
+        for history, part, all_revisions in zip(histories, windows, written, strict=True):
             assert [c.revision for c in part] == [r for r in all_revisions if r > history.floor]
 
 

@@ -202,13 +202,17 @@ def test_known_heads_have_the_limits_of_the_parser(
         case _:
             return
     again = request_of(following[0], fields, value, following[1])
-    found, read = heads.find(again), parsed(again)[0]
+    known_request, read = heads.find(again), parsed(again)[0]
     if isinstance(read, Refusal):
-        assert found is None
+        assert known_request is None
     else:
         assert isinstance(read, RequestHead)
-        assert found is not None
-        assert (found.path, found.query, found.head.headers) == (read.path, read.query, read.headers)
+        assert known_request is not None
+        assert (known_request.path, known_request.query, known_request.head.headers) == (
+            read.path,
+            read.query,
+            read.headers,
+        )
 
 
 @pytest.mark.parametrize("over", [0, 1])

@@ -17,7 +17,7 @@ from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
-from opsdk.apiserver.endpoints.handlers.watch_frames import CHUNK_BYTES, Frame, SharedFrames
+from opsdk.apiserver.endpoints.handlers.watch_frames import CHUNK_BYTES, EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
 from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
@@ -315,7 +315,7 @@ class _Chunk:
     __slots__ = ("_frames", "_lines", "_size", "changes")
 
     def __init__(self) -> None:
-        self._frames: list[Frame] = []
+        self._frames: list[EncodedEvent] = []
         self._lines: list[bytes] = []
         self._size = self.changes = 0
 
@@ -328,7 +328,7 @@ class _Chunk:
         self._lines.append(line)
         self._size += len(line)
 
-    def add_frame(self, frame: Frame) -> None:
+    def add_frame(self, frame: EncodedEvent) -> None:
         self._frames.append(frame)
         self.add(frame.data)
 

@@ -23,7 +23,7 @@ _RECENT_BYTES: Final = 8 * 1024 * 1024
 """Frames that are kept without a watcher: what the fastest watcher sends, the others need a moment later."""
 
 
-class Frame(msgspec.Struct, weakref=True, eq=False):
+class EncodedEvent(msgspec.Struct, weakref=True, eq=False):
     """One encoded event. It keeps the tree, so that the tree's id stays unique."""
 
     tree: JsonObject
@@ -38,28 +38,28 @@ class SharedFrames:
 
     def __init__(self, recent_bytes: int = _RECENT_BYTES) -> None:
         self._limit = recent_bytes
-        self._frames: WeakValueDictionary[_Key, Frame] = WeakValueDictionary()
-        self._recent: deque[Frame] = deque()
+        self._frames: WeakValueDictionary[_Key, EncodedEvent] = WeakValueDictionary()
+        self._recent: deque[EncodedEvent] = deque()
         self._recent_bytes = 0
         self._running: dict[_Key, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
         return f"<SharedFrames: {len(self._frames)}, of which {len(self._recent)} are recent>"
 
-    def find(self, tree: JsonObject, form: Hashable) -> Frame | None:
+    def find(self, tree: JsonObject, form: Hashable) -> EncodedEvent | None:
         """Return the frame of a tree in a form, if it exists."""
         return self._frames.get((id(tree), form))
 
-    def add(self, tree: JsonObject, form: Hashable, data: bytes) -> Frame:
+    def add(self, tree: JsonObject, form: Hashable, data: bytes) -> EncodedEvent:
         """Keep and return a new frame."""
-        frame = self._frames[id(tree), form] = Frame(tree, data)
+        frame = self._frames[id(tree), form] = EncodedEvent(tree, data)
         self._recent.append(frame)
         self._recent_bytes += len(data)
         while self._recent_bytes > self._limit:
             self._recent_bytes -= len(self._recent.popleft().data)
         return frame
 
-    async def once(self, tree: JsonObject, form: Hashable, encode: Callable[[], Awaitable[bytes]]) -> Frame:
+    async def once(self, tree: JsonObject, form: Hashable, encode: Callable[[], Awaitable[bytes]]) -> EncodedEvent:
         """Return the frame of a tree in a form. Concurrent calls wait for one encoding."""
         key = (id(tree), form)
         while (frame := self._frames.get(key)) is None:

@@ -8,7 +8,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.endpoints.handlers.watch_frames import Frame, SharedFrames
+from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
 
 TREES = [{"number": number} for number in range(4)]
 
@@ -17,7 +17,7 @@ TREES = [{"number": number} for number in range(4)]
 def test_a_held_frame_exists_once(steps: list[tuple[int, str, bool]]) -> None:
     """A frame that any watcher holds is the frame of all, however many others were encoded since."""
     frames = SharedFrames(recent_bytes=20)
-    held: dict[tuple[int, str], Frame] = {}
+    held: dict[tuple[int, str], EncodedEvent] = {}
     for number, form, release in steps:
         tree = TREES[number]
         frame = frames.find(tree, form) or frames.add(tree, form, bytes(10))
