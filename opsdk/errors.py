@@ -24,7 +24,8 @@
     │   ├── ConnectError              connection refused, or DNS failed: the request was not sent
     │   ├── ConnectionLostError       the connection broke after the request may have been sent
     │   ├── TlsError                  the TLS handshake failed
-    │   └── DeadlineError             no response within the timeout
+    │   ├── DeadlineError             no response within the timeout
+    │   └── ResponseLimitError        the response is too large, or a list never ends
     ├── CodecError                an object cannot be decoded or encoded
     │   ├── DecodeError               the bytes do not match the kind
     │   └── EncodeError               a value of the object has no JSON form
@@ -106,6 +107,7 @@ __all__ = [
     "PanicError",
     "PatchError",
     "RequestInfo",
+    "ResponseLimitError",
     "SchemeError",
     "ServerTimeoutError",
     "ServiceUnavailableError",
@@ -493,6 +495,12 @@ class DeadlineError(TransportError):
     """No response arrived within the timeout of the call."""
 
 
+class ResponseLimitError(TransportError):
+    """A response is larger than a limit, or a list never ends. The message names the limit and what to do."""
+
+    retryable = False
+
+
 # ------------------------------------------------------------------ encoding, kinds, configuration
 class CodecError(OpsdkError):
     """An object cannot be decoded or encoded."""
@@ -655,13 +663,7 @@ class PanicError(OpsdkError):
 
 
 class TerminalError(OpsdkError):
-    """Raised by a reconciler when a retry cannot help: the request is dropped until the object changes.
-
-    >>> raise TerminalError("spec.image is not a valid reference")
-    Traceback (most recent call last):
-    ...
-    opsdk.errors.TerminalError: spec.image is not a valid reference
-    """
+    """Raised by a reconciler when a retry cannot help: the request is dropped until the object changes."""
 
 
 class TemporaryError(OpsdkError):
@@ -673,11 +675,6 @@ class TemporaryError(OpsdkError):
 
     Raises:
         UsageError: `delay` is negative, or no time.
-
-    >>> raise TemporaryError("the database is not reachable yet", delay=30)
-    Traceback (most recent call last):
-    ...
-    opsdk.errors.TemporaryError: the database is not reachable yet
     """
 
     retryable = True

@@ -53,6 +53,7 @@ from opsdk.client.options import (
 from opsdk.client.patch import Patch
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import NotFoundError, UsageError
+from opsdk.rest.pages import Pages
 
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
@@ -182,9 +183,10 @@ class Client:
     ) -> AsyncIterator[T]:
         """Iterate over the selected objects, read from the server in pages of one snapshot.
 
-        Raises `GoneError` if the snapshot expires (after about five minutes).
+        Raises `GoneError` if the snapshot expires (after about five minutes), and `ResponseLimitError` if the server
+        repeats a page.
         """
-        token = ""
+        token, pages = "", Pages(kind_of(kind))
         while True:
             page = await self.list(
                 kind,
@@ -200,6 +202,7 @@ class Client:
             token = page.metadata.continue_token
             if not token:
                 return
+            pages.check(token, progress=bool(page))
 
     def watch(
         self,
