@@ -21,8 +21,8 @@ from benchmarks.runtime.attacks import ATTACKS, LARGE, Attack
 from envtest.environment import Environment
 from opsdk.aio import large_work
 from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError, parse_json
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_json
 from opsdk.base.limits import LIMITS
 from opsdk.errors import BadRequestError, InvalidError, TooLargeError
 from opsdk.rest.request import RestRequest

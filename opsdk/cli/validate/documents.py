@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from opsdk.apiserver.serializer.documents import SyntaxProblemError
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from opsdk.apiserver.serializer.json_errors import first_fault
+from opsdk.apimachinery.serializer.json_errors import first_fault
 from opsdk.base.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

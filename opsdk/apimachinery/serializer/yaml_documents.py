@@ -22,14 +22,14 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
-from opsdk.apiserver.serializer.documents import (
+from opsdk.apimachinery.serializer.documents import (
     HALF_CHARACTER,
     MAX_DEPTH,
     ParsedDocument,
     SyntaxProblemError,
     parse_json,
 )
-from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
+from opsdk.apimachinery.serializer.yaml_errors import utf8_words, yaml_words
 from opsdk.base.limits import LIMITS
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
 from opsdk.structured_merge.value import JsonObject, JsonValue

@@ -15,7 +15,7 @@ from yaml.representer import SafeRepresenter
 from yaml.resolver import Resolver
 
 from opsdk.aio.large_work import sort_in_parts
-from opsdk.apiserver.serializer.yaml_documents import AMBIGUOUS
+from opsdk.apimachinery.serializer.yaml_documents import AMBIGUOUS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # libyaml, where PyYAML has it: it takes a tenth of the time, and goyaml is a port of it.
