@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apimachinery.serializer.yaml_documents import read_located_documents
 from opsdk.cli.__main__ import main
 from opsdk.cli.validate import command
-from opsdk.cli.validate.documents import line_of, read_documents
+from opsdk.cli.validate.documents import read_documents
 from opsdk.errors import UsageError
 
 OPERATOR = '''
@@ -218,19 +219,19 @@ TREES = st.recursive(
 def test_the_line_of_a_field_is_the_line_of_its_key(tree: dict[str, object]) -> None:
     """In block style, the line of a field is the line of its key."""
     text = yaml.safe_dump(tree, default_flow_style=False)
-    node = yaml.compose(text, yaml.SafeLoader)
+    [document], places = read_located_documents(text.encode())
     lines = text.splitlines()
     for key in tree:
         if not any((other != key and other.startswith(f"{key}.")) or key.startswith(f"{other}.") for other in tree):
-            assert lines[line_of(node, f"[{key}]") - 1].startswith((key, f"'{key}'"))
-    assert line_of(node, "nothing.like.it") == 1
+            assert lines[places.line_of(document.tree, f"[{key}]") - 1].startswith((key, f"'{key}'"))
+    assert places.line_of(document.tree, "nothing.like.it") == 1
 
 
 def test_a_document_may_begin_beside_its_separator() -> None:
     """Flow style after the dashes, comments before them, and carriage returns keep lines and values."""
     text = f"# first\r\n--- {{apiVersion: v1, kind: A}}\n--- # second\n\n{GOOD}...\n"
-    first, second = read_documents("a.yaml", text)
+    first, second = read_documents("a.yaml", text.encode())
     assert (first.tree, first.line("kind")) == ({"apiVersion": "v1", "kind": "A"}, 2)
     assert (second.tree["kind"], second.line("spec.size")) == ("Pier", 8)
     with pytest.raises(UsageError, match=r"a\.yaml:2: "):
-        list(read_documents("a.yaml", "a: 1\nb: @\n"))
+        list(read_documents("a.yaml", b"a: 1\nb: @\n"))

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
@@ -136,10 +137,10 @@ def read_definitions(path: Path) -> Sequence[JsonObject]:
         UsageError: the file cannot be read, or has no definition with schemas.
     """
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
+        documents = read_documents(path.read_bytes())
         crds = [d for d in documents if isinstance(d, dict) and d.get("kind") == "CustomResourceDefinition"]
         complete = [d for d in crds if all("openAPIV3Schema" in v["schema"] for v in d["spec"]["versions"])]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except (OSError, SyntaxProblemError, KeyError, TypeError) as error:
         raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1: {error!r}") from error
     if not complete:
         raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1 with schemas")

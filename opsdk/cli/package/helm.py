@@ -39,7 +39,7 @@ _TEMPLATES: Final = {
     f"'{_IMAGE}'": "{{ .Values.image | quote }}",
     f"        - --watch-namespaces={_NAMESPACES}\n": "        {{- with .Values.watchNamespaces }}\n"
     '        - --watch-namespaces={{ join "," . }}\n        {{- end }}\n',
-    "        env:\n        - name: '@env@'\n          value: ''\n": "        {{- with .Values.env }}\n"
+    "        env:\n        - name: '@env@'\n          value: \"\"\n": "        {{- with .Values.env }}\n"
     "        env:\n          {{- toYaml . | nindent 10 }}\n        {{- end }}\n",
     "          '@resources@': {}\n": "          {{- toYaml .Values.resources | nindent 10 }}\n",
     "      '@pod@': {}\n": "".join(map(_pod_template, POD_FIELDS)),
