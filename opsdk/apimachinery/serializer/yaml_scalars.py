@@ -45,7 +45,7 @@ def resolve(text: str) -> tuple[str, JsonValue]:
     return "str", text
 
 
-def json_number(number: float) -> JsonValue:
+def json_number(number: JsonValue) -> JsonValue:
     """Return the JSON of a number; whole floats are integers. Raises `SyntaxProblemError` if it is not finite."""
     if not isinstance(number, float):
         return number

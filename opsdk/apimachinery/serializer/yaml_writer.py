@@ -17,6 +17,7 @@ import msgspec
 
 from opsdk.aio.large_work import sort_in_parts
 from opsdk.errors import EncodeError
+from opsdk.structured_merge.value import JsonValue
 
 _ODD: Final = (
     r"\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\udfff\ufeff\ufffe\uffff"
@@ -133,7 +134,7 @@ class _Writer:
             lead = indent
 
 
-def _as_json(value: object) -> object:
+def _as_json(value: object) -> JsonValue:
     """Return a part that is encoded already, or has another type, as a JSON value."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
@@ -153,11 +154,10 @@ def _float(number: float) -> str:
 
 def _key(name: object) -> str:
     """Return a key on one line. Keys of other types are written as their JSON key."""
-    if not isinstance(name, str):
-        (name,) = msgspec.json.decode(msgspec.json.encode({name: None}))
-    if _PLAIN.match(name):
-        return name
-    return _escaped(name) if "\n" in name else _quoted(name, "")
+    text: str = name if isinstance(name, str) else next(iter(_as_json({name: None})))
+    if _PLAIN.match(text):
+        return text
+    return _escaped(text) if "\n" in text else _quoted(text, "")
 
 
 def _quoted(text: str, indent: str) -> str:
