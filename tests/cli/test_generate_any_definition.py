@@ -46,14 +46,14 @@ def loaded(tree: JsonObject) -> Any:
     module = type(sys)("generated_by_a_test")
     sys.modules[module.__name__] = module
     exec(compile(source, "v1.py", "exec"), module.__dict__)
-    [made] = [each for each in vars(module).values() if getattr(each, "gvk", None) == kind]
-    return made
+    [kind_class] = [each for each in vars(module).values() if getattr(each, "gvk", None) == kind]
+    return kind_class
 
 
-def assert_round_trip(made: Any, fields: JsonObject) -> None:
+def assert_round_trip(kind_class: Any, fields: JsonObject) -> None:
     """An object decodes, and encodes to an equal tree."""
-    tree = {"apiVersion": made.gvk.api_version, "kind": made.gvk.kind, "metadata": {"name": "a"}, **fields}
-    read = decode(msgspec.json.encode(tree), kind_of(made))
+    tree = {"apiVersion": kind_class.gvk.api_version, "kind": kind_class.gvk.kind, "metadata": {"name": "a"}, **fields}
+    read = decode(msgspec.json.encode(tree), kind_of(kind_class))
     assert msgspec.json.decode(encode(read)) == tree
 
 
@@ -110,8 +110,8 @@ def test_a_kind_may_have_the_name_of_anything(kind: str) -> None:
         },
         **RULE,
     }
-    made = loaded(definition({"type": "object", "properties": {"spec": spec}}, kind=kind))
-    assert_round_trip(made, {"spec": {"e": "a", "q": 1, "n": {"a": 1}, "j": {"x": 1}, "any": [1]}})
+    kind_class = loaded(definition({"type": "object", "properties": {"spec": spec}}, kind=kind))
+    assert_round_trip(kind_class, {"spec": {"e": "a", "q": 1, "n": {"a": 1}, "j": {"x": 1}, "any": [1]}})
 
 
 WORDS = (
@@ -129,10 +129,10 @@ def test_a_field_may_have_any_name(properties: JsonObject) -> None:
     values = {"object": {"a": 1}, "string": "a"}
     fields = {name: values[schema["type"]] for name, schema in properties.items()}
     schema = {"type": "object", "properties": properties}
-    made = loaded(
+    kind_class = loaded(
         definition({"type": "object", "properties": {"spec": {**schema, "properties": {**properties, "z": schema}}}})
     )
-    assert_round_trip(made, {"spec": {**fields, "z": fields}})
+    assert_round_trip(kind_class, {"spec": {**fields, "z": fields}})
 
 
 def test_what_no_server_takes_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def _parse_int(text: str, base: int) -> int | None:
 
 
 def _take_digits(text: str) -> int:
-    return next((at for at, char in enumerate(text) if char not in _DIGITS[:10]), len(text))
+    return next((index for index, char in enumerate(text) if char not in _DIGITS[:10]), len(text))
 
 
 def _parse_float(text: str) -> float | None:

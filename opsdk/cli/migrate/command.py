@@ -94,20 +94,15 @@ def kopf(
     opsdk migrate kopf src/shop --crd deploy/crd.yaml --output shop-opsdk --examples examples/
     """
     source = _Source.read(path, name)
-    show_progress(f"reading {len(source.others)} other files of {source.name}")
-    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(_files_in(source.folder))}
-    passed = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd or ())}
-    definitions = list({**beside, **passed}.values())
+    definitions = _all_definitions(source, crd or ())
     migration = _migrate(source, definitions)
     folder = output if output is not None else Path(f"{source.name}-opsdk")
     _write_code(folder, source, migration, force=force)
     failure = _start_failure(source, folder, migration, definitions) if start else None
     if failure is not None:
         migration = replace(migration, findings=[*migration.findings, failure])
-    show_progress("")
     _write({folder / _REPORT: markdown_report(migration, name=source.name)}, force=force)
-    for line in report_lines(migration):
-        print(line)
+    print("\n".join(report_lines(migration)))
     print(f"wrote {folder}: read {folder / _REPORT}, then {_run_command(source, folder, migration)}")
     if failure is not None and failure.verdict is MigrationVerdict.BY_HAND:
         raise typer.Exit(1)
@@ -175,6 +170,14 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 
+def _all_definitions(source: _Source, crd: Sequence[Path]) -> list[JsonObject]:
+    """Return the definitions beside the operator, and those of `crd`, which count first."""
+    show_progress(f"reading {len(source.others)} other files of {source.name}")
+    beside = {tree["metadata"]["name"]: tree for tree in definitions_in(_files_in(source.folder))}
+    passed = {tree["metadata"]["name"]: tree for tree in _definitions_of(crd)}
+    return list({**beside, **passed}.values())
+
+
 def _definitions_of(files: Sequence[Path]) -> list[JsonObject]:
     return [document.tree for document in read_files(files) if document.tree["kind"] == "CustomResourceDefinition"]
 
@@ -183,13 +186,15 @@ def _migrate(source: _Source, definitions: Sequence[JsonObject]) -> Migration:
     with RequiredExtra("migrate", "opsdk migrate kopf"):
         from opsdk.cli.migrate.kopf import migrate_sources  # noqa: PLC0415 - needs an extra
     kinds = kinds_of_definitions(definitions)
-    return migrate_sources(
+    migration = migrate_sources(
         source.files,
         kinds,
         name=source.name,
         package=source.package,
         progress=lambda file: show_progress(f"migrating {file}"),
     )
+    show_progress("")
+    return migration
 
 
 # ------------------------------------------------------------------ the start
@@ -220,6 +225,7 @@ def _start_failure(
     show_progress("starting the new operator on an empty local API server")
     program = _migrated_program(source, folder, migration)
     output = asyncio.run(start_program(program, definitions, limit=_START_SECONDS))
+    show_progress("")
     if not output:
         return None
     file, line = place_in(output, source.target(folder).absolute())
