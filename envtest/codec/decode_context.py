@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from opsdk.apiserver.serializer.documents import json_kind
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonValue
 

@@ -14,13 +14,13 @@ from envtest.codec.decoder import Decoders
 from envtest.extensions.jsonpath import find
 from envtest.extensions.printer_columns import ColumnPrinter, text
 from envtest.extensions.scale_paths import ScalePaths
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import DecodedBody, Printer
-from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError

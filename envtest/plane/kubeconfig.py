@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from envtest.plane.pki import KeyPair
-
-# Written without a YAML library, whose import would take a twentieth of the server's start.
-_CONFIG = """\
-apiVersion: v1
-kind: Config
-clusters:
-- name: envtest
-  cluster:
-{cluster}
-users:
-- name: envtest
-  user:{user}
-contexts:
-- name: envtest
-  context:
-    cluster: envtest
-    user: envtest
-current-context: envtest
-"""
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 
 
 def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = None, token: str = "") -> str:
     """Return a kubeconfig with one cluster, user and context, named ``envtest``."""
-    cluster = [f"server: {server}"]
+    cluster = {"server": server}
     if ca:
-        cluster.append(f"certificate-authority-data: {base64.b64encode(ca).decode()}")
-    user: list[str] = []
+        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
+    user = {}
     if client is not None:
-        user.append(f"client-certificate-data: {base64.b64encode(client.cert).decode()}")
-        user.append(f"client-key-data: {base64.b64encode(client.key).decode()}")
+        user["client-certificate-data"] = base64.b64encode(client.cert).decode()
+        user["client-key-data"] = base64.b64encode(client.key).decode()
     elif token:
-        user.append(f"token: {json.dumps(token)}")  # quoted: YAML could parse a token as a number
-    return _CONFIG.format(cluster=_block(cluster), user="\n" + _block(user) if user else " {}")
-
-
-def _block(lines: Sequence[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
+        user["token"] = token
+    name = "envtest"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    return write_yaml(config, sort_keys=False)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -184,7 +184,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         return
     from envtest.testing import report as texts  # noqa: PLC0415 - as above
 
-    count = int(item.config.getini("k8s_report_requests"))
-    report.sections.append(("envtest: last requests", texts.requests(target.audit, count)))
-    namespace = item.stash.get(_NAMESPACE, "default")
-    report.sections.append((f"envtest: objects in {namespace}", texts.objects(target.plane.storage, namespace)))
+    count, namespace = item.config.getini("k8s_report_requests"), item.stash.get(_NAMESPACE, "default")
+    for title, text in (
+        ("last requests", lambda: texts.requests(target.audit, int(count))),
+        (f"objects in {namespace}", lambda: texts.objects(target.plane.storage, namespace)),
+    ):
+        report.sections.append((f"envtest: {title}", _text_or_reason(text)))
+
+
+def _text_or_reason(text: Callable[[], str]) -> str:
+    """Return a report, or why there is none: an exception here would end the session without the test's failure."""
+    try:
+        return text()
+    except Exception as error:  # noqa: BLE001 - the state of the server may be the reason for the test's failure
+        return f"this report failed: {type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from opsdk.apimachinery.serializer.yaml_writer import write_documents
 from opsdk.apiserver.endpoints.audit import AuditEvent
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import LocalStorage
@@ -34,9 +35,7 @@ def objects(storage: LocalStorage, namespace: str) -> str:
         for key, value in sorted(held.objects.items())
         if key.startswith(f"{bucket}/{namespace}/") and value["metadata"].get("namespace") == namespace
     ]
-    import yaml  # noqa: PLC0415 - start-up time: 25 ms
-
-    text = "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in lines[:_MOST])
+    text = write_documents(lines[:_MOST], sort_keys=False)
     more = f"... and {len(lines) - _MOST} more\n" if len(lines) > _MOST else ""
     return (text + more) or "none"
 

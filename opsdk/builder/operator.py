@@ -21,6 +21,7 @@ from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.serializer.yaml_writer import write_documents
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
@@ -538,9 +539,7 @@ class Operator:
         try:
             self.options, run_arguments = parse_flags(self.name, self.options, self._arguments, os.environ)
             if run_arguments.pop("print_crds"):
-                import yaml  # noqa: PLC0415 - start-up time: only this option writes YAML
-
-                sys.stdout.write(yaml.safe_dump_all(self.definitions(), sort_keys=False))
+                sys.stdout.write(write_documents(self.definitions(), sort_keys=False))
             else:
                 self.run(**run_arguments, hooks=hooks)
         except OpsdkError as error:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from opsdk.api.authentication.v1 import TokenRequest, TokenRequestSpec
 from opsdk.api.core.v1 import ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.apiserver import serving
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -120,8 +121,8 @@ def _documents(path: Path) -> list[JsonObject]:
     """Return the objects in a file, or in the YAML files of a folder. Raises `UsageError`."""
     files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
     try:
-        documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
-    except (OSError, yaml.YAMLError) as error:
+        documents = [document for file in files for document in read_documents(file.read_bytes())]
+    except (OSError, SyntaxProblemError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     # A kustomization is not an object.
     return [each for each in documents if isinstance(each, dict) and each.get("kind") not in (None, "Kustomization")]

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
-from opsdk.apiserver.serializer.documents import SyntaxProblemError
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm

@@ -59,6 +59,15 @@ class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
             raise ExceptionGroup("finalizers failed", list(self.errors))
 
 
+class KopfFinalizer(str):
+    """The name of a finalizer that kopf has set, which may have no domain. Objects of the cluster have it already.
+
+    >>> finalizers = Finalizers({KopfFinalizer("sites-finalizer"): lambda obj, ctx: None})
+    """
+
+    __slots__ = ()
+
+
 class Finalizers:
     """Functions that clean up before an object is removed.
 
@@ -82,7 +91,7 @@ class Finalizers:
         """Add a finalizer. Raises `UsageError` for a name that is taken or has no domain, and for a wrong context."""
         if name in self._functions:
             raise UsageError(f"finalizer {name} is already registered")
-        if "/" not in name:
+        if "/" not in name and not isinstance(name, KopfFinalizer):
             # The API server accepts it, with a warning: another controller may use the same word.
             raise UsageError(f"finalizer {name!r} has no domain: name it like example.com/{name}")
         check_context(function, f"the function of finalizer {name}")

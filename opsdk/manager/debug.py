@@ -22,6 +22,7 @@ from msgspec.structs import asdict
 
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.task_stacks import TaskAges
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.errors import ApiError, BadRequestError, TooLargeError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, encode_json, json_response, text_response
@@ -160,10 +161,7 @@ def _refusal(request: HttpRequest) -> str:
 def _respond(request: HttpRequest, value: object) -> HttpResponse:
     if request.query.get("format") == "text":
         # Convert to JSON first, so that both formats show the same for all types.
-        import yaml  # noqa: PLC0415 - start-up time: only this page needs it
-
-        text = yaml.safe_dump(msgspec.json.decode(encode_json(value)), sort_keys=False, width=200, allow_unicode=True)
-        return text_response(text)
+        return text_response(write_yaml(msgspec.json.decode(encode_json(value)), sort_keys=False))
     return HttpResponse(200, [("content-type", "application/json")], encode_json(value) + b"\n")
 
 

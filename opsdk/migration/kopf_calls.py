@@ -24,6 +24,7 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
+from opsdk.controller.finalizers import KopfFinalizer
 from opsdk.errors import NotFoundError, TemporaryError, TerminalError
 from opsdk.migration.kopf_record import (
     MISSING,
@@ -79,6 +80,11 @@ class KopfKind:
         self._memo = memo if memo is not None else Memo()
         self._objects: dict[str, _Remembered] = {}
         self._limit = _MAX_REMEMBERED
+
+    @staticmethod
+    def finalizer(name: str) -> str:
+        """Return the name of kopf's finalizer for ``finalizers={...}``; it may have no domain."""
+        return KopfFinalizer(name)
 
     def remembered(self, uid: str) -> _Remembered:
         """Return what is remembered of an object."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -91,28 +92,26 @@ class Kubeconfig(msgspec.Struct, frozen=True):
 def read_file(path: Path) -> Mapping[str, JsonValue] | None:
     """Return the content of one file, or None if it does not exist. Raises `ConfigError`."""
     try:
-        text = path.read_text()
+        raw = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return _parse(path, text)
+    return _parse(path, raw)
 
 
-def _parse(path: Path, text: str | bytes) -> Mapping[str, JsonValue]:
+def _parse(path: Path, raw: bytes) -> Mapping[str, JsonValue]:
     """Parse YAML. Every error names `path`."""
-    import yaml  # noqa: PLC0415 - start-up time: 35 ms
+    # Start-up time: PyYAML takes 35 ms.
+    from opsdk.apimachinery.serializer.yaml_documents import read_documents  # noqa: PLC0415
 
     try:
-        # The loader of libyaml is ten times as fast; a build of PyYAML may lack it.
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
-    except yaml.YAMLError as error:
-        # Without the excerpt of YAMLError: the line may hold a token.
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None)}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply for a kubeconfig") from None
+        documents = read_documents(raw)
+    except SyntaxProblemError as error:
+        # Without the parser's words, which may quote a token.
+        where = f" in line {error.line}" if error.line else ""
+        raise ConfigError(f"{path}: not valid YAML{where}") from None
+    document = documents[0] if documents else None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -180,7 +179,8 @@ def config_from_text(text: str | bytes, *, source: str, context: str | None = No
         ConfigError: it is invalid, has an exec plugin, or names a file.
     """
     path = Path(source)
-    config = resolve(merge([(path, _parse(path, text))]), context=context)
+    raw = text.encode() if isinstance(text, str) else text
+    config = resolve(merge([(path, _parse(path, raw))]), context=context)
     if config.exec is not None:
         raise ConfigError(f"{source}: an exec plugin is not allowed here: use a token or a client certificate")
     files = [name for name in ("ca_file", "client_cert_file", "client_key_file", "token_file") if getattr(config, name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,17 @@ def test_every_webhook_calls_the_namespace_of_the_release() -> None:
     assert {each["clientConfig"]["service"]["namespace"] for each in clients} == {"elsewhere"}
     assert NAMESPACE not in str([obj for obj in objects if obj["kind"] != "CustomResourceDefinition"])
     assert "quay-system" in str(definition["spec"]["versions"])
+
+
+@pytest.mark.parametrize(("own", "release"), [("456", "123"), ("on", "1e3"), ("y", "0x1f")])
+def test_a_namespace_may_look_like_another_type(own: str, release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both that of the project, which the chart replaces, and that of the release stay strings."""
+    monkeypatch.setattr(sys.modules[__name__], "NAMESPACE", own)
+    objects = rendered(inputs(webhooks=True), release)
+    places = [obj["metadata"] for obj in objects] + [
+        subject for obj in objects for subject in obj.get("subjects") or () if subject["kind"] == "ServiceAccount"
+    ]
+    assert {each["namespace"] for each in places if "namespace" in each} == {release}
 
 
 def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:

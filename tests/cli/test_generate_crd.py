@@ -152,8 +152,8 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["crd", "crd_shapes:Nothing"], "cannot be loaded, write MODULE:"),
         (["crd", "crd_shapes"], "cannot be loaded, write MODULE:"),
         (["crd", "crd_shapes:Strings"], "is not a kind"),
-        (["models", "--crd", str(file), "--folder", "x"], "has no CustomResourceDefinitions"),
-        (["models", "--crd", str(tmp_path / "y"), "--folder", "x"], "has no CustomResourceDefinitions"),
+        (["models", "--crd", str(file), "--folder", "x"], "has no CustomResourceDefinition that a server takes"),
+        (["models", "--crd", str(tmp_path / "y"), "--folder", "x"], "cannot be read"),
         (["models", "--crd", str(file), "--cluster", "--folder", "x"], "pass exactly one source"),
         (["models", "--openapi", str(file), "--folder", "x"], "not an OpenAPI v3 document"),
     ):

@@ -397,7 +397,7 @@ def test_kinds_come_from_definitions_then_from_the_built_in_ones() -> None:
 # ------------------------------------------------------------------ the command
 def test_the_command_writes_a_folder_once(tmp_path: Path) -> None:
     """A second run writes the same bytes; an edited file is kept unless the user forces it."""
-    arguments = ["migrate", "kopf", str(SITES / "sites_operator.py"), "--output", str(tmp_path)]
+    arguments = ["migrate", "kopf", str(SITES / "sites_operator.py"), "--output", str(tmp_path), "--no-start"]
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
     assert "handlers: 9, kinds: 1, migrated: 10, to check: 1, by hand: 2" in first.output
@@ -451,6 +451,123 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
     """The error says what to name."""
     outcome = CliRunner().invoke(app, ["migrate", "kopf", str(tmp_path / "none.py")])
     assert isinstance(outcome.exception, UsageError)
+
+
+# ------------------------------------------------------------------ the start
+HANDLER = f"@kopf.on.delete({RESOURCE})\ndef gone(spec, **_): ...\n"
+DOMAINLESS = """
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.persistence.finalizer = "sites-finalizer"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "status", "became"),
+    [
+        (DOMAINLESS, 0, ""),
+        ("LIMIT = undefined  # here\n", 1, "name 'undefined' is not defined"),
+        ("@kopf.on.startup()\ndef begin(**_):\n    raise ValueError('no password')  # here\n", 1, "no password"),
+        ("import not_installed_here  # here\n", 0, "not_installed_here is not installed here"),
+    ],
+)
+def test_what_does_not_start_is_a_finding(tmp_path: Path, text: str, status: int, became: str) -> None:
+    """The command starts what it wrote on an empty server. The finding has the line of the new file, and its reason."""
+    (tmp_path / "main.py").write_text(f"import kopf\n{HANDLER}{text}")
+    folder = tmp_path / "new"
+    outcome = CliRunner().invoke(app, ["migrate", "kopf", str(tmp_path / "main.py"), "--output", str(folder)])
+    assert outcome.exit_code == status, outcome.output
+    start = [each for each in outcome.output.splitlines() if "start of the new operator" in each]
+    assert [became in each for each in start] == ([True] if became else [])
+    if became:
+        lines = (folder / "main.py").read_text().splitlines()
+        line = next(number for number, written in enumerate(lines, 1) if "# here" in written)
+        assert start[0].startswith(f"main.py:{line}: ")
+        assert became in (folder / "MIGRATION.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_package_starts_by_the_printed_command(tmp_path: Path) -> None:
+    """Its modules are found from the folder around it."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "consts.py").write_text(f"RESOURCE = ({RESOURCE})\n")
+    (package / "handlers.py").write_text(f"import kopf\nfrom shop.consts import RESOURCE\n{HANDLER}")
+    folder = tmp_path / "new folder"
+    outcome = CliRunner().invoke(app, ["migrate", "kopf", str(package), "--output", str(folder)])
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.rstrip().endswith(f"then cd '{folder}' && opsdk run shop.reconcilers")
+
+
+# ------------------------------------------------------------------ names of kopf
+# Of kopf 1.45, and those that it had before 0.22.
+PUBLIC = re.findall(
+    r"\S+",
+    """
+    on lifecycles subhandler register execute daemon timer index configure LogFormat login_via_pykube
+    login_via_client login_via_async_client login_with_kubeconfig login_with_service_account LoginError
+    ConnectionInfo AiohttpSession event info warn exception spawn_tasks run_tasks operator run adopt label not_ all_
+    any_ none_ get_default_lifecycle set_default_lifecycle build_object_reference build_owner_reference
+    append_owner_reference remove_owner_reference ErrorsMode AdmissionError WebhookClientConfigService
+    WebhookClientConfig Operation UserInfo Headers SSLPeer WebhookFn WebhookServerProtocol WebhookServer
+    WebhookK3dServer WebhookMinikubeServer WebhookDockerDesktopServer WebhookNgrokTunnel WebhookAutoServer
+    WebhookAutoTunnel PermanentError TemporaryError HandlerTimeoutError HandlerRetriesError OperatorRegistry
+    get_default_registry set_default_registry PRESENT ABSENT OperatorSettings DiffBaseStorage
+    AnnotationsDiffBaseStorage StatusDiffBaseStorage MultiDiffBaseStorage ProgressRecord ProgressStorage
+    AnnotationsProgressStorage StatusProgressStorage MultiProgressStorage SmartProgressStorage RawEventType RawEvent
+    RawBody Status Spec Meta Body BodyEssence Labels Annotations ObjectReference OwnerReference Memo Index Store
+    Logger ObjectLogger LocalObjectLogger FieldSpec FieldPath Diff DiffItem DiffOperation HandlerId Reason Patch
+    PatchFn DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker AsyncDaemonStopperChecker Resource
+    EVERYTHING harmonize_naming adjust_namespace HandlerFatalError HandlerRetryError cli.main
+    """,
+)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_name_of_kopf_is_translated_or_named(name: str, tmp_path: Path) -> None:
+    """In every place where a name may stand, the new module imports; a call without a counterpart says what to do."""
+    is_class = name[0].isupper() and not name.isupper()
+    text = f"""import kopf
+import kopf.cli
+TOP = kopf.{name}
+
+class Own({f"kopf.{name}" if is_class else ""}): ...
+
+{HANDLER}
+def helper(argument: kopf.{name} = None):
+    try:
+        return kopf.{name}
+    except kopf.{name}:
+        raise
+
+@kopf.on.create({RESOURCE}, when=kopf.{name})
+def make(**_): ...
+
+if __name__ == "__main__":
+    kopf.{name}()
+"""
+    migration = migrate(text)
+    written = migration.files["main.py"]
+    assert not re.search(r'(?<!")\bkopf\.', re.sub(r'#.*|not_migrated\(".*?"\)', "", written))
+    assert "None()" not in written
+    module = load(written, tmp_path)
+    if f'return kopf_handlers.not_migrated("kopf.{name}")' in written:
+        with pytest.raises(NotImplementedError, match=re.escape(f"kopf.{name}")):
+            module.helper()
+        by_hand = [each.what for each in migration.findings if each.verdict is MigrationVerdict.BY_HAND]
+        assert f"kopf.{name}" in by_hand
+
+
+def test_errors_of_old_releases_are_the_new_ones() -> None:
+    """HandlerFatalError is PermanentError, and HandlerRetryError is TemporaryError with its delay."""
+    written = code(
+        f"@kopf.on.create({RESOURCE})\ndef make(spec, **_):\n"
+        "    if spec: raise kopf.HandlerFatalError('no')\n    raise kopf.HandlerRetryError('later', 5)\n"
+    )
+    assert "raise opsdk.TerminalError('no')" in written
+    assert "raise opsdk.TemporaryError('later', delay=5)" in written
 
 
 # ------------------------------------------------------------------ states

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,9 +13,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apimachinery.serializer.yaml_documents import read_located_documents
 from opsdk.cli.__main__ import main
-from opsdk.cli.validate import command
-from opsdk.cli.validate.documents import line_of, read_documents
+from opsdk.cli.validate import built_in, command
+from opsdk.cli.validate.documents import read_documents
 from opsdk.errors import UsageError
 
 OPERATOR = '''
@@ -164,6 +166,33 @@ items:
     assert "objects of built-in kinds are not checked: pip install 'opsdk[envtest]'" in errors
 
 
+def test_metadata_that_does_not_decode_is_an_error_of_its_object(validate: Validate) -> None:
+    """Other objects of the file are checked. A date is a string, as in Go."""
+    forms = ["{name: 5}", "5", "{name: a, labels: []}", "{name: a, labels: {a: 5}}", "{nam: a}", "{name: 2001-01-01}"]
+    text = "---\n".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {form}\n" for form in forms)
+    status, output, errors = validate("a.yaml", a=text)
+    assert (status, errors) == (1, "")
+    assert [line.partition(": ")[0] for line in output.splitlines()] == [f"a.yaml:{n}" for n in (3, 7, 11, 15, 19)]
+
+
+async def test_requests_wait_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight objects are checked at a time, updates one by one; results keep the order, and progress counts."""
+
+    async def slow(_: object, tree: dict[str, str], old: object) -> list[str]:
+        await asyncio.sleep(1)
+        return [tree["name"]]
+
+    monkeypatch.setattr(built_in, "_problems", slow)
+    counts: list[int] = []
+    for old, seconds in ((None, 5), ({}, 40)):
+        start = asyncio.get_running_loop().time()
+        trees = [({"name": str(number)}, old) for number in range(40)]
+        results = await built_in.built_in_problems(trees, progress=counts.append)
+        assert results == [[str(number)] for number in range(40)]
+        assert asyncio.get_running_loop().time() - start == pytest.approx(seconds, abs=0.9)
+    assert counts == [*range(1, 41)] * 2
+
+
 def test_kinds_of_others_are_named_and_no_error(validate: Validate) -> None:
     """A kind that neither the project nor Kubernetes defines is not checked."""
     status, _, errors = validate("a.yaml", a=GOOD.replace("validate.opsdk.dev", "cert-manager.io"))
@@ -218,19 +247,19 @@ TREES = st.recursive(
 def test_the_line_of_a_field_is_the_line_of_its_key(tree: dict[str, object]) -> None:
     """In block style, the line of a field is the line of its key."""
     text = yaml.safe_dump(tree, default_flow_style=False)
-    node = yaml.compose(text, yaml.SafeLoader)
+    [document], places = read_located_documents(text.encode())
     lines = text.splitlines()
     for key in tree:
         if not any((other != key and other.startswith(f"{key}.")) or key.startswith(f"{other}.") for other in tree):
-            assert lines[line_of(node, f"[{key}]") - 1].startswith((key, f"'{key}'"))
-    assert line_of(node, "nothing.like.it") == 1
+            assert lines[places.line_of(document.tree, f"[{key}]") - 1].startswith((key, f"'{key}'"))
+    assert places.line_of(document.tree, "nothing.like.it") == 1
 
 
 def test_a_document_may_begin_beside_its_separator() -> None:
     """Flow style after the dashes, comments before them, and carriage returns keep lines and values."""
     text = f"# first\r\n--- {{apiVersion: v1, kind: A}}\n--- # second\n\n{GOOD}...\n"
-    first, second = read_documents("a.yaml", text)
+    first, second = read_documents("a.yaml", text.encode())
     assert (first.tree, first.line("kind")) == ({"apiVersion": "v1", "kind": "A"}, 2)
     assert (second.tree["kind"], second.line("spec.size")) == ("Pier", 8)
     with pytest.raises(UsageError, match=r"a\.yaml:2: "):
-        list(read_documents("a.yaml", "a: 1\nb: @\n"))
+        list(read_documents("a.yaml", b"a: 1\nb: @\n"))

@@ -36,14 +36,14 @@ def _text(data: bytes) -> str:
 
 
 def _json(data: bytes) -> Any:
-    from opsdk.apiserver.serializer.documents import parse_json
+    from opsdk.apimachinery.serializer.documents import parse_json
 
     return parse_json(data).tree
 
 
 # ------------------------------------------------------------------ documents
 def document_json(data: bytes) -> object:
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_json
+    from opsdk.apimachinery.serializer.documents import SyntaxProblemError, parse_json
 
     with suppress(SyntaxProblemError):
         return json.dumps(parse_json(data).tree, allow_nan=False)
@@ -51,8 +51,8 @@ def document_json(data: bytes) -> object:
 
 
 def document_yaml(data: bytes) -> object:
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError
-    from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+    from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+    from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 
     with suppress(SyntaxProblemError):
         return parse_yaml(data).strict
@@ -60,7 +60,7 @@ def document_yaml(data: bytes) -> object:
 
 
 def json_words(data: bytes) -> object:
-    from opsdk.apiserver.serializer.json_errors import first_fault
+    from opsdk.apimachinery.serializer.json_errors import first_fault
 
     return first_fault(data)
 
@@ -81,7 +81,7 @@ def protobuf(data: bytes) -> object:
 
 
 def typed_body(data: bytes) -> object:
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError
+    from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 
     served = _models().find("", "v1", "pods")
     with suppress(SyntaxProblemError, DecodeError):
@@ -96,7 +96,7 @@ def patch(data: bytes) -> object:
     from opsdk.apimachinery.patch.json_patch import apply_json_patch
     from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
     from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError
+    from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 
     pod = json.loads(POD)
     try:
@@ -113,7 +113,7 @@ def patch(data: bytes) -> object:
 
 
 def fields(data: bytes) -> object:
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError
+    from opsdk.apimachinery.serializer.documents import SyntaxProblemError
     from opsdk.structured_merge.fieldpath import FieldSet
 
     with suppress(SyntaxProblemError, DecodeError):

@@ -9,8 +9,8 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Self
+from types import FrameType, SimpleNamespace
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -21,10 +21,11 @@ from benchmarks.runtime.attacks import ATTACKS, LARGE, Attack
 from envtest.environment import Environment
 from opsdk.aio import large_work
 from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError, parse_json
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_json
 from opsdk.base.limits import LIMITS
 from opsdk.errors import BadRequestError, InvalidError, TooLargeError
+from opsdk.norman.server import writing
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
@@ -103,6 +104,17 @@ async def test_small_work_stays_in_the_loop() -> None:
     """A thread would cost a small request a tenth of a millisecond."""
     own = threading.current_thread()
     assert await compute(LARGE_BYTES, threading.current_thread) is own
+
+
+@pytest.mark.realtime
+async def test_large_yaml_of_norman_is_written_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of 1.6 MB takes 0.1 s; a small response is written at once."""
+    threads: list[str] = []
+    monkeypatch.setattr(writing, "write_yaml", lambda _: threads.append(threading.current_thread().name) or "")
+    context: Any = SimpleNamespace(response_format="yaml")
+    for size in (1, LARGE_BYTES):
+        await writing.write(context, 200, {"a": "x" * size}, page=None, schemas_url="")
+    assert threads == [threading.current_thread().name, "large-work_0"]
 
 
 @pytest.mark.realtime

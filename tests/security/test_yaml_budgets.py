@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from opsdk.apiserver.serializer import yaml_documents
-from opsdk.apiserver.serializer.documents import MAX_DEPTH, SyntaxProblemError
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer import yaml_documents
+from opsdk.apimachinery.serializer.documents import MAX_DEPTH, SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.base.limits import LIMITS
 
 SHAPES = {

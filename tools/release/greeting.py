@@ -14,12 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import yaml
-
 import opsdk
 from envtest import Environment
 from opsdk import Client, Cluster, Unstructured
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.testing.eventually import eventually
 
 SECONDS = 120
@@ -36,7 +35,8 @@ async def _output(*command: str) -> bytes:
 
 async def _greeting(client: Client, manifest: str) -> str:
     """Create the object that `manifest` has; return the text that the operator wrote for it."""
-    created = await client.create(Unstructured.from_tree(yaml.safe_load(manifest)))
+    [document] = read_documents(manifest.encode())
+    created = await client.create(Unstructured.from_tree(document))
     key = f"{created.metadata.namespace}/{created.metadata.name}"
     child = await eventually(lambda: client.get(ConfigMap, key))
     return child.data["text"]

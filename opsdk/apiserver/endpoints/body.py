@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from opsdk.apiserver import api_errors
-from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
-from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.resources import InstalledResource, ResourceInfo
-from opsdk.apiserver.serializer.documents import (
+from opsdk.apimachinery.serializer.documents import (
     NumberProblemError,
     ParsedDocument,
     SyntaxProblemError,
     json_kind,
     parse_json,
 )
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.serializer.raw import keep_text
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 from opsdk.structured_merge.value import JsonObject

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import msgspec
 
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector
+from opsdk.apimachinery.serializer.documents import json_kind
+from opsdk.apimachinery.serializer.json_errors import first_fault
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.apiserver.registry.rest import Selection
-from opsdk.apiserver.serializer.documents import json_kind
-from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.request import Query
 from opsdk.structured_merge.value import JsonObject

@@ -16,6 +16,7 @@ import msgspec
 
 from opsdk.aio.clock import utc_now
 from opsdk.aio.large_work import compute
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.list_stream import Encode, list_body
@@ -37,7 +38,6 @@ from opsdk.apiserver.endpoints.negotiation import (
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import InstalledResource
-from opsdk.apiserver.serializer.yaml_writer import write_yaml
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject

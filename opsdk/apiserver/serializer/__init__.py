@@ -1,4 +1,4 @@
-"""Bodies to JSON values and back: JSON, YAML, protobuf, and raw fields that keep their text.
+"""Bodies in protobuf, and raw fields that keep their text. JSON and YAML are in `opsdk.apimachinery.serializer`.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer (v1.36).
 

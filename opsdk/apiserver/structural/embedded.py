@@ -12,10 +12,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from opsdk.apimachinery import validation
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, required
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue

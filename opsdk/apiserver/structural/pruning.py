@@ -43,12 +43,26 @@ class Pruner:
         self.unknown: list[str] = []
 
     def prune(
-        self, value: JsonValue, node: SchemaNode | None, place: _Place | None = None, *, resource: bool
+        self,
+        value: JsonValue,
+        node: SchemaNode | None,
+        place: _Place | None = None,
+        *,
+        resource: bool,
+        preserve: bool = False,
     ) -> JsonValue:
-        """Return `value` without unknown fields; with `resource` it is an object with metadata.
+        """Return `value` without unknown fields.
 
         Unchanged parts are shared, so the result is usually `value` itself.
+
+        Args:
+            value: any JSON value.
+            node: its schema, or None.
+            place: its path.
+            resource: it is an object with metadata.
+            preserve: it is an element of a list that keeps unknown fields. Fields that it declares do not.
         """
+        preserve = preserve or (node is not None and node.preserve)
         if isinstance(value, dict):
             resource = resource or (node is not None and node.embedded)
             fields: JsonObject = {}
@@ -59,15 +73,18 @@ class Pruner:
                 elif node is not None and (name in node.properties or node.additional is not None or node.open):
                     deep = isinstance(item, dict | list)
                     fields[name] = self.prune(item, node.entry(name), below, resource=False) if deep else item
-                elif node is not None and node.preserve:
+                elif preserve:
                     fields[name] = item
                 else:
                     self.unknown.append(str(_format_path(below)))
             return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields
         if isinstance(value, list):
             items = node.items if node is not None else None
-            if items is None and node is not None and node.preserve:
+            if items is None and preserve:
                 return value
-            pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
+            pruned = [
+                self.prune(item, items, (place, index), resource=False, preserve=preserve)
+                for index, item in enumerate(value)
+            ]
             return value if all(map(is_, pruned, value)) else pruned
         return value

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from opsdk.aio.closing import Closing
-from opsdk.apiserver.serializer import documents
-from opsdk.apiserver.serializer.json_errors import first_fault
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer import documents
+from opsdk.apimachinery.serializer.json_errors import first_fault
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable

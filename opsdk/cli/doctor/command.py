@@ -10,12 +10,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-import yaml
 from rich.table import Table
 from rich.text import Text
 
 from opsdk.api.rbac.v1 import ClusterRole
 from opsdk.apimachinery.object import convert
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.doctor.examine import clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
@@ -133,11 +134,11 @@ def recorded_rules(path: Path) -> RuleSet:
     """Return the permissions of the roles in a file. Raises `UsageError` if it has none."""
     rules = RuleSet()
     try:
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for document in read_documents(path.read_bytes()):
             if isinstance(document, dict) and document.get("kind") in ("Role", "ClusterRole"):
                 role = convert({**document, "kind": "ClusterRole"}, ClusterRole)
                 rules |= RuleSet.from_policy_rules(role.rules, role.metadata.namespace)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+    except (OSError, SyntaxProblemError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     if not rules:
         raise UsageError(f"{path} has no roles with rules: write it with opsdk.testing.rules.observed_manifests")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
 from opsdk.cli.generate.files import check_files, write_all
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
+from opsdk.cli.generate.served_definitions import definitions_among, why_refused
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.errors import UsageError
@@ -130,19 +133,25 @@ def models(
 
 
 def read_definitions(path: Path) -> Sequence[JsonObject]:
-    """Return the CustomResourceDefinitions in a YAML or JSON file; other objects are skipped.
+    """Return the CustomResourceDefinitions in a YAML or JSON file, also those in a List; other objects are skipped.
+
+    A definition that no server takes is left out, with a line on stderr.
 
     Raises:
-        UsageError: the file cannot be read, or has no definition with schemas.
+        UsageError: the file cannot be read, or has no definition that a server takes.
     """
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
-        crds = [d for d in documents if isinstance(d, dict) and d.get("kind") == "CustomResourceDefinition"]
-        complete = [d for d in crds if all("openAPIV3Schema" in v["schema"] for v in d["spec"]["versions"])]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1: {error!r}") from error
+        documents = read_documents(path.read_bytes())
+    except (OSError, SyntaxProblemError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    complete = []
+    for definition in definitions_among(documents):
+        if reason := why_refused(definition):
+            print(f"opsdk: {path}: {reason}", file=sys.stderr)
+        else:
+            complete.append(definition)
     if not complete:
-        raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1 with schemas")
+        raise UsageError(f"{path} has no CustomResourceDefinition that a server takes")
     return complete
 
 

@@ -7,8 +7,9 @@ field.
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +72,17 @@ _KIND_VARIABLES = frozenset(
         "storage",
     ]
 )
+_BUILTINS = frozenset(["ClassVar", "bool", "bytes", "date", "dict", "float", "int", "list", "msgspec", "str"])
+"""Names that cannot have another one in a module. msgspec finds ClassVar by its name."""
 _SCALAR_ITEMS = re.compile(r"(list\[|dict\[str, )(Annotated\[)?(str|int|float|bool)\b")
+_IMPORTED = frozenset(
+    [
+        *("Annotated", "Any", "ClassVar", "Condition", "Duration", "Enum", "GroupVersionKind", "IntOrString", "Model"),
+        *("JsonObject", "Object", "ObjectMeta", "PrinterColumn", "Quantity", "Rule", "Scale", "Time", "TypedObject"),
+        "UUID",
+    ]
+)
+"""Names that a module may import."""
 _CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
 
 
@@ -98,33 +109,36 @@ class ModelModule:
     Args:
         group: the API group.
         version: the version, such as ``v1``.
+        kinds: all kinds of the module. An import of the same name is renamed, and so is a class below a kind.
         source: the origin of the definitions, for the file header.
     """
 
-    def __init__(self, group: str, version: str, *, source: str) -> None:
+    def __init__(self, group: str, version: str, *, kinds: Collection[str], source: str) -> None:
         self._group = group
         self._version = version
+        self._kinds = frozenset(map(_class_name, kinds))
         self._source = source
         self._imports: dict[str, set[str]] = {}
         self._classes: dict[str, str] = {}
 
     def add(self, spec: JsonObject, version: JsonObject) -> None:
         """Add one version of a definition's `spec`."""
-        schema = version["schema"]["openAPIV3Schema"]
-        kind = spec["names"]["kind"]
-        properties = {k: v for k, v in schema["properties"].items() if k not in ("apiVersion", "kind", "metadata")}
+        schema = without_nulls(version["schema"]["openAPIV3Schema"])
+        kind = _class_name(spec["names"]["kind"])
+        declared = schema.get("properties") or {}
+        properties = {k: v for k, v in declared.items() if k not in ("apiVersion", "kind", "metadata")}
         self._classes.setdefault(kind, "")
-        bases = self._bases(kind, schema, properties)
-        self._add_import("typing", "ClassVar")
-        self._add_import("opsdk.apimachinery.gvk", "GroupVersionKind")
+        base, has_fields = self._base(kind, schema, properties)
+        variable = self._add_import("typing", "ClassVar")
+        gvk = self._add_import("opsdk.apimachinery.gvk", "GroupVersionKind")
         lines = [
-            f"class {kind}({bases}):",
+            f"class {kind}({base}, dict=True, kw_only=True):",
             *_docstring(schema.get("description", "")),
-            f"    gvk: ClassVar[GroupVersionKind] = GroupVersionKind({self._group!r}, {self._version!r}, {kind!r})",
+            f"    gvk: {variable}[{gvk}] = {gvk}({self._group!r}, {self._version!r}, {spec['names']['kind']!r})",
             *self._variables(spec, version),
             *self._rules(schema),
         ]
-        if bases.startswith("TypedObject"):
+        if has_fields:
             lines += ["", *self._fields(kind, {**schema, "properties": properties}, taken=_KIND_VARIABLES)]
         self._classes.pop(kind)  # a kind follows the classes that it uses
         self._classes[kind] = "\n".join(lines)
@@ -140,8 +154,8 @@ class ModelModule:
         return "\n".join([*parts, *sorted(lines.values())]) + "\n\n\n" + "\n\n\n".join(self._classes.values()) + "\n"
 
     # -------------------------------------------------------------- kinds
-    def _bases(self, kind: str, schema: Schema, properties: Schema) -> str:
-        """Return the base class: `Object` where the kind has its form, else `TypedObject` with fields."""
+    def _base(self, kind: str, schema: Schema, properties: Schema) -> tuple[str, bool]:
+        """Return the base class: `Object` where the kind has its form, else `TypedObject` and True for its fields."""
         before = dict(self._classes)
         is_object = all(part.get("type") == "object" and part.get("properties") for part in properties.values())
         if set(properties) in ({"spec"}, {"spec", "status"}) and schema.get("required") == ["spec"] and is_object:
@@ -151,12 +165,11 @@ class ModelModule:
                 for t, p in zip(types, properties.values(), strict=True)
             )
             if plain:
-                self._add_import("opsdk.apimachinery.object", "Object")
                 texts = [t.text for t in types]
-                return f"Object[{', '.join([*texts, 'None'][:2])}], dict=True, kw_only=True"
+                name = self._add_import("opsdk.apimachinery.object", "Object")
+                return f"{name}[{', '.join([*texts, 'None'][:2])}]", False
             self._classes = before
-        self._add_import("opsdk.apimachinery.object", "TypedObject")
-        return "TypedObject, dict=True, kw_only=True"
+        return self._add_import("opsdk.apimachinery.object", "TypedObject"), True
 
     def _variables(self, spec: JsonObject, version: JsonObject) -> Iterator[str]:
         """Iterate over the class variables that differ from those of `Object`."""
@@ -172,7 +185,7 @@ class ModelModule:
             "short_names": (tuple(names.get("shortNames") or ()), ()),
             "categories": (tuple(names.get("categories") or ()), ()),
             "namespaced": (spec["scope"] == "Namespaced", True),
-            "storage": (version["storage"] and version is not spec["versions"][0], False),
+            "storage": (version.get("storage", False) and version is not spec["versions"][0], False),
             "served": (version.get("served", True), True),
             "deprecated": (version.get("deprecated", False), False),
             "deprecation_warning": (version.get("deprecationWarning", ""), ""),
@@ -185,22 +198,20 @@ class ModelModule:
             yield f"    printer_columns = ({', '.join(columns)},)"
 
     def _call(self, cls: str, values: Mapping[str, Any]) -> str:
-        self._add_import(_MARKER_MODULE, cls)
-        return f"{cls}({', '.join(f'{snake(key)}={value!r}' for key, value in values.items())})"
+        arguments = ", ".join(f"{snake(key)}={value!r}" for key, value in values.items())
+        return f"{self._add_import(_MARKER_MODULE, cls)}({arguments})"
 
     # -------------------------------------------------------------- classes
     def _class(self, schema: Schema, path: tuple[str, ...]) -> tuple[str, bool]:
         """Add a class for an object with properties; returns its name and whether it holds the description."""
-        name = pascal(*path)
-        while name in self._classes:
-            name += "_"
+        name = self._free_name(path)
         self._classes[name] = ""
-        self._add_import("opsdk.apimachinery.model", "Model")
+        base = self._add_import("opsdk.apimachinery.model", "Model")
         text = _docstring(schema.get("description", ""))
         fields = list(self._fields(name, schema, taken=frozenset()))
         body = [*text, *self._rules(schema), *fields]
         self._classes.pop(name)  # a class follows the classes that it uses
-        self._classes[name] = "\n".join([f"class {name}(Model, kw_only=True):", *(body or ["    pass"])])
+        self._classes[name] = "\n".join([f"class {name}({base}, kw_only=True):", *(body or ["    pass"])])
         return name, bool(text)
 
     def _rules(self, schema: Schema) -> Sequence[str]:
@@ -209,9 +220,7 @@ class ModelModule:
 
     def _enum(self, values: Sequence[Any], path: tuple[str, ...]) -> str:
         """Add an Enum class for these values, and return its name."""
-        name = pascal(*path)
-        while name in self._classes:
-            name += "_"
+        name = self._free_name(path)
         members: dict[str, Any] = {}
         for value in values:
             member = re.sub(r"\W", "_", snake(str(value))).upper() if str(value) else "EMPTY"
@@ -219,9 +228,16 @@ class ModelModule:
             while member in members or member in ("NAME", "VALUE"):
                 member += "_"
             members[member] = value
-        self._add_import("enum", "Enum")
+        base = self._add_import("enum", "Enum")
         lines = [f"    {member} = {value!r}" for member, value in members.items()]
-        self._classes[name] = "\n".join([f"class {name}(Enum):", *lines])
+        self._classes[name] = "\n".join([f"class {name}({base}):", *lines])
+        return name
+
+    def _free_name(self, path: tuple[str, ...]) -> str:
+        """Return a name for a class below a kind."""
+        name = pascal(*path)
+        while name in self._classes or name in self._kinds or name in _IMPORTED:
+            name += "_"
         return name
 
     def _fields(self, cls: str, schema: Schema, *, taken: frozenset[str]) -> Iterator[str]:
@@ -281,8 +297,9 @@ class ModelModule:
         hint = annotation.text
         markers = self._markers(schema, annotation)
         nulls = bool(schema.get("nullable"))
-        with_none = (nulls or optional) and hint != "Any"
-        if nulls and (optional or hint == "Any"):
+        is_any = hint in ("Any", "Any_")
+        with_none = (nulls or optional) and not is_any
+        if nulls and (optional or is_any):
             markers.insert(0, f"{self._add_import(_MARKER_MODULE, 'nullable')}()")
         if annotation.bounds:
             self._imports.setdefault("msgspec", set())
@@ -294,8 +311,7 @@ class ModelModule:
         if with_none:
             hint += " | None"
         if markers:
-            self._add_import("typing", "Annotated")
-            hint = f"Annotated[{hint}, {', '.join(markers)}]"
+            hint = f"{self._add_import('typing', 'Annotated')}[{hint}, {', '.join(markers)}]"
         return hint
 
     def _markers(self, schema: Schema, annotation: Annotation) -> list[str]:
@@ -373,9 +389,9 @@ class ModelModule:
         implied = {"type": "array", "items": items, **{k: schema[k] for k in _BOUNDS["array"] if schema.get(k)}}
         properties = set(items.get("properties", ()))
         if path[-1] == "conditions" and properties >= _CONDITION and properties <= {*_CONDITION, "observedGeneration"}:
-            self._add_import("opsdk.apimachinery.meta", "Condition")
+            condition = self._add_import("opsdk.apimachinery.meta", "Condition")
             implied |= {LIST_TYPE: "map", LIST_KEYS: ["type"]}
-            return Annotation("list[Condition]", implied, bounds)
+            return Annotation(f"list[{condition}]", implied, bounds)
         element = self._annotation(items, (*path, "item"))
         return Annotation(f"list[{self._hint(items, element)}]", implied, bounds)
 
@@ -387,12 +403,12 @@ class ModelModule:
             limits = {k: schema[k] for k in _BOUNDS["object"] if schema.get(k)}
             value = self._annotation(values, (*path, "value"))
             text = f"dict[str, {self._hint(values, value)}]"
-            if text == "dict[str, Any]":
+            if text in ("dict[str, Any]", "dict[str, Any_]"):
                 return Annotation(text, {"type": "object", PRESERVE: True})
             return Annotation(text, {"type": "object", "additionalProperties": values, **limits}, bounds)
         if schema.get(PRESERVE) and not schema.get("properties"):
-            self._add_import("opsdk.structured_merge.value", "JsonObject")
-            return Annotation("JsonObject", {"type": "object", PRESERVE: True})
+            name = self._add_import("opsdk.structured_merge.value", "JsonObject")
+            return Annotation(name, {"type": "object", PRESERVE: True})
         if path[-1] == "metadata" and not schema.get("properties"):
             return Annotation(self._add_import("opsdk.apimachinery.meta", "ObjectMeta"), {"type": "object"})
         name, described = self._class(schema, path)
@@ -400,25 +416,57 @@ class ModelModule:
         return Annotation(name, implied | ({"description": schema["description"]} if described else {}), {}, described)
 
     def _add_import(self, module: str, name: str) -> str:
-        if module:
-            self._imports.setdefault(module, set()).add(name)
-        return name
+        """Import a name; return the one that it has in the module, where a kind may have the same."""
+        if not module:
+            return name
+        local = f"{name}_" if name in self._kinds else name
+        self._imports.setdefault(module, set()).add(name if local == name else f"{name} as {local}")
+        return local
 
 
 def model_files(definitions: Sequence[JsonObject], *, source: str) -> dict[str, str]:
     """Return path -> source text of the classes of `definitions`: a package per group, a module per version."""
-    modules: dict[tuple[str, str], ModelModule] = {}
-    for definition in definitions:
-        spec = definition["spec"]
-        for version in spec["versions"]:
-            key = (spec["group"], version["name"])
-            modules.setdefault(key, ModelModule(*key, source=source)).add(spec, version)
+    kinds: dict[tuple[str, str], list[str]] = {}
+    versions = [(d["spec"], version) for d in definitions for version in d["spec"]["versions"]]
+    for spec, version in versions:
+        kinds.setdefault((spec["group"], version["name"]), []).append(spec["names"]["kind"])
+    modules = {key: ModelModule(*key, kinds=names, source=source) for key, names in kinds.items()}
+    for spec, version in versions:
+        modules[spec["group"], version["name"]].add(spec, version)
     files = {}
     for (group, version), module in sorted(modules.items()):
         package = re.sub(r"\W", "_", group)
         files[f"{package}/__init__.py"] = f'"""Kinds of the API group ``{group}``."""\n'
         files[f"{package}/{version}.py"] = module.render()
     return files
+
+
+def _class_name(kind: str) -> str:
+    """Return the class of a kind: its name, unless Python needs that.
+
+    >>> _class_name("Site"), _class_name("None"), _class_name("list")
+    ('Site', 'None_', 'list_')
+    """
+    return f"{kind}_" if keyword.iskeyword(kind) or kind in _BUILTINS else kind
+
+
+def without_nulls(schema: Schema) -> Schema:
+    """Return a schema without keywords that are null, as the server decodes them. Values such as defaults stay.
+
+    >>> without_nulls({"type": "object", "properties": None, "items": {"format": None, "default": {"a": None}}})
+    {'type': 'object', 'items': {'default': {'a': None}}}
+    """
+    return {key: _present(key, value) for key, value in schema.items() if value is not None}
+
+
+def _present(keyword_: str, value: JsonValue) -> JsonValue:
+    if keyword_ == "properties" and isinstance(value, Mapping):
+        return {name: without_nulls(below) for name, below in value.items() if below is not None}
+    if keyword_ in ("default", "example", "enum"):
+        return value
+    if isinstance(value, list):
+        return [without_nulls(item) if isinstance(item, Mapping) else item for item in value]
+    return without_nulls(value) if isinstance(value, Mapping) else value
 
 
 def _docstring(text: str) -> Sequence[str]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from opsdk.api.generated_kinds import BUILT_IN
 from opsdk.apimachinery.plurals import pluralize
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.migrate.model import KindName, ResourceSelector
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["definitions_in", "kinds_of_definitions", "resolve"]
 
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 _SHORT_NAMES: Final = {
@@ -39,8 +38,8 @@ def definitions_in(files: Iterable[Path]) -> Iterator[JsonObject]:
     """Yield the CustomResourceDefinitions in YAML files. Files that do not parse, such as templates, are skipped."""
     for path in sorted(each for each in files if each.suffix in _SUFFIXES):
         try:
-            documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
-        except (yaml.YAMLError, ValueError, OSError, RecursionError):  # such as a date that does not exist
+            documents = read_documents(path.read_bytes())
+        except (SyntaxProblemError, OSError):
             continue
         yield from (each for each in documents if _is_definition(each))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,7 +29,12 @@ _ENTRY = "reconcilers"
 
 
 def migrate_sources(
-    sources: Mapping[str, str], known: Sequence[KindName], *, name: str, package: str = ""
+    sources: Mapping[str, str],
+    known: Sequence[KindName],
+    *,
+    name: str,
+    package: str = "",
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Migration:
     """Return the migrated operator.
 
@@ -38,6 +43,7 @@ def migrate_sources(
         known: kinds of the operator's definitions.
         name: of the operator.
         package: of the operator's folder, if it is a package; the generated module imports from it.
+        progress: gets each file before it is migrated.
 
     Raises:
         UsageError: a file does not parse, or no file has a handler of kopf.
@@ -46,10 +52,11 @@ def migrate_sources(
     constants: dict[str, Any] = {}
     for file, text in sorted(sources.items()):
         constants |= constants_of(trees.get(file) or parse(text, file), constants)
-    modules = [
-        read_module(tree, name=_module_name(file), file=file, constants={**constants, **constants_of(tree, constants)})
-        for file, tree in trees.items()
-    ]
+    modules = []
+    for file, tree in trees.items():
+        progress(file)
+        known_here = {**constants, **constants_of(tree, constants)}
+        modules.append(read_module(tree, name=_module_name(file), file=file, constants=known_here))
     if not any(module.handlers or module.findings for module in modules):
         raise UsageError(f"no file of {name} has a handler of kopf: name the file or folder with @kopf.on handlers")
     findings = [finding for module in modules for finding in module.findings]

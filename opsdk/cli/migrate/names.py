@@ -9,9 +9,21 @@ __all__ = ["ADVICE", "NAMES", "TYPES"]
 
 _HANDLERS: Final = "kopf_handlers."
 
+RETRY_ERRORS: Final = ("kopf.HandlerRetryError", "kopf.TemporaryError")
+"""Their second argument is the delay."""
+
 NAMES: Final[Mapping[str, str]] = {
-    "kopf.PermanentError": "opsdk.TerminalError",
-    "kopf.TemporaryError": "opsdk.TemporaryError",
+    # The first two of each have other names since kopf 0.22.
+    **dict.fromkeys(
+        ("kopf.HandlerFatalError", "kopf.PermanentError", "kopf.HandlerTimeoutError", "kopf.HandlerRetriesError"),
+        "opsdk.TerminalError",
+    ),
+    **dict.fromkeys(RETRY_ERRORS, "opsdk.TemporaryError"),
+    "kopf.not_": "(lambda part: lambda *args, **kwargs: not part(*args, **kwargs))",
+    **{
+        f"kopf.{name}": f"(lambda parts: lambda *args, **kwargs: {test}(part(*args, **kwargs) for part in parts))"
+        for name, test in (("all_", "all"), ("any_", "any"), ("none_", "not any"))
+    },
     **{
         f"kopf.{name}": _HANDLERS + name
         for name in ("ABSENT", "PRESENT", "Body", "Memo", "Meta", "adopt", "append_owner_reference", "label")
@@ -52,7 +64,32 @@ TYPES: Final[Mapping[str, str]] = {
 
 ADVICE: Final[Mapping[str, str]] = {
     "kopf.run": "start the operator with opsdk run FILE, or call operator.run()",
-    "kopf.operator": "call await operator.start(config)",
+    "kopf.cli.main": "start the operator with opsdk run FILE, or call operator.main()",
+    **dict.fromkeys(("kopf.operator", "kopf.spawn_tasks", "kopf.run_tasks"), "call await operator.start(config)"),
+    "kopf.EVERYTHING": "name the kinds: write one decorator for each",
+    "kopf.lifecycles": "handlers run in the order of the source",
+    **dict.fromkeys(
+        ("kopf.set_default_lifecycle", "kopf.get_default_lifecycle"), "handlers run in the order of the source"
+    ),
+    **dict.fromkeys(
+        ("kopf.OperatorRegistry", "kopf.get_default_registry", "kopf.set_default_registry"),
+        "write one opsdk.Operator for each registry",
+    ),
+    **dict.fromkeys(
+        ("kopf.build_owner_reference", "kopf.remove_owner_reference", "kopf.build_object_reference"),
+        "use set_owner_reference and remove_owner_reference of opsdk.recipes",
+    ),
+    **dict.fromkeys(("kopf.LoginError", "kopf.ConnectionInfo", "kopf.AiohttpSession"), "use opsdk.Config"),
+    **dict.fromkeys(
+        ("kopf.DaemonStopped", "kopf.DaemonStoppingReason"), "a daemon is cancelled when its object is deleted"
+    ),
+    **{
+        f"kopf.Webhook{name}": "OperatorOptions(webhook=...) has the server: see the page Webhooks"
+        for name in (
+            *("Server", "K3dServer", "MinikubeServer", "DockerDesktopServer", "NgrokTunnel", "AutoServer"),
+            *("AutoTunnel", "ServerProtocol", "Fn", "ClientConfig", "ClientConfigService"),
+        )
+    },
     "kopf.configure": "use the flags --log-format and --log-level: see the reference of flags",
     "kopf.exception": "call kopf_handlers.post_event(obj, type='Warning', reason=..., message=...)",
     "kopf.execute": "use a request of your own class for each item: see kopf.subhandler on the page From kopf",

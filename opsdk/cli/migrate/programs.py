@@ -23,10 +23,12 @@ from opsdk.errors import OpsdkError, UsageError
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["EndState", "OperatorProgram", "run_programs"]
+__all__ = ["EndState", "OperatorProgram", "run_programs", "start_program"]
 
 _STEP: Final = 0.25
 _STOP_SECONDS: Final = 15.0
+_STARTED_SECONDS: Final = 1.0
+"""Seconds after the first request: an operator that fails has ended by then."""
 PYTHON_VARIABLES: Final = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
 """Variables of the programs: sets have the same order in each."""
 _LEASES: Final = "coordination.k8s.io/leases/"
@@ -105,6 +107,30 @@ async def run_programs(
             written = len(activity.written)
             states.append(EndState(snapshot=snapshot, is_quiet=is_quiet, written=written, output=process.output))
     return states
+
+
+async def start_program(program: OperatorProgram, definitions: Sequence[JsonObject], *, limit: float) -> str:
+    """Start an operator on an empty server, and stop it again. Returns its last lines if it ended by itself, or "".
+
+    Args:
+        program: the operator.
+        definitions: CustomResourceDefinitions.
+        limit: seconds for its first request. An operator that sends none is started by then.
+
+    Raises:
+        UsageError: envtest is not installed, or the program cannot be started.
+    """
+    async with _served() as (env, kubeconfig), Cluster(env.config) as admin:
+        await apply_definitions(admin.uncached, definitions, field_owner=FIELD_OWNER)
+        before = len(env.audit)
+        async with _running(program, kubeconfig) as process:
+            end, has_requested = monotonic() + limit, False
+            while monotonic() < end and not process.has_ended:
+                await asyncio.sleep(_STEP)
+                if not has_requested and len(env.audit) > before:
+                    has_requested, end = True, min(end, monotonic() + _STARTED_SECONDS)
+            ended = process.has_ended
+        return (process.output or "it ended without a word") if ended else ""
 
 
 class _Activity:

@@ -24,7 +24,7 @@ from opsdk.cli.migrate.model import (
     ResourceSelector,
     SourceModule,
 )
-from opsdk.cli.migrate.names import EVENT_TYPES, NAMES, SETTINGS_ADVICE, TYPES, advice_for
+from opsdk.cli.migrate.names import EVENT_TYPES, NAMES, RETRY_ERRORS, SETTINGS_ADVICE, TYPES, advice_for
 
 __all__ = ["read_module"]
 
@@ -201,7 +201,9 @@ class _Reader(cst.CSTTransformer):
         return advice_for(name)
 
     def _runs_later(self, node: cst.CSTNode) -> bool:
-        """Whether an expression is evaluated in a call, not when the module is imported."""
+        """Whether an expression is evaluated in a call or in a program, not when the module is imported."""
+        if self._is_main(node):
+            return True
         count = len(self._functions)
         parent: Any = node
         while count and not isinstance(parent, cst.FunctionDef | cst.Module):
@@ -229,7 +231,7 @@ class _Reader(cst.CSTTransformer):
         if (event_type := EVENT_TYPES.get(name)) is not None:
             argument = cst.ensure_type(cst.parse_expression(f'f(type="{event_type}")'), cst.Call).args[0]
             return updated_node.with_changes(args=[*updated_node.args, argument])
-        if name == "kopf.TemporaryError" and len(updated_node.args) == 2 and updated_node.args[1].keyword is None:
+        if name in RETRY_ERRORS and len(updated_node.args) == 2 and updated_node.args[1].keyword is None:
             equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
             delay = updated_node.args[1].with_changes(keyword=cst.Name("delay"), equal=equal)
             return updated_node.with_changes(args=[updated_node.args[0], delay])

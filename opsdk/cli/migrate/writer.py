@@ -171,7 +171,9 @@ class _Writer:
     ) -> None:
         options = [words.kind]
         if has_finalizer:
-            options.append(f'finalizers={{"{self._settings.finalizer}": {words.finalize}}}')
+            name = quoted(self._settings.finalizer)
+            name = name if "/" in name else f"{words.record}.finalizer({name})"
+            options.append(f"finalizers={{{name}: {words.finalize}}}")
         if daemons:
             options.append("\n".join(["daemons=[", *(f"        {spec}," for spec in daemons), "    ]"]))
         options.append(self._rbac(words))

@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Final
 
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
@@ -25,7 +26,7 @@ _REPLICAS, _WEBHOOK_REPLICAS, _IMAGE, _NAMESPACES = 424242, 434343, "@image@", "
 _ENV: JsonObject = {"name": "@env@", "value": ""}
 _RESOURCES: JsonObject = {"@resources@": {}}
 _POD: JsonObject = {"@pod@": {}}
-_RELEASE: Final = "{{ $.Release.Namespace }}"
+_RELEASE: Final = "{{ $.Release.Namespace | quote }}"
 
 
 def _pod_template(name: str) -> str:
@@ -39,7 +40,7 @@ _TEMPLATES: Final = {
     f"'{_IMAGE}'": "{{ .Values.image | quote }}",
     f"        - --watch-namespaces={_NAMESPACES}\n": "        {{- with .Values.watchNamespaces }}\n"
     '        - --watch-namespaces={{ join "," . }}\n        {{- end }}\n',
-    "        env:\n        - name: '@env@'\n          value: ''\n": "        {{- with .Values.env }}\n"
+    "        env:\n        - name: '@env@'\n          value: \"\"\n": "        {{- with .Values.env }}\n"
     "        env:\n          {{- toYaml . | nindent 10 }}\n        {{- end }}\n",
     "          '@resources@': {}\n": "          {{- toYaml .Values.resources | nindent 10 }}\n",
     "      '@pod@': {}\n": "".join(map(_pod_template, POD_FIELDS)),
@@ -72,7 +73,7 @@ def chart_files(inputs: PackageInputs, version: str) -> Mapping[str, str]:
         "network_policy.yaml": _wrap_if(".Values.networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
         "service_monitor.yaml": _wrap_if(".Values.serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
     }
-    own = f"namespace: {workload.namespace}\n"
+    own = write_yaml({"namespace": workload.namespace})
     templates = {name: text.replace(own, f"namespace: {_RELEASE}\n") for name, text in templates.items()}
     if inputs.definitions:
         templates["crds.yaml"] = _wrap_if(".Values.crds.enabled", _definitions(inputs.definitions))

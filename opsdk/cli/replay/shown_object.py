@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import yaml
-
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["as_text"]
@@ -18,4 +17,4 @@ def as_text(obj: JsonObject) -> str:
       name: a
     """
     metadata = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
-    return str(yaml.safe_dump({**obj, "metadata": metadata}, sort_keys=False))
+    return write_yaml({**obj, "metadata": metadata}, sort_keys=False)

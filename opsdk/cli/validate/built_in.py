@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.children.kinds import built_in_kind
-from opsdk.cli.validate.custom import FieldProblem
+from opsdk.cli.validate.custom import FieldProblem, metadata_problems
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyExistsError, ApiError
@@ -19,6 +21,8 @@ from opsdk.structured_merge.value import JsonObject
 
 # They look for other objects, which a file need not have.
 _PLUGINS: Final = ("ServiceAccount", "Priority", "PersistentVolumeClaimResize")
+_PARALLEL: Final = 8
+"""Requests that wait beside each other: the server answers some, such as those of a terminating kind, after a while."""
 _UNKNOWN: Final = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
 
 
@@ -27,19 +31,40 @@ def can_validate() -> bool:
     return importlib.util.find_spec("envtest") is not None
 
 
-async def built_in_problems(trees: Sequence[tuple[JsonObject, JsonObject | None]]) -> list[list[FieldProblem]]:
+async def built_in_problems(
+    trees: Sequence[tuple[JsonObject, JsonObject | None]], *, progress: Callable[[int], None]
+) -> list[list[FieldProblem]]:
     """Return the errors of each object.
 
     Args:
         trees: each object as it would be sent, and the object before an update; None for a create.
+        progress: gets the number of objects that are checked, after each one.
     """
     # opsdk never depends on envtest: this command uses it where it is installed.
     envtest: Any = importlib.import_module("envtest")
     async with envtest.Environment(disable_admission_plugins=_PLUGINS) as env, Cluster(env.config) as cluster:
-        return [await _problems(cluster.uncached, tree, old) for tree, old in trees]
+        turns, names = asyncio.Semaphore(_PARALLEL), asyncio.Lock()
+        checked = 0
+
+        async def check(tree: JsonObject, old: JsonObject | None) -> list[FieldProblem]:
+            nonlocal checked
+            # Objects before an update are stored, and all are in one namespace.
+            async with turns, nullcontext() if old is None else names:
+                problems = await _problems(cluster.uncached, tree, old)
+            checked += 1
+            progress(checked)
+            return problems
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(check(tree, old)) for tree, old in trees]
+        return [task.result() for task in tasks]
 
 
 async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) -> list[FieldProblem]:
+    for metadata in (tree.get("metadata"), None if old is None else old.get("metadata")):
+        # Without metadata the server answers for itself; the client cannot send what it cannot decode.
+        if metadata is not None and (problems := list(metadata_problems(metadata))):
+            return problems
     try:
         if old is None:
             await client.create(_local(tree), dry_run=True, field_validation="Strict")

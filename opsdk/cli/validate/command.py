@@ -14,7 +14,7 @@ import typer
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.children.kinds import built_in_kind
 from opsdk.cli.loading import load_operator
-from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.validate.built_in import built_in_problems, can_validate
 from opsdk.cli.validate.custom import CustomKinds, FieldProblem
 from opsdk.cli.validate.documents import SUFFIXES, Document, read_files
@@ -103,7 +103,12 @@ def _findings(
         notes.append("objects of built-in kinds are not checked: pip install 'opsdk[envtest]'")
     elif built_in:
         trees = [(document.tree, before.get(_identity(document))) for document in built_in]
-        results = asyncio.run(built_in_problems(trees))
+
+        def progress(checked: int) -> None:
+            show_progress(f"{checked} of {len(trees)} objects of built-in kinds are checked")
+
+        results = asyncio.run(built_in_problems(trees, progress=progress))
+        show_progress("")
         problems |= {id(document): result for document, result in zip(built_in, results, strict=True)}
     for document in documents:
         repeated = [FieldProblem(field="", message=text) for text in document.repeated]

@@ -74,7 +74,7 @@ class CustomKinds:
             )
             return
         meta = tree.get("metadata")
-        if meta_problems := list(_metadata_problems(meta)):
+        if meta_problems := list(metadata_problems(meta)):
             yield from meta_problems
             return
         pruned, unknown = version.schema.prune(tree)
@@ -113,7 +113,7 @@ class _Version:
         return SchemaStrategy(self.schema, namespaced=self._spec["scope"] == "Namespaced", has_status=has_status)
 
 
-def _metadata_problems(meta: object) -> Iterator[FieldProblem]:
+def metadata_problems(meta: object) -> Iterator[FieldProblem]:
     """Yield the errors of metadata that cannot be decoded, or has unknown fields."""
     if not isinstance(meta, dict):
         yield FieldProblem(field="metadata", message="Required value: an object with a name")

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from opsdk.aio.large_work import compute
-from opsdk.apiserver.serializer.documents import SyntaxProblemError
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Protocol
 
 import msgspec
-import yaml
 
+from opsdk.aio.large_work import compute
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.codes import error_fields
@@ -84,9 +85,13 @@ async def write(
         return HttpResponse(response.status, [*headers, *response.headers], response.body)
     wire = _to_wire(context, result)
     if context.response_format == "yaml":
-        text = yaml.safe_dump(msgspec.to_builtins(wire), sort_keys=True, allow_unicode=True)
-        return HttpResponse(status, [("content-type", "application/yaml"), *headers], text.encode())
+        body = await compute(len(msgspec.json.encode(wire)), _as_yaml, wire)
+        return HttpResponse(status, [("content-type", "application/yaml"), *headers], body)
     return HttpResponse(status, [("content-type", "application/json"), *headers], msgspec.json.encode(wire))
+
+
+def _as_yaml(wire: JsonValue) -> bytes:
+    return write_yaml(wire).encode()
 
 
 def _to_wire(context: ApiContext, result: RequestResult) -> JsonValue:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 import msgspec
-import yaml
 
+from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.norman.conversion import is_empty, to_text
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.schema_parts import Field
@@ -139,18 +139,9 @@ def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, crea
     return sorted(inputs, key=lambda each: not each.required)
 
 
-class _FormDumper(yaml.SafeDumper):
-    """Writes null as an empty value, so that users can fill it in."""
-
-
-_FormDumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
-
-
 def form_yaml(value: JsonValue) -> str:
-    """Return a value as YAML, for people."""
-    if value is None:
-        return ""
-    return yaml.dump(value, Dumper=_FormDumper, sort_keys=False, allow_unicode=True, width=100)
+    """Return a value as YAML, for people: null is an empty value, so that users can fill it in."""
+    return "" if value is None else write_yaml(value, sort_keys=False, null="")
 
 
 def _outline(schemas: SchemaLookup, schema: Schema, type_: str, parents: frozenset[str]) -> JsonValue:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.errors import ConfigError, UsageError
 from opsdk.structured_merge.value import JsonValue
 from opsdk.testing.simulation.link import Link
@@ -31,9 +31,10 @@ def parse_plan(text: str, seed: int) -> tuple[Step, ...]:
     (Step(time=2, name='unavailable', seconds=5),)
     """
     try:
-        value: JsonValue = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        documents = read_documents(text.encode())
+    except SyntaxProblemError as error:
         raise ConfigError(f"the plan is neither YAML nor JSON: {error}") from error
+    value = documents[0] if documents else None
     try:
         steps = [Step.from_json(item) for item in value] if isinstance(value, list) else _drawn(value, seed)
     except UsageError as error:

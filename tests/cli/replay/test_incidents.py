@@ -185,7 +185,7 @@ INCIDENTS = {
         finalizers='{"example.com/copy": clean}',
         steps=steps((5, "make_source"), (10, "lock_and_delete_source")),
         commands=["", "--to-time 20 --show ConfigMap/default/source"],
-        words=[["the source is locked"], ["deletionTimestamp", "example.com/copy", "locked: 'yes'"]],
+        words=[["the source is locked"], ["deletionTimestamp", "example.com/copy", 'locked: "yes"']],
     ),
     "the server refuses an object": Incident(
         body='copy.metadata.name = "Not A Name"\nawait ctx.apply(copy)',

@@ -12,6 +12,7 @@ from tests.envtest.external.test_clusters import HEALTHY, SERVER, alive, executa
 
 SUITE = """
 import pytest
+from opsdk.api.apps.v1 import ControllerRevision
 from opsdk.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
@@ -88,6 +89,19 @@ def run(directory: Path, suite: str, *args: str, env: dict[str, str] | None = No
     return done.stdout + done.stderr
 
 
+BROKEN = """
+
+async def test_broken(k8s_client, k8s_namespace):
+    await k8s_client.create(named('culprit', k8s_namespace))
+    revision = ControllerRevision(metadata=named('r', k8s_namespace).metadata, revision=1, data={"n": "y"})
+    await k8s_client.create(revision)
+    assert False
+
+
+async def test_damaged(k8s_env, monkeypatch):
+    monkeypatch.setattr(type(k8s_env.plane.storage), "snapshot", None)
+    assert "the failure" == ""
+"""
 VIRTUAL = ("-p", "opsdk.testing.plugin")
 
 
@@ -100,14 +114,14 @@ def test_every_fixture_and_mark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_failure_shows_requests_and_objects(tmp_path: Path) -> None:
-    """A failed test shows the last requests and the objects in its namespace."""
-    suite = SUITE + (
-        "\n\nasync def test_broken(k8s_client, k8s_namespace):\n"
-        "    await k8s_client.create(named('culprit', k8s_namespace))\n"
-        "    assert False\n"
-    )
-    out = run(tmp_path, suite, *VIRTUAL, "-k", "broken or isolated")
-    assert "1 failed, 3 passed" in out, out
+    """A failed test shows the last requests and the objects in its namespace; a report that fails hides nothing."""
+    suite = SUITE + BROKEN
+    out = run(tmp_path, suite, *VIRTUAL, "-k", "broken or isolated or damaged")
+    assert "2 failed, 3 passed" in out, out
+    assert "name: culprit" in out
+    assert '"n": "y"' in out  # of the ControllerRevision, whose data keeps its text
+    assert "assert 'the failure' == ''" in out
+    assert "this report failed: TypeError" in out
     assert "envtest: last requests" in out
     assert "201 admin: create /api/v1/namespaces/test-broken-" in out
     assert "envtest: objects in test-broken-" in out

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
-from opsdk.structured_merge.value import JsonObject
+from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from tools.generate.policy_facts import PolicyObject, sorted_policy
 
 _TESTDATA = Path("plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata")
@@ -30,7 +28,7 @@ def read_policy(checkout: Path) -> list[PolicyObject]:
 
 def parse_list(text: str) -> Iterator[PolicyObject]:
     """The items of a List in YAML, without what the server fills in later."""
-    document: JsonObject = yaml.safe_load(text)
+    [document] = read_documents(text.encode())
     for item in document["items"]:
         metadata = {key: value for key, value in item["metadata"].items() if key != "creationTimestamp"}
         yield {**item, "metadata": metadata}

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Mapping
 
 from envtest.groups.core.validation.config_map import MAX_SIZE, decoded_size, validate_keys
+from opsdk.apimachinery.serializer.documents import json_kind
+from opsdk.apimachinery.serializer.json_errors import first_fault
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.serializer.documents import json_kind
-from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 

@@ -5,6 +5,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/create.go (v1.36).
 
 from __future__ import annotations
 
+from opsdk.apimachinery.serializer.documents import ParsedDocument
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import managed_fields
@@ -15,7 +16,6 @@ from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.resources import InstalledResource
-from opsdk.apiserver.serializer.documents import ParsedDocument
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 

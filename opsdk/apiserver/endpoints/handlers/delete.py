@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from opsdk.aio.large_work import compute
+from opsdk.apimachinery.serializer.documents import SyntaxProblemError, json_kind, parse_json
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import body
@@ -23,8 +25,6 @@ from opsdk.apiserver.endpoints.response import accepted_for, body_response, list
 from opsdk.apiserver.endpoints.status import success
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.resources import InstalledResource
-from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, Cause

@@ -20,6 +20,8 @@ import msgspec
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
+from opsdk.apimachinery.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import body, managed_fields
@@ -32,9 +34,7 @@ from opsdk.apiserver.fieldmanager.field_manager import FieldManager, describe_ob
 from opsdk.apiserver.fieldmanager.managed_fields import keep_times
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.raw import forget_text
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse

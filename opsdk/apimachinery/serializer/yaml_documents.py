@@ -1,8 +1,8 @@
-"""Parse YAML request bodies, with Go's error messages and strict-decoding warnings. Pure.
+"""The reader of YAML: request bodies and files, with Go's values, error messages and strict-decoding warnings. Pure.
 
 The events of the parser become values at once: a document has no tree of nodes, no value is visited twice, and values,
 aliases included, are counted as they come. libyaml, which PyYAML's wheels contain, is ten times as fast as PyYAML's own
-parser. Few servers get YAML, so this module is imported on first use.
+parser. PyYAML takes 35 ms to import: operators import this module, and read no YAML.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml.
 Deviates: a document has at most `Limits.document_values` values.
@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-import math
-import re
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
@@ -22,16 +20,18 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
-from opsdk.apiserver.serializer.documents import (
+from opsdk.apimachinery.serializer.documents import (
     HALF_CHARACTER,
     MAX_DEPTH,
     ParsedDocument,
     SyntaxProblemError,
     parse_json,
 )
-from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
+from opsdk.apimachinery.serializer.yaml_errors import error_line, utf8_words, yaml_words
+from opsdk.apimachinery.serializer.yaml_lines import FieldLines
+from opsdk.apimachinery.serializer.yaml_scalars import MERGE, json_number, plain_value, resolve
 from opsdk.base.limits import LIMITS
-from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
+from opsdk.structured_merge.go_format import go_scalar, go_syntax
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -48,14 +48,44 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
         else:
             if not parsed.complaints:
                 return parsed
-    try:
-        documents = _Documents(text)
-        tree = None
-        while tree is None and documents.more():
-            tree = documents.next_document()
-        return ParsedDocument(tree, tuple(documents.repeated), yaml=True)
-    except yaml.YAMLError as error:
-        raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
+    for document in _Documents(text, budget=LIMITS.document_values):
+        if document.tree is not None:
+            return document
+    return ParsedDocument(None, yaml=True)
+
+
+def read_documents(raw: bytes) -> list[JsonValue]:
+    """Return the documents of a file in YAML or JSON, as JSON values; an empty document is None.
+
+    A repeated key has its last value. Values are limited by the size of the file, so only aliases can exceed the limit.
+
+    Raises:
+        SyntaxProblemError: with the line of the file.
+    """
+    return [document.tree for document in _file_documents(raw, None)]
+
+
+def read_located_documents(raw: bytes) -> tuple[list[ParsedDocument], FieldLines]:
+    """Return the documents of a file with their duplicate keys, and the lines of their fields.
+
+    Raises:
+        SyntaxProblemError: with the line of the file.
+    """
+    lines = FieldLines()
+    return _file_documents(raw, lines), lines
+
+
+def _file_documents(raw: bytes, lines: FieldLines | None) -> list[ParsedDocument]:
+    text = _yaml_text(raw)
+    if "\t" in text and text.lstrip()[:1] in ("{", "["):
+        # Tabs may indent JSON, but not YAML. In valid JSON they are outside strings.
+        try:
+            json.loads(text)
+        except ValueError:
+            pass
+        else:
+            text = text.replace("\t", " ")
+    return list(_Documents(text, budget=max(LIMITS.document_values, len(text)), lines=lines))
 
 
 def _yaml_text(raw: bytes) -> str:
@@ -80,62 +110,65 @@ class _PythonParser(Reader, Scanner, Parser):
 _EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
 
 
-class _Merge:
-    """The key ``<<``."""
-
-
-_MERGE: Final = _Merge()
-
-
 class _Documents:
     """Builds the documents of a stream.
 
     As in goyaml, an error of the syntax counts before one of a value, wherever it stands.
 
-    Attributes:
-        repeated: the strict-decoding errors of duplicate keys.
+    Args:
+        text: the stream.
+        budget: of values, for each document.
+        lines: gets the lines of all fields.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, budget: int, lines: FieldLines | None = None) -> None:
         self._events = _EventParser(text)
-        self._events.get_event()  # the start of the stream
-        self._left = LIMITS.document_values
-        self._fault: Exception | None = None
+        self._budget = self._left = budget
+        self._lines = lines
+        self._fault: SyntaxProblemError | None = None
         self._anchors: dict[str, JsonValue] = {}
         self._weights: dict[str, int] = {}
         self._open: set[str] = set()
-        self.repeated: list[str] = []
+        self._repeated: list[str] = []
 
-    def more(self) -> bool:
-        """Whether there is another document."""
-        return bool(self._events.check_event(yaml.DocumentStartEvent))
+    def __iter__(self) -> Iterator[ParsedDocument]:
+        try:
+            self._events.get_event()  # the start of the stream
+            while self._events.check_event(yaml.DocumentStartEvent):
+                tree = self._document()
+                yield ParsedDocument(tree, tuple(self._repeated), yaml=True)
+        except yaml.YAMLError as error:
+            raise SyntaxProblemError(f"yaml: {yaml_words(error)}", line=error_line(error)) from None
 
-    def next_document(self) -> JsonValue:
+    def _document(self) -> JsonValue:
         """Return the next document."""
         self._events.get_event()
         self._anchors.clear()
+        self._repeated.clear()
+        self._left = self._budget
         value = self._value(self._events.get_event(), 1)
         self._events.get_event()
         if self._fault is not None:
             raise self._fault
-        return None if value is _MERGE else value
+        return None if value is MERGE else value
 
     def _value(self, event: Any, depth: int) -> JsonValue:
-        """Return the value that begins with an event; `_MERGE` for a plain ``<<``."""
+        """Return the value that begins with an event; `MERGE` for a plain ``<<``."""
         kind = type(event)
         budget = self._left
         self._count(1, depth)
         if kind is yaml.ScalarEvent and event.anchor is None:
             return self._scalar(event)
         if kind is yaml.AliasEvent:
-            return self._alias(event.anchor, depth)
+            return self._alias(event, depth)
         anchor = event.anchor
         if kind is yaml.ScalarEvent:
             value = self._scalar(event)
         else:
             if anchor is not None:
                 self._open.add(anchor)
-            value = self._list(depth) if kind is yaml.SequenceStartEvent else self._mapping(depth)
+            start = event.start_mark.line
+            value = self._list(depth, start) if kind is yaml.SequenceStartEvent else self._mapping(depth, start)
         if anchor is not None:
             self._open.discard(anchor)
             self._anchors[anchor] = value
@@ -149,66 +182,80 @@ class _Documents:
         if depth > MAX_DEPTH:
             raise yaml.YAMLError("exceeded max depth")
 
-    def _report(self, error: Exception) -> None:
-        """Remember the first error of a value, which is raised behind the document."""
+    def _report(self, error: yaml.YAMLError | SyntaxProblemError, line: int) -> None:
+        """Remember the first error of a value, which is raised behind the document. Lines count from zero."""
         if self._fault is None:
-            self._fault = error
+            text = f"yaml: {error}" if isinstance(error, yaml.YAMLError) else str(error)
+            self._fault = SyntaxProblemError(text, line=line + 1)
 
     # -------------------------------------------------------------- collections
-    def _list(self, depth: int) -> list[JsonValue]:
+    def _list(self, depth: int, start: int) -> list[JsonValue]:
         values: list[JsonValue] = []
+        lines: list[int] = []
         next_event = self._events.get_event
         while type(event := next_event()) is not yaml.SequenceEndEvent:
+            if self._lines is not None:
+                lines.append(event.start_mark.line + 1)
             value = self._value(event, depth + 1)
-            values.append("<<" if value is _MERGE else value)
+            values.append("<<" if value is MERGE else value)
+        if self._lines is not None:
+            self._lines.add(values, start + 1, lines)
         return values
 
-    def _mapping(self, depth: int) -> JsonObject:
+    def _mapping(self, depth: int, start: int) -> JsonObject:
         """Convert keys to strings, as in JSON; 1 and true are then strings too."""
         mapping: JsonObject = {}
         merged: JsonObject = {}
+        lines: dict[str, int] = {}
         next_event = self._events.get_event
         while type(event := next_event()) is not yaml.MappingEndEvent:
             line = event.start_mark.line
             key = self._value(event, depth + 1)
             value = self._value(next_event(), depth + 1)
-            if key is _MERGE:
-                self._merge(merged, value)
+            if key is MERGE:
+                self._merge(merged, value, line)
                 continue
-            value = "<<" if value is _MERGE else value
+            value = "<<" if value is MERGE else value
             if not isinstance(key, str):
-                key = self._key(key, value)
+                key = self._key(key, value, line)
             if key in mapping:
-                self.repeated.append(f"line {line + 1}: key {json.dumps(key)} already set in map")
+                self._repeated.append(f"line {line + 1}: key {json.dumps(key)} already set in map")
             mapping[key] = value
-        return {**merged, **mapping} if merged else mapping
+            if self._lines is not None:
+                lines[key] = line + 1
+        if merged:
+            mapping = {**merged, **mapping}
+        if self._lines is not None:
+            self._lines.add(mapping, start + 1, lines)
+        return mapping
 
-    def _key(self, key: JsonValue, value: JsonValue) -> str:
+    def _key(self, key: JsonValue, value: JsonValue, line: int) -> str:
         if isinstance(key, (dict, list)):
-            self._report(yaml.YAMLError(f"invalid map key: {go_syntax(key)}"))
+            self._report(yaml.YAMLError(f"invalid map key: {go_syntax(key)}"), line)
             return ""
         if key is None:
             text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {go_syntax(value)}"
-            self._report(SyntaxProblemError(text))
+            self._report(SyntaxProblemError(text), line)
             return ""
         return go_scalar(key)
 
-    def _merge(self, merged: JsonObject, value: JsonValue) -> None:
+    def _merge(self, merged: JsonObject, value: JsonValue, line: int) -> None:
         """Add the members of a mapping, or of several: the first value of a key counts."""
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
-                self._report(yaml.YAMLError("map merge requires map or sequence of maps as the value"))
+                self._report(yaml.YAMLError("map merge requires map or sequence of maps as the value"), line)
                 return
             for key, member in part.items():
                 merged.setdefault(key, member)
 
     # -------------------------------------------------------------- aliases
-    def _alias(self, anchor: str, depth: int) -> JsonValue:
+    def _alias(self, event: Any, depth: int) -> JsonValue:
+        anchor, line = event.anchor, event.start_mark.line
         if anchor in self._open:
-            self._report(yaml.YAMLError(f"anchor '{anchor}' value contains itself"))
+            self._report(yaml.YAMLError(f"anchor '{anchor}' value contains itself"), line)
             return None
         if anchor not in self._anchors:
-            raise yaml.YAMLError(f"unknown anchor '{anchor}' referenced")
+            raise SyntaxProblemError(f"yaml: unknown anchor '{anchor}' referenced", line=line + 1)
         # As in goyaml, an alias counts as the values that were read for its anchor, merged ones included.
         self._count(self._weights[anchor] - 1, depth)
         value = self._anchors[anchor]
@@ -225,128 +272,36 @@ class _Documents:
     def _scalar(self, event: Any) -> JsonValue:
         """Return the value of a scalar; a problem is reported, and the value is None."""
         text, tag = event.value, event.tag
+        line = event.start_mark.line
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-            self._report(yaml.YAMLError("found invalid Unicode character escape code"))
+            self._report(yaml.YAMLError("found invalid Unicode character escape code"), line)
             return ""
-        if tag is None or tag == "!":
-            if not event.implicit[0]:
-                return text
-            if len(text) <= _SHORT:
-                try:
-                    return _short_plain(text)
-                except SyntaxProblemError as error:
-                    self._report(error)
-                    return None
-            tag = _plain_tag(text)
-        elif not tag.startswith(_TAG) or tag in _IGNORED_TAGS:
-            tag = _plain_tag(text)
         try:
-            return _tagged(text, tag)
+            if (tag is None or tag == "!") and not event.implicit[0]:
+                return text
+            if tag in (None, "!") or not tag.startswith(_TAG) or tag in _IGNORED_TAGS:
+                return plain_value(text)
+            return _tagged(text, tag.removeprefix(_TAG))
         except (yaml.YAMLError, SyntaxProblemError) as error:
-            self._report(error)
+            self._report(error, line)
             return None
 
 
-def _tagged(text: str, tag: str) -> JsonValue:
+def _tagged(text: str, name: str) -> JsonValue:
     """Return the value of a scalar with a tag. Raises an error if the text does not fit the tag."""
-    name = tag.removeprefix(_TAG)
-    if name == "str" or name not in _NATIVE_TAGS:
+    if name not in _NATIVE_TAGS:
         return text
     if name == "binary":
         try:
             return base64.b64decode(text, validate=True).decode("utf-8", "replace")
         except ValueError:
             raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
-    plain = _plain_tag(text).removeprefix(_TAG)
+    plain, value = resolve(text)
     if name != plain and (name, plain) != ("float", "int"):
         raise yaml.YAMLError(f"cannot decode !!{plain} `{text}` as a !!{name}")
-    if name == "merge":
-        return _MERGE
-    if name == "bool":
-        return text.lower() in _TRUE
-    return None if name == "null" else _number(text, plain)
+    return json_number(value) if name in ("int", "float") else value
 
 
-@lru_cache(maxsize=1024)
-def _short_plain(text: str) -> JsonValue:
-    """Return the value of a short plain scalar. Documents repeat keys and values."""
-    return _tagged(text, _plain_tag(text))
-
-
-def _plain_tag(text: str) -> str:
-    """Return the tag of a plain scalar without a tag of its own."""
-    for tag, pattern in _RESOLVERS.get(text[:1], ()):
-        if pattern.match(text):
-            return tag
-    return _STRING
-
-
-def _number(text: str, name: str) -> JsonValue:
-    """Return an int64 or a float; the text of a prefixed number beyond 64 bits. Whole floats are integers in JSON."""
-    number = _integer(text) if name == "int" else float(_FLOATS.get(text.lower().lstrip("+"), text))
-    if isinstance(number, float):
-        if not math.isfinite(number):
-            raise SyntaxProblemError(f"json: unsupported value: {go_float(number)}")
-        return whole_numbers(number)
-    return number
-
-
-def _integer(scalar: str) -> int | float | str:
-    if len(scalar) < 19 and scalar.isdecimal() and (scalar[0] != "0" or len(scalar) == 1):
-        return int(scalar)
-    text = scalar.replace("_", "")
-    sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
-    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
-    # 67 digits hold 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
-    try:
-        number = sign * int(digits, base) if len(digits) <= 67 else None
-    except ValueError:
-        return scalar
-    if number is not None and -(1 << 63) <= number < 1 << 64:
-        return number if number < 1 << 63 else float(number)
-    return float(text) if digits.isdecimal() else scalar
-
-
-_SHORT: Final = 32
-"""Characters of a plain scalar whose value is remembered."""
 _TAG: Final = "tag:yaml.org,2002:"
-_STRING: Final = f"{_TAG}str"
 _NATIVE_TAGS: Final = frozenset(["null", "bool", "int", "float", "binary", "merge"])
 _IGNORED_TAGS: Final = frozenset(f"{_TAG}{name}" for name in ("map", "seq", "set", "omap", "pairs"))
-_TRUE: Final = frozenset(["y", "yes", "true", "on"])
-_FLOATS: Final = {".inf": "inf", "-.inf": "-inf", ".nan": "nan"}
-_SCALARS: Final = (
-    (
-        "bool",
-        "yYnNtTfFoO",
-        re.compile(
-            r"(?:y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z",
-        ),
-    ),
-    ("int", "-+0123456789", re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)\Z")),
-    (
-        "float",
-        "-+.0123456789",
-        re.compile(
-            r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-        ),
-    ),
-)
-AMBIGUOUS: Final = _SCALARS
-"""Patterns of plain scalars that are not strings, with their first characters."""
-
-
-def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return the patterns of plain scalars by first character: numbers and booleans as goyaml reads them, no times."""
-    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for name, firsts, pattern in (*_SCALARS, *_OTHERS):
-        for first in firsts or [""]:
-            resolvers.setdefault(first, []).append((f"{_TAG}{name}", pattern))
-    return resolvers
-
-
-_OTHERS: Final = (
-    ("null", ("~", "n", "N", ""), re.compile(r"(?:~|null|Null|NULL|)\Z")),
-    ("merge", ("<",), re.compile(r"<<\Z")),
-)
-_RESOLVERS: Final = _resolvers()

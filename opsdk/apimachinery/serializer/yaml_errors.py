@@ -60,6 +60,12 @@ def yaml_words(error: yaml.YAMLError) -> str:
     return problem
 
 
+def error_line(error: yaml.YAMLError) -> int:
+    """Return the line of an error in the text, from 1; 0 if it has none."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return 0 if mark is None else int(mark.line) + 1
+
+
 def _line(mark: yaml.Mark) -> int:
     """Return the line, counted from zero; at the end of the text, the parser is on the next line."""
     ended = mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] in ("", "\0")

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from opsdk.apiserver.serializer.json_errors import first_fault
+from opsdk.apimachinery.serializer.json_errors import first_fault
 from opsdk.base.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -36,7 +36,20 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class SyntaxProblemError(Exception):
-    """The bytes are not JSON or YAML; the message is that of Go's parser."""
+    """The bytes are not JSON or YAML; the message is that of Go's parser.
+
+    Attributes:
+        line: in the text, from 1; 0 if it is not known. Lines in the messages of goyaml differ by one at times.
+    """
+
+    def __init__(self, message: str, *, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+    @property
+    def reason(self) -> str:
+        """The message without the line, for messages that have `line`."""
+        return re.sub(r"\Ayaml: (?:line \d+: )?", "", str(self))
 
 
 class NumberProblemError(SyntaxProblemError):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apimachinery.serializer.documents import MAX_DEPTH, ParsedDocument, SyntaxProblemError, parse_json
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.endpoints.negotiation import YAML, AcceptedMediaType
 from opsdk.apiserver.endpoints.response import encode
-from opsdk.apiserver.serializer.documents import MAX_DEPTH, ParsedDocument, SyntaxProblemError, parse_json
-from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 
 KEYS = st.text("abcxyz", min_size=1, max_size=3)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))
