@@ -29,11 +29,12 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
-from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
+from opsdk.builder.manifests import operator_configurations, operator_definitions, registered_objects
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.program import ProgramRun
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.builder.registration import follow_registered
 from opsdk.builder.setup_block import setup_function
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -61,10 +62,9 @@ from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.certificates.injection import declared_targets
-from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.conversion import Converter
+from opsdk.webhook.registered.comparison import RegisteredObject
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -292,7 +292,7 @@ class Operator:
             namespace=namespace,
             controllers=controllers,
             declared=declared,
-            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
+            registered=self.registered_objects(),
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
@@ -617,34 +617,22 @@ class Operator:
         self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         return self._watchdog
 
+    def registered_objects(self) -> list[RegisteredObject]:
+        """Return what the operator registers at the API server and follows; empty without webhooks."""
+        options = self.options.webhook
+        kinds = self.custom_kinds()
+        return registered_objects(kinds, self._webhooks, options.certificates, name=self._configurations_name)
+
     def _serve_webhooks(self, manager: Manager) -> None:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
-        if (options := self.options.webhook.certificates) is not None:
-            self._issue_certificates(manager, server, options)
+        if server.options.listen:
+            follow_registered(
+                manager, self.cluster, server, self.registered_objects(), issue=self.options.webhook.certificates
+            )
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
-
-    def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
-        """Let the manager issue the certificates of the webhook server, and serve metrics with them."""
-        from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
-
-        config = self.cluster.config
-        certificates = CertificateManager(
-            self.cluster.uncached,
-            replace(options, namespace=options.namespace or config.namespace),
-            namespace_source="SelfSigned.namespace" if options.namespace else config.namespace_source,
-            targets=declared_targets(
-                server.registrations, server.converted_definitions, name=self._configurations_name
-            ),
-            client_ca_file=self.options.webhook.client_ca_file,
-            hook=manager.hook,
-        )
-        server.use_certificates(certificates.tls_context)
-        manager.use_metrics_certificates(certificates.serving_context)
-        manager.add(certificates)
-        manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
     def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))

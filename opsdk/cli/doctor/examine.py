@@ -38,6 +38,7 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
 
 # Only names and webhooks are compared, so the address does not matter.
@@ -138,12 +139,13 @@ async def _own_permissions(operator: Operator, cluster: Cluster, namespace: str)
 
 async def _definitions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
-    kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    registered = {each.target: each for each in operator.registered_objects()}
     for expected in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG):
+        target = InjectionTarget(InjectionKind.CONVERSION, expected["metadata"]["name"])
         # The address of the webhook server depends on the installation.
         expected["spec"].pop("conversion", None)
-        live = await client.get_or_none(kind, expected["metadata"]["name"])
-        findings += of_definition(expected, to_tree(live) if live is not None else None)
+        live = await client.get_or_none(target.kind.kind, target.name)
+        findings += of_definition(expected, to_tree(live) if live is not None else None, registered.get(target))
     return findings
 
 
