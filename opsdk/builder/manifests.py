@@ -103,11 +103,11 @@ def registered_objects(
     server = _registered(listed)
     converted = set(server.converted_definitions)
     objects = [_registered_definition(kinds, each, converted) for each in _versions(kinds, listed).values()]
-    known = {each.target.name for each in objects}
+    classes = {each.target.name for each in objects}
     objects += [
         RegisteredObject(target=InjectionTarget(InjectionKind.CONVERSION, definition), converted=True)
         for definition in server.converted_definitions
-        if definition not in known
+        if definition not in classes
     ]
     if certificates is None:
         return objects

@@ -53,9 +53,9 @@ def definition(conversion: Any, *, without: str = "", **changes: Any) -> dict[st
 def test_a_lost_conversion_is_restored(conversion: Any, restores: str) -> None:
     """A missing stanza and an old caBundle are restored, and the patch leads to an object without differences."""
     tree = definition(conversion)
-    found = compare(DEFINITION, tree, OURS)
-    assert (found.restores, found.faults) == (restores, ())
-    patched = apply_json_patch(deepcopy(tree), found.patch)
+    comparison = compare(DEFINITION, tree, OURS)
+    assert (comparison.restores, comparison.faults) == (restores, ())
+    patched = apply_json_patch(deepcopy(tree), comparison.patch)
     assert compare(DEFINITION, patched, OURS) == ([], "", ())
     assert patched["spec"]["conversion"] == conversion_stanza(OURS)
 
@@ -72,16 +72,16 @@ def test_a_lost_conversion_is_restored(conversion: Any, restores: str) -> None:
 )
 def test_what_belongs_to_the_installation_is_reported(tree: dict[str, Any], texts: list[str]) -> None:
     """Versions, subresources and a conversion by another server are reported and stay as they are."""
-    found = compare(DEFINITION, tree, OURS)
-    assert [f"! {fault.text}" if fault.critical else fault.text for fault in found.faults] == texts
-    assert found.patch == []
+    comparison = compare(DEFINITION, tree, OURS)
+    assert [f"! {fault.text}" if fault.critical else fault.text for fault in comparison.faults] == texts
+    assert comparison.patch == []
 
 
 def test_without_an_address_nothing_is_restored() -> None:
     """Where other programs issue the certificates, a lost conversion is critical, and no patch is made."""
-    found = compare(DEFINITION, definition({"strategy": "None"}), None)
-    assert found.patch == []
-    assert [fault.critical for fault in found.faults] == [True]
+    comparison = compare(DEFINITION, definition({"strategy": "None"}), None)
+    assert comparison.patch == []
+    assert [fault.critical for fault in comparison.faults] == [True]
 
 
 @pytest.mark.parametrize("was_seen", [True, False])
@@ -94,9 +94,9 @@ def test_an_absent_object_is_critical_once_it_was_there(was_seen: bool) -> None:
 def test_a_webhook_that_a_configuration_lacks_is_not_critical() -> None:
     """The next version may declare fewer webhooks, so a replica of this version does not add one."""
     webhooks = [{"name": "a.example.com", "clientConfig": OLD.tree("/a")}]
-    found = compare(CONFIGURATION, {"webhooks": webhooks}, OURS)
-    assert [(fault.text, fault.critical) for fault in found.faults] == [("lacks b.example.com", False)]
-    assert found.restores == "the caBundle"
+    comparison = compare(CONFIGURATION, {"webhooks": webhooks}, OURS)
+    assert [(fault.text, fault.critical) for fault in comparison.faults] == [("lacks b.example.com", False)]
+    assert comparison.restores == "the caBundle"
 
 
 CONFIGS = st.sampled_from([OURS, OLD, OTHER])
@@ -109,10 +109,10 @@ def test_a_patch_changes_the_conversion_only_and_once(
 ) -> None:
     """A patch changes nothing but the conversion, needs no second patch, and fails after a concurrent change."""
     tree = definition(conversion, without=without, served=served, storage=storage)
-    found = compare(DEFINITION, tree, OURS)
-    if not found.patch:
+    comparison = compare(DEFINITION, tree, OURS)
+    if not comparison.patch:
         return
-    patched = apply_json_patch(deepcopy(tree), found.patch)
+    patched = apply_json_patch(deepcopy(tree), comparison.patch)
     assert compare(DEFINITION, patched, OURS).patch == []
     assert {**patched["spec"], "conversion": None} == {**tree["spec"], "conversion": None}
     config = patched["spec"]["conversion"]["webhook"]["clientConfig"]
@@ -121,4 +121,4 @@ def test_a_patch_changes_the_conversion_only_and_once(
     concurrent["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}}
     concurrent["metadata"]["resourceVersion"] = "8"
     with pytest.raises(PatchError):
-        apply_json_patch(concurrent, found.patch)
+        apply_json_patch(concurrent, comparison.patch)

@@ -58,7 +58,7 @@ class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...] = ()
 
 
-class Fault(NamedTuple):
+class RegistrationFault(NamedTuple):
     """A difference that the operator does not restore.
 
     Attributes:
@@ -73,7 +73,7 @@ class Fault(NamedTuple):
     critical: bool = True
 
 
-class Comparison(NamedTuple):
+class RegistrationDiff(NamedTuple):
     """The result for one object.
 
     Attributes:
@@ -84,7 +84,7 @@ class Comparison(NamedTuple):
 
     patch: list[JsonObject]
     restores: str
-    faults: tuple[Fault, ...]
+    faults: tuple[RegistrationFault, ...]
 
 
 def compare(
@@ -93,7 +93,7 @@ def compare(
     client_config: WebhookClientConfig | None,
     *,
     was_seen: bool = False,
-) -> Comparison:
+) -> RegistrationDiff:
     """Compare an object in the cluster with its declaration.
 
     Args:
@@ -105,48 +105,48 @@ def compare(
     """
     kind = declared.target.kind
     if tree is None:
-        return Comparison([], "", (_missing(declared, was_seen=was_seen),))
+        return RegistrationDiff([], "", (_missing(declared, was_seen=was_seen),))
     if kind is InjectionKind.CONVERSION:
         faults = [*version_faults(declared, tree), *conversion_faults(declared, tree, client_config)]
         if client_config is not None and (patch := _conversion_patch(declared, tree, client_config)):
-            return Comparison(patch, "spec.conversion", tuple(faults))
+            return RegistrationDiff(patch, "spec.conversion", tuple(faults))
     else:
         faults = list(webhook_faults(declared, tree))
     if client_config is None:
-        return Comparison([], "", tuple(faults))
+        return RegistrationDiff([], "", tuple(faults))
     patch = injection_patch(declared.target, tree, client_config, client_config.ca_bundle)
-    return Comparison(patch, "the caBundle" if patch else "", tuple(faults))
+    return RegistrationDiff(patch, "the caBundle" if patch else "", tuple(faults))
 
 
-def _missing(declared: RegisteredObject, *, was_seen: bool) -> Fault:
+def _missing(declared: RegisteredObject, *, was_seen: bool) -> RegistrationFault:
     if declared.target.kind is InjectionKind.CONVERSION:
         advice = "apply it: opsdk generate crd MODULE:CLASS | kubectl apply -f -"
-        return Fault("does not exist", advice, was_seen)
+        return RegistrationFault("does not exist", advice, was_seen)
     if declared.target.kind is InjectionKind.API_SERVICE:
-        return Fault("does not exist", "apply it", was_seen)
-    return Fault("does not exist: the API server calls no webhook", "opsdk generate manifests", was_seen)
+        return RegistrationFault("does not exist", "apply it", was_seen)
+    return RegistrationFault("does not exist: the API server calls no webhook", "opsdk generate manifests", was_seen)
 
 
 # ------------------------------------------------------------------ definitions
-def version_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[Fault]:
+def version_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
     """Report versions that are not served, another storage version, and missing subresources."""
     versions = {version["name"]: version for version in tree["spec"].get("versions") or ()}
     for version in declared.versions:
         live = versions.get(version.name)
         if live is None or not live.get("served"):
-            yield Fault(f"does not serve {version.name}", _APPLY_DEFINITION, version.used)
+            yield RegistrationFault(f"does not serve {version.name}", _APPLY_DEFINITION, version.used)
             continue
         if version.stored and not live.get("storage"):
             stored = next((name for name, each in versions.items() if each.get("storage")), "no version")
-            yield Fault(f"stores {stored}, not {version.name}", _APPLY_DEFINITION, critical=False)
+            yield RegistrationFault(f"stores {stored}, not {version.name}", _APPLY_DEFINITION, critical=False)
         for name in version.subresources:
             if name not in (live.get("subresources") or {}):
-                yield Fault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
+                yield RegistrationFault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
 
 
 def conversion_faults(
     declared: RegisteredObject, tree: JsonObject, client_config: WebhookClientConfig | None
-) -> Iterator[Fault]:
+) -> Iterator[RegistrationFault]:
     """Report a conversion that is not restored: the operator does not know its address, or another server converts."""
     if not declared.converted or not _needs_conversion(declared, tree):
         return
@@ -154,15 +154,15 @@ def conversion_faults(
     if conversion.get("strategy") != "Webhook":
         if client_config is None:
             text = "has no spec.conversion with a webhook, so objects of other versions lose fields"
-            yield Fault(text, _APPLY_DEFINITION)
+            yield RegistrationFault(text, _APPLY_DEFINITION)
         return
     config: JsonObject = (conversion.get("webhook") or {}).get("clientConfig") or {}
     if client_config is not None and not is_called_by(config, client_config):
         service: JsonObject = config.get("service") or {}
         other = config.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
-        yield Fault(f"is converted by {other}, not by this operator", _APPLY_DEFINITION)
+        yield RegistrationFault(f"is converted by {other}, not by this operator", _APPLY_DEFINITION)
     elif client_config is None and config.get("service") and not config.get("caBundle"):
-        yield Fault("has no caBundle for its conversion", _ADD_CA_BUNDLE, critical=False)
+        yield RegistrationFault("has no caBundle for its conversion", _ADD_CA_BUNDLE, critical=False)
 
 
 def _needs_conversion(declared: RegisteredObject, tree: JsonObject) -> bool:
@@ -171,8 +171,8 @@ def _needs_conversion(declared: RegisteredObject, tree: JsonObject) -> bool:
     The next version of the operator may declare one version, without a conversion: that is not to be restored.
     """
     listed = {version["name"] for version in tree["spec"].get("versions") or ()}
-    known = {version.name for version in declared.versions}
-    return len(listed & known if known else listed) > 1
+    names = {version.name for version in declared.versions}
+    return len(listed & names if names else listed) > 1
 
 
 def _conversion_patch(
@@ -182,26 +182,26 @@ def _conversion_patch(
     current: JsonObject | None = tree["spec"].get("conversion")
     if not declared.converted or not _needs_conversion(declared, tree) or (current or {}).get("strategy") == "Webhook":
         return []
-    wanted = conversion_stanza(client_config)
+    stanza = conversion_stanza(client_config)
     if current is None:
         # The server sets a default, so it is always there. A JSON patch cannot test that a member is absent.
         version = tree["metadata"].get("resourceVersion")
         test: JsonObject = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     else:
         test = {"op": "test", "path": _CONVERSION, "value": current}
-    return [test, {"op": "add", "path": _CONVERSION, "value": wanted}]
+    return [test, {"op": "add", "path": _CONVERSION, "value": stanza}]
 
 
 # ------------------------------------------------------------------ webhook configurations
-def webhook_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[Fault]:
+def webhook_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
     """Report webhooks that a configuration lacks."""
     names = {webhook["name"] for webhook in tree.get("webhooks") or ()}
     if lacking := sorted(name for name in declared.webhooks if name not in names):
-        yield Fault(f"lacks {', '.join(lacking)}", _APPLY_CONFIGURATION, critical=False)
+        yield RegistrationFault(f"lacks {', '.join(lacking)}", _APPLY_CONFIGURATION, critical=False)
 
 
-def ca_faults(tree: JsonObject) -> Iterator[Fault]:
+def ca_faults(tree: JsonObject) -> Iterator[RegistrationFault]:
     """Report webhooks without a ``caBundle``, which other programs should set."""
     for webhook in tree.get("webhooks") or ():
         if not webhook["clientConfig"].get("caBundle"):
-            yield Fault(f"{webhook['name']} has no caBundle", _ADD_CA_BUNDLE)
+            yield RegistrationFault(f"{webhook['name']} has no caBundle", _ADD_CA_BUNDLE)

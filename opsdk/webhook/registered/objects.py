@@ -39,7 +39,7 @@ from opsdk.telemetry.records import RegisteredFaults, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.registered.comparison import Comparison, Fault, RegisteredObject, compare
+from opsdk.webhook.registered.comparison import RegisteredObject, RegistrationDiff, RegistrationFault, compare
 
 log = SafeLogger(__name__)
 
@@ -71,10 +71,10 @@ class _Followed:
         self.changed = asyncio.Event()
         self.lock = asyncio.Lock()
         self.contention = Contention()
-        self.contended: Fault | None = None
-        self.unwatched: Fault | None = None
-        self.differences: tuple[Fault, ...] = ()
-        self.faults: tuple[Fault, ...] = ()
+        self.contended: RegistrationFault | None = None
+        self.unwatched: RegistrationFault | None = None
+        self.differences: tuple[RegistrationFault, ...] = ()
+        self.faults: tuple[RegistrationFault, ...] = ()
         self.was_seen = False
         self.informers: CachedKind | None = None
         self.tree: JsonObject | None = None
@@ -85,7 +85,7 @@ class _Followed:
         informers = self.informers.informers.values() if self.informers is not None else ()
         return bool(informers) and all(each.has_synced and each.last_error is None for each in informers)
 
-    def observe(self, tree: JsonObject | None, client_config: WebhookClientConfig | None) -> Comparison:
+    def observe(self, tree: JsonObject | None, client_config: WebhookClientConfig | None) -> RegistrationDiff:
         """Compare a state of the object with the declaration."""
         comparison = compare(self.declared, tree, client_config, was_seen=self.was_seen)
         self.tree, self.was_seen = tree, self.was_seen or tree is not None
@@ -97,7 +97,7 @@ class RegisteredObjects:
 
     Each object is watched by its name. A difference is restored at once, with a JSON patch of the operator's own
     fields. Another writer that removes them again and again is met ever more slowly. What cannot be restored is
-    logged once, is in the metrics, and makes the replica unready if it is critical, see `Fault`.
+    logged once, is in the metrics, and makes the replica unready if it is critical, see `RegistrationFault`.
 
     Args:
         client: reads and writes; it must not read from a cache.
@@ -188,7 +188,7 @@ class RegisteredObjects:
                 await self._watch(followed)
             except OpsdkError as error:
                 text = f"cannot be watched, so changes are seen late: {error}"
-                followed.unwatched = Fault(text, _ROLE_ADVICE, critical=False)
+                followed.unwatched = RegistrationFault(text, _ROLE_ADVICE, critical=False)
                 self._report(followed, *followed.differences)
             finally:
                 followed.informers = None
@@ -297,17 +297,19 @@ class RegisteredObjects:
                 raise
             except OpsdkError as error:
                 text = f"lacks {comparison.restores}, which cannot be restored: {error}"
-                self._report(followed, *comparison.faults, Fault(text, _advice(error)))
+                self._report(followed, *comparison.faults, RegistrationFault(text, _advice(error)))
                 raise
             self._report(followed, *comparison.faults)
             return RestoreResult.CHANGED
 
-    async def _patch(self, followed: _Followed, obj: Unstructured, comparison: Comparison, writer: str) -> Unstructured:
+    async def _patch(
+        self, followed: _Followed, obj: Unstructured, comparison: RegistrationDiff, writer: str
+    ) -> Unstructured:
         """Send the patch of a comparison."""
         target, contention = followed.declared.target, followed.contention
         if contention.wait(now=monotonic()):
             text = f"loses {comparison.restores} again and again: {writer} writes it too"
-            followed.contended = Fault(text, "leave it out of the manifest of the other writer")
+            followed.contended = RegistrationFault(text, "leave it out of the manifest of the other writer")
             self._report(followed, *comparison.faults)
             raise ContendedError(f"{target} {text}")
         if self.confirm is not None and self.ca_bundle is not None:
@@ -326,7 +328,7 @@ class RegisteredObjects:
         log.info("set %s of %s; the last other writer was %s", comparison.restores, target, writer)
         return patched
 
-    def _report(self, followed: _Followed, *faults: Fault) -> None:
+    def _report(self, followed: _Followed, *faults: RegistrationFault) -> None:
         """Log the faults that are new, and the end of all."""
         followed.differences = faults
         followed.contention.wait(now=monotonic())  # forgets the writes after a calm time
@@ -337,9 +339,9 @@ class RegisteredObjects:
         followed.faults = faults = (*faults, *(fault for fault in others if fault is not None))
         if faults == before:
             return
-        kept = {fault.text for fault in before}
+        texts = {fault.text for fault in before}
         for fault in faults:
-            if fault.text not in kept:
+            if fault.text not in texts:
                 log.log(logging.ERROR if fault.critical else logging.WARNING, "%s %s: %s", target, *fault[:2])
         if not faults:
             log.info("%s is as declared again", target)
