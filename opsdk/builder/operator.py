@@ -25,6 +25,7 @@ from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.checkpoint import take_checkpoint
+from opsdk.builder.clashes import check_clashes, check_own_finalizer
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
@@ -114,6 +115,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[DeclaredController] = []
         self._finalizers: set[str] = set()
+        self._daemons: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -184,8 +186,25 @@ class Operator:
             rules=tuple(options.get("rbac", ())),
         )
         name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
-        self._declared.append(DeclaredController(name, kinds, options.get("options"), externals))
+        declared = DeclaredController(
+            name,
+            kinds,
+            options.get("options"),
+            externals,
+            finalizers=tuple(options.get("finalizers", ())),
+            is_daemon=name in self._daemons,
+        )
+        self._check_clashes(declared)
+        self._declared.append(declared)
         return ReconcilerDecorator(declared_kind, lambda target: self._add_builder(declared_kind, options, target))
+
+    def _check_clashes(self, declared: DeclaredController) -> None:
+        default = self.options.controller
+        owner = self.options.cluster.field_owner or self.name
+        with located(caller_place()):
+            check_own_finalizer(declared.finalizers, children_finalizer(owner, declared.name))
+            others = [(other, other.effective_options(default)) for other in self._declared]
+            check_clashes(declared, declared.effective_options(default), others)
 
     def _add_builder(self, kind: Kind[Any] | None, options: ReconcilerOptions, target: Any) -> None:
         self._builders.append(partial(_build, kind, options, target))
@@ -233,6 +252,7 @@ class Operator:
                 check_kind(kind, "daemon(...)")
                 spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter, threads=threads)
             controller = name or f"{kind_of(kind).name}-{spec.shown_name}".lower().replace("_", "-")
+            self._daemons.add(controller)
             self.reconciler(kind, name=controller, daemons=[spec], options=options)(keep_daemons)
             return function
 
@@ -329,7 +349,9 @@ class Operator:
     ) -> ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
-            options = self.options.controller
+            declared = next((each for each in self._declared if each.name == name and each.is_daemon), None)
+            default = self.options.controller
+            options = default if declared is None else declared.effective_options(default)
             group_kind = str(kind_of(kind).gvk.group_kind)
             if (workers := self.options.max_concurrent_reconciles_by_kind.get(group_kind)) is not None:
                 options = replace(options, max_concurrent_reconciles=workers)

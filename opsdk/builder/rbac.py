@@ -65,16 +65,26 @@ class DeclaredController(NamedTuple):
         kinds: what it reads, with the rules declared next to it.
         options: its own; None for those of the operator.
         externals: its external resources.
+        finalizers: the names of its finalizers.
+        is_daemon: it only runs a daemon.
     """
 
     name: str
     kinds: ControllerKinds
     options: ControllerOptions | None
     externals: tuple[ExternalResource[Any, Any], ...]
+    finalizers: tuple[str, ...] = ()
+    is_daemon: bool = False
+
+    def effective_options(self, default: ControllerOptions) -> ControllerOptions:
+        """Return its options. Conditions and records in the default ones belong to controllers that reconcile."""
+        if self.options is None and self.is_daemon:
+            return replace(default, error_condition="", ready_condition="", last_reconciled="")
+        return self.options or default
 
     def controller_kinds(self, default: ControllerOptions) -> ControllerKinds:
         """Return the kinds, with the rules that its options need."""
-        rules = option_rules(self.kinds.kind, self.options or default, self.kinds.owns, self.externals)
+        rules = option_rules(self.kinds.kind, self.effective_options(default), self.kinds.owns, self.externals)
         return replace(self.kinds, implied=tuple(rules))
 
     def deletes_children(self, default: ControllerOptions) -> bool:

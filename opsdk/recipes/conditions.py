@@ -11,6 +11,7 @@ from datetime import datetime
 from opsdk.aio.clock import utc_now
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.time import whole_seconds
+from opsdk.client.activity import record_conditions
 
 
 def set_condition(
@@ -24,6 +25,8 @@ def set_condition(
     observed_generation: int = 0,
 ) -> bool:
     """Set one condition in place. Returns True if anything changed.
+
+    In a reconcile, opsdk then writes no condition of this type: see ``ready_condition`` of `ControllerOptions`.
 
     Args:
         conditions: the list in the object's status.
@@ -41,6 +44,21 @@ def set_condition(
     >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 2, tzinfo=UTC))
     False
     """
+    record_conditions(type)
+    return place_condition(conditions, type, status, reason, message, now=now, observed_generation=observed_generation)
+
+
+def place_condition(
+    conditions: list[Condition],
+    type: str,  # noqa: A002 - the field's name
+    status: str | bool,
+    reason: str,
+    message: str = "",
+    *,
+    now: datetime | None = None,
+    observed_generation: int = 0,
+) -> bool:
+    """Set one condition as `set_condition` does, for opsdk's own conditions: it is not the reconciler's."""
     now = now or utc_now()
     word = str(status)
     existing = get_condition(conditions, type)
