@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from boxes import environment, records, writes
+from boxes import environment, records, running, writes
 from shops import External, Item, Service, Shop, make_operator, shop
 
 from opsdk import (
     Client,
     Cluster,
     Context,
+    ControllerOptions,
     Operator,
     Request,
     UsageError,
@@ -88,6 +90,42 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         assert await client.get_or_none(ConfigMap, "default/a-first") is None
 
     await run(play)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+async def test_a_resource_that_cannot_be_observed_is_not_ready(swallowed: bool) -> None:
+    """While `observe` fails, nothing is known about the resource: the object is not ready until it succeeds."""
+    service, failing = Service(), False
+
+    async def step(call: str) -> None:
+        if failing and call == "observe bucket":
+            raise OSError("no route to the service")
+
+    service.step = step
+    operator, bucket = Operator("shops"), External(service, "bucket")
+
+    @operator.reconciler(Shop, owns=[bucket], options=ControllerOptions(ready_condition="Ready"))
+    async def reconcile(obj: Shop, ctx: Context) -> None:
+        with suppress(*([OSError] if swallowed else [])):
+            await ctx.apply(bucket)
+
+    async def ready(client: Client) -> tuple[str, str]:
+        status = (await client.get(Shop, "default/a")).status
+        found = get_condition(status.conditions, "Ready") if status is not None else None
+        return (found.status, found.message) if found is not None else ("", "")
+
+    async with running(operator, Shop) as client:
+        await client.create(shop())
+        await asyncio.sleep(30)
+        assert await ready(client) == ("True", "the last reconcile succeeded")
+        failing = True
+        await asyncio.sleep(12)
+        status, message = await ready(client)
+        assert status == "False"
+        assert "no route to the service" in message
+        failing = False
+        await asyncio.sleep(30)
+        assert await ready(client) == ("True", "the last reconcile succeeded")
 
 
 async def test_a_resource_that_vanishes_is_created_again() -> None:
