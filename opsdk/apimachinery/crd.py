@@ -28,6 +28,7 @@ from opsdk.apimachinery.crd_markers import (
     validations,
 )
 from opsdk.apimachinery.crd_schema import Schemas
+from opsdk.apimachinery.decoders import annotation_error
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.plurals import plural_of
@@ -112,7 +113,7 @@ def definition_name(versions: Sequence[type[Any]]) -> str:
 
 def subresources_of(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of the subresources that a version has in its CustomResourceDefinition."""
-    fields = types.type_info(kind).fields  # type: ignore[attr-defined]
+    fields = _type_info(kind).fields  # type: ignore[attr-defined]
     has_status = any(each.name == "status" and not isinstance(each.type, types.NoneType) for each in fields)
     return (*(("status",) if has_status else ()), *(("scale",) if getattr(kind, "scale", None) else ()))
 
@@ -159,7 +160,15 @@ def _version(kind: type[TypedObject], *, storage: bool) -> JsonObject:
 
 def schema_for(kind: type[TypedObject]) -> JsonObject:
     """Return the structural schema of a kind. If a type has none, raises `UsageError` with its path."""
-    return Schemas(kind.__name__).of(types.type_info(kind))
+    return Schemas(kind.__name__).of(_type_info(kind))
+
+
+def _type_info(kind: type[Any]) -> types.Type:
+    """Return the type with its fields. Raises `UsageError` that names a field with a wrong annotation."""
+    try:
+        return types.type_info(kind)
+    except (TypeError, NameError) as error:
+        raise annotation_error(kind, error) from error
 
 
 def printer_columns(*columns: tuple[str, str] | tuple[str, str, str]) -> Sequence[PrinterColumn]:
