@@ -131,10 +131,11 @@ def is_up(item: Item) -> bool:
 OPTIONS = ControllerOptions(delete_in_reverse=True, ready_condition="Ready")
 
 
-def make_operator(service: Service) -> Operator:
+def make_operator(service: Service, *, poll: float = 10) -> Operator:
     """An operator with a ConfigMap, a bucket after it, a domain after the bucket, and another ConfigMap at the end."""
     operator = Operator("shops")
     bucket, domain = External(service, "bucket"), External(service, "domain")
+    bucket.poll = domain.poll = timedelta(seconds=poll)
 
     @operator.reconciler(Shop, owns=[ConfigMap, bucket, domain], options=OPTIONS)
     async def reconcile(obj: Shop, ctx: Context) -> None:
