@@ -13,7 +13,7 @@ from envtest import Environment
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, Unstructured
 from opsdk.aio.clock import utc_now
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Service, ServiceSpec
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.time import MicroTime
@@ -129,6 +129,20 @@ async def test_each_problem_is_a_finding(k8s_env: Environment, k8s_client: Clien
     )
     assert "has been terminating for 6 minutes and waits for opsdk.dev/leave" in messages["finalizer", "Site default/a"]
     assert "expired 345 s ago; its last holder was pod-1" in messages["lease", "default/doctor"]
+
+
+async def test_a_service_with_an_external_name_needs_no_pods(k8s_env: Environment, k8s_client: Client) -> None:
+    """The API server resolves an ExternalName itself, as for an operator on a laptop: its Service has no endpoints."""
+    operator = make_operator(election=False)
+    (tree,) = operator.webhook_configurations(SERVICE)
+    await k8s_client.create(Unstructured.from_tree(tree))
+    expected = [["ok"], ["error"]]
+    spec = ServiceSpec(type="ExternalName", external_name="laptop.example.com")
+    await k8s_client.create(Service(metadata=ObjectMeta(name="doctor-webhooks", namespace="default"), spec=spec))
+    for levels in expected:
+        findings = await examine(operator, k8s_env.config, namespace="default")
+        assert [f.level.value for f in findings if f.check == "webhook"] == levels
+        await k8s_client.delete(Service, "default/doctor-webhooks", missing_ok=True)
 
 
 class OldSite(Object[SiteSpec, None]):

@@ -157,6 +157,13 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
         yield finding(Level.OK, f"{len(live['webhooks'])} webhooks are served")
 
 
+def called_services(configuration: JsonObject) -> Iterator[str]:
+    """Return the Services that a webhook configuration calls, as ``namespace/name``."""
+    for webhook in configuration.get("webhooks") or ():
+        if service := webhook["clientConfig"].get("service"):
+            yield f"{service.get('namespace')}/{service.get('name')}"
+
+
 def slow_finalizers(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:
     """Report objects whose deletion has waited too long for finalizers."""
     for obj in objects:
