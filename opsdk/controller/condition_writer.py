@@ -88,14 +88,14 @@ class ConditionWriter:
             generation = obj.metadata.generation
             if desired.is_shown_by(own[0] if own else None, generation):
                 return
-            place_condition(
-                own,
-                self._condition,
-                desired.status,
-                desired.reason,
-                desired.message,
+            condition = Condition(
+                type=self._condition,
+                status=desired.status,
+                reason=desired.reason,
+                message=desired.message,
                 observed_generation=generation,
             )
+            place_condition(own, condition)
             conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
             patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:

@@ -45,32 +45,22 @@ def set_condition(
     False
     """
     record_conditions(type)
-    return place_condition(conditions, type, status, reason, message, now=now, observed_generation=observed_generation)
-
-
-def place_condition(
-    conditions: list[Condition],
-    type: str,  # noqa: A002 - the field's name
-    status: str | bool,
-    reason: str,
-    message: str = "",
-    *,
-    now: datetime | None = None,
-    observed_generation: int = 0,
-) -> bool:
-    """Set one condition as `set_condition` does, for opsdk's own conditions: it is not the reconciler's."""
-    now = now or utc_now()
-    word = str(status)
-    existing = get_condition(conditions, type)
-    moved = existing is None or existing.status != word
     condition = Condition(
-        type=type,
-        status=word,
-        reason=reason,
-        message=message,
-        last_transition_time=whole_seconds(now) if moved or existing is None else existing.last_transition_time,
-        observed_generation=observed_generation,
+        type=type, status=str(status), reason=reason, message=message, observed_generation=observed_generation
     )
+    return place_condition(conditions, condition, now=now)
+
+
+def place_condition(conditions: list[Condition], condition: Condition, *, now: datetime | None = None) -> bool:
+    """Set one condition as `set_condition` does, for opsdk's own conditions: it is not the reconciler's.
+
+    The transition time of `condition` is set.
+    """
+    existing = get_condition(conditions, condition.type)
+    if existing is not None and existing.status == condition.status:
+        condition.last_transition_time = existing.last_transition_time
+    else:
+        condition.last_transition_time = whole_seconds(now or utc_now())
     if existing is None:
         conditions.append(condition)
         return True
