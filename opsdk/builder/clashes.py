@@ -11,39 +11,35 @@ from collections.abc import Iterable, Iterator
 from opsdk.builder.rbac import DeclaredController
 from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import UsageError
 
 
 def check_clashes(
-    declared: DeclaredController,
-    options: ControllerOptions,
-    others: Iterable[tuple[DeclaredController, ControllerOptions]],
+    declared: DeclaredController, others: Iterable[DeclaredController], *, default: ControllerOptions, owner: str
 ) -> None:
-    """Raise `UsageError` if a controller writes what another controller of its kind writes.
+    """Raise `UsageError` if a controller writes what another controller of its kind writes, or opsdk itself.
 
     Args:
         declared: the new controller.
-        options: its options.
-        others: the controllers that were declared before, with their options.
+        others: the controllers that were declared before.
+        default: the options of controllers without their own.
+        owner: the field owner of the operator.
     """
     kind = declared.kinds.kind
     if kind is None:
         return
-    own = list(_written(declared, options))
-    for other, other_options in others:
+    if (own := children_finalizer(owner, declared.name)) in declared.finalizers:
+        raise UsageError(f"opsdk adds the finalizer {own!r} itself, to delete children: choose another name")
+    written = list(_written(declared, declared.effective_options(default)))
+    for other in others:
         if other.kinds.kind is None or other.kinds.kind.gvk.group_kind != kind.gvk.group_kind:
             continue
-        if shared := [text for text in _written(other, other_options) if text in own]:
+        if shared := [text for text in _written(other, other.effective_options(default)) if text in written]:
             raise UsageError(
                 f"controllers {other.name} and {declared.name} both write {shared[0]} of {kind.name}, and would "
                 "overwrite each other: choose another name in one of them"
             )
-
-
-def check_own_finalizer(finalizers: Iterable[str], own: str) -> None:
-    """Raise `UsageError` if the program declares the finalizer that opsdk adds for children."""
-    if own in finalizers:
-        raise UsageError(f"opsdk adds the finalizer {own!r} itself, to delete children: choose another name")
 
 
 def _written(declared: DeclaredController, options: ControllerOptions) -> Iterator[str]:

@@ -128,7 +128,8 @@ def _registered_definition(
             RegisteredVersion(
                 name=cls.gvk.version,
                 used=cls in reconciled,
-                stored=cls in stored_classes(classes),
+                # A single class may be one of several versions, of which others declare the stored one.
+                stored=cls in stored_classes(classes) and (len(classes) > 1 or getattr(cls, "storage", False)),
                 subresources=subresources_of(cls),
             )
             for cls in classes

@@ -22,10 +22,10 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
-from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
+from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.checkpoint import take_checkpoint
-from opsdk.builder.clashes import check_clashes, check_own_finalizer
+from opsdk.builder.clashes import check_clashes
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
@@ -34,7 +34,13 @@ from opsdk.builder.manifests import operator_configurations, operator_definition
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.program import ProgramRun
 from opsdk.builder.rbac import DeclaredController, operator_rules
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.builder.reconciler_options import (
+    ReconcilerDecorator,
+    ReconcilerOptions,
+    check_declaration,
+    declare,
+    declared_controller,
+)
 from opsdk.builder.registration import follow_registered
 from opsdk.builder.setup_block import setup_function
 from opsdk.cache.metrics import InformerCollector
@@ -176,35 +182,13 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        owns, externals = split_owns(options.get("owns", ()))
-        watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        kinds = ControllerKinds(
-            kind=declared_kind,
-            owns=owns,
-            watches=watches,
-            has_finalizers=bool(options.get("finalizers")),
-            rules=tuple(options.get("rbac", ())),
-        )
         name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
-        declared = DeclaredController(
-            name,
-            kinds,
-            options.get("options"),
-            externals,
-            finalizers=tuple(options.get("finalizers", ())),
-            is_daemon=name in self._daemons,
-        )
-        self._check_clashes(declared)
+        declared = declared_controller(name, declared_kind, options, is_daemon=name in self._daemons)
+        with located(caller_place()):
+            owner = self.options.cluster.field_owner or self.name
+            check_clashes(declared, self._declared, default=self.options.controller, owner=owner)
         self._declared.append(declared)
         return ReconcilerDecorator(declared_kind, lambda target: self._add_builder(declared_kind, options, target))
-
-    def _check_clashes(self, declared: DeclaredController) -> None:
-        default = self.options.controller
-        owner = self.options.cluster.field_owner or self.name
-        with located(caller_place()):
-            check_own_finalizer(declared.finalizers, children_finalizer(owner, declared.name))
-            others = [(other, other.effective_options(default)) for other in self._declared]
-            check_clashes(declared, declared.effective_options(default), others)
 
     def _add_builder(self, kind: Kind[Any] | None, options: ReconcilerOptions, target: Any) -> None:
         self._builders.append(partial(_build, kind, options, target))

@@ -113,26 +113,21 @@ class DirectClient:
             raise
 
     async def _check_subresource(self, operation: ObjectWrite | Get, subresource: str) -> None:
-        """Raise `NoMatchError` if the object exists, and the definition of its kind lacks the subresource.
+        """Raise `NoMatchError` if the definition of the kind lacks the subresource.
 
         The server responds as for a missing object.
         """
         gvk = operation.gvk
-        key = operation.key if isinstance(operation, Get) else key_of(operation.obj)
         try:
-            mapping = await self.mapper.mapping_for(gvk)
-            await self._send(build_request(Get(kind=kind_for(gvk, PartialObjectMetadata), key=key), mapping))
-            # The definition may have changed since the last discovery.
-            await self.mapper.refresh()
-            mapping = await self.mapper.mapping_for(gvk)
+            if await self.mapper.has_subresource(gvk, subresource):
+                return
         except OpsdkError:
-            return  # the object is gone, or it cannot be read: the first error stays
-        if subresource not in mapping.subresources:
-            raise NoMatchError(
-                f"the definition of {gvk} has no subresource {subresource}, so {key} has none to write or read: "
-                f"add `subresources: {{{subresource}: {{}}}}` to its version in the CustomResourceDefinition, "
-                "as opsdk generate crd does"
-            )
+            return  # it cannot be found out: the first error stays
+        raise NoMatchError(
+            f"the definition of {gvk} has no subresource {subresource}, so it can neither be written nor read: "
+            f"add `subresources: {{{subresource}: {{}}}}` to the version in the CustomResourceDefinition, as "
+            "opsdk generate crd does"
+        )
 
     async def _list(self, operation: List, request: RestRequest) -> ObjectList[AnyObject]:
         objects = decode_list((await self._send(request)).body, operation.kind)

@@ -141,7 +141,7 @@ CONTROLLER_ALERTS: Final = (
     ),
     Alert(
         name="OpsdkRegistrationDiffers",
-        query="max by (namespace, job, object) (opsdk_registered_object_faults{@}) > 0",
+        query='max by (namespace, job, object) (opsdk_registered_object_faults{@,critical="true"}) > 0',
         hold=300,
         severity=AlertSeverity.CRITICAL,
         summary="An object that the operator registered differs from its declaration.",

@@ -246,7 +246,7 @@ class PrometheusHook(TelemetryHook):
         self._registered_faults = Gauges(
             "opsdk_registered_object_faults",
             "Differences of a registered object from its declaration that the operator cannot restore.",
-            ["object"],
+            ["object", "critical"],
         )
         self._certificates = Counters("certwatcher_read_certificate", "Reads of serving certificates.")
         self._certificate_errors = Counters(
@@ -336,7 +336,8 @@ class PrometheusHook(TelemetryHook):
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
             case RegisteredFaults():
-                self._registered_faults.set(record.count, record.object)
+                self._registered_faults.set(record.critical, record.object, "true")
+                self._registered_faults.set(record.others, record.object, "false")
             case CertificateRead():
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)

@@ -333,11 +333,13 @@ class RegisteredFaults(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         object: kind and name, such as ``CustomResourceDefinition websites.demo.opsdk.dev``.
-        count: differences from the declaration that the operator does not restore.
+        critical: differences that the operator does not restore, and that make the replica unready.
+        others: other differences.
     """
 
     object: str
-    count: int
+    critical: int
+    others: int
 
 
 class Contended(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,8 +113,8 @@ async def test_a_resource_that_cannot_be_observed_is_not_ready(swallowed: bool) 
 
     async def ready(client: Client) -> tuple[str, str]:
         status = (await client.get(Shop, "default/a")).status
-        found = get_condition(status.conditions, "Ready") if status is not None else None
-        return (found.status, found.message) if found is not None else ("", "")
+        condition = get_condition(status.conditions, "Ready") if status is not None else None
+        return (condition.status, condition.message) if condition is not None else ("", "")
 
     async with running(operator, Shop) as client:
         await client.create(shop())

@@ -184,7 +184,8 @@ def test_written_samples_fire_one_alert(series: str, step: float, alert: str, tm
 def test_a_registered_object_with_faults_fires(faults: float, alerts: list[str], tmp_path: Path) -> None:
     """A difference that lasts for five minutes fires; an update of the operator takes less."""
     operator = MonitoredOperator(name=NAME, namespace=NAMESPACE, webhooks=True)
-    series = f'opsdk_registered_object_faults{{object="CustomResourceDefinition a",{TARGET}}}'
+    labels = 'object="CustomResourceDefinition a",critical="true"'
+    series = f"opsdk_registered_object_faults{{{labels},{TARGET}}}"
     assert fired(tmp_path, operator, written(series, [faults] * 30)) == [frozenset(alerts)]
     assert fired(tmp_path, operator, written(series, [faults] * 15)) == [frozenset()]
 

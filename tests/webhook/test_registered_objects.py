@@ -115,8 +115,8 @@ class Installation:
 
     def faults(self) -> int:
         """The faults of all objects in the metrics."""
-        counts = {record.object: record.count for record in self.hook.records if isinstance(record, RegisteredFaults)}
-        return sum(counts.values())
+        faults = [record for record in self.hook.records if isinstance(record, RegisteredFaults)]
+        return sum({record.object: record.critical + record.others for record in faults}.values())
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from enum import Enum
 from typing import Final
 
 from opsdk.aio.backoff import Backoff
@@ -51,16 +50,6 @@ _DENIED_SECONDS: Final = 300.0
 _TICK: Final = 0.1
 """The shortest wait in seconds, where the rest of a wait is rounding."""
 _ROLE_ADVICE: Final = "apply the roles that opsdk generate rbac prints"
-
-
-class RestoreResult(Enum):
-    """The result for one object."""
-
-    UNCHANGED = "unchanged"
-    """It is as declared, or it does not call this server."""
-    CHANGED = "changed"
-    ABSENT = "absent"
-    """It does not exist."""
 
 
 class _Followed:
@@ -271,7 +260,7 @@ class RegisteredObjects:
         restored, self._restored = self._restored, False
         return restored
 
-    async def restore(self, target: InjectionTarget) -> RestoreResult:
+    async def restore(self, target: InjectionTarget) -> None:
         """Read one object, and restore what differs.
 
         Raises:
@@ -285,12 +274,12 @@ class RegisteredObjects:
                 obj = await self._client.get(target.kind.kind, target.name, uncached=True)
             except NotFoundError:
                 self._report(followed, *followed.observe(None, self._wanted).faults)
-                return RestoreResult.ABSENT
+                return
             tree = to_tree(obj)
             comparison = followed.observe(tree, self._wanted)
             if not comparison.patch:
                 self._report(followed, *comparison.faults)
-                return RestoreResult.UNCHANGED
+                return
             try:
                 followed.tree = to_tree(await self._patch(followed, obj, comparison, last_writer(tree)))
             except (ConflictError, ContendedError):
@@ -300,7 +289,6 @@ class RegisteredObjects:
                 self._report(followed, *comparison.faults, RegistrationFault(text, _advice(error)))
                 raise
             self._report(followed, *comparison.faults)
-            return RestoreResult.CHANGED
 
     async def _patch(
         self, followed: _Followed, obj: Unstructured, comparison: RegistrationDiff, writer: str
@@ -345,7 +333,8 @@ class RegisteredObjects:
                 log.log(logging.ERROR if fault.critical else logging.WARNING, "%s %s: %s", target, *fault[:2])
         if not faults:
             log.info("%s is as declared again", target)
-        self._hook.record(RegisteredFaults(object=str(target), count=len(faults)))
+        critical = sum(fault.critical for fault in faults)
+        self._hook.record(RegisteredFaults(object=str(target), critical=critical, others=len(faults) - critical))
 
     def __repr__(self) -> str:
         return f"<RegisteredObjects: {', '.join(map(str, self._followed)) or 'none'}>"
