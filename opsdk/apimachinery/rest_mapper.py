@@ -118,8 +118,8 @@ class RestMapper:
         Raises:
             OpsdkError: as `mapping_for`.
         """
-        known = name in (await self.mapping_for(gvk)).subresources
-        checked = self._subresources if known else self._missed
+        mapping = await self.mapping_for(gvk)
+        checked = self._subresources if name in mapping.subresources else self._missed
         if (gvk, name) not in checked:
             await self.refresh()
             checked[gvk, name] = True
