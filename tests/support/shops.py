@@ -63,6 +63,7 @@ class Service:
         self.calls: list[str] = []
         self.twice: list[str] = []
         self.too_early: list[str] = []
+        self.deletion_seconds = 5.0
         self.step: Callable[[str], Awaitable[None]] = self._step
 
     async def _step(self, call: str) -> None:
@@ -119,7 +120,7 @@ class External(ExternalResource[Shop, Item]):
         if self.name == "bucket" and domain is not None:
             self.service.too_early.append(ref.id)
         if (item := self.service.find(ref)) is not None and not item.gone_at:
-            item.gone_at = asyncio.get_running_loop().time() + 5
+            item.gone_at = asyncio.get_running_loop().time() + self.service.deletion_seconds
         await self.service.step(f"deleted {self.name}")
 
 
