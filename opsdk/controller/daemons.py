@@ -36,7 +36,7 @@ from opsdk.controller.context import Context
 from opsdk.controller.declaration import check_context
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.retries import is_terminal, requested_delay
-from opsdk.errors import ShutdownTimeoutError, UsageError
+from opsdk.errors import ShutdownTimeoutError, TemporaryError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
 from opsdk.recipes.finalizers import is_deleting
@@ -56,6 +56,8 @@ DaemonFunction = Callable[[Any, Any], object]
 _BACKOFF = Backoff(base=1.0, cap=300.0, jitter=0.1, reset_after=600.0)
 # A hundred threads that wait take 3 MB; a process in a container may often have a few thousand.
 _DEFAULT_THREADS = 100
+# Seconds until a daemon looks for a free thread again.
+_THREAD_SECONDS = 10.0
 
 
 class DaemonDecorator(Protocol[T]):
@@ -409,11 +411,12 @@ class Daemons:
 
 
 def _check_threads(spec: DaemonSpec, pool: BlockingPool) -> None:
-    """Raise `UsageError` for a call that may wait for a thread for as long as other objects exist."""
+    """Raise `TemporaryError` for a call that may wait for a thread for as long as other objects exist."""
     if spec.every is None and pool.is_full:
-        raise UsageError(
+        raise TemporaryError(
             f"all {pool.size} threads of the daemon {spec.shown_name} are in use for other objects: "
-            "pass a larger threads=..., or declare it with `async def`"
+            "pass a larger threads=..., or declare it with `async def`",
+            delay=_THREAD_SECONDS,
         )
 
 

@@ -95,12 +95,13 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         finalizer_retry_limit: the same for finalizers of an object that is being deleted.
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
             reason and message, and a successful one to False; such as ``Stalled``. If nothing changes, nothing is
-            written. Empty for no condition.
+            written. Of this and of `ready_condition`, one that the reconciler sets in a pass wins. Empty for none.
         delete_in_reverse: children are deleted before their owner, each child once those that come after it are gone.
             The owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
         ready_condition: a condition of the object's status, such as ``Ready``, that is True if every child with
             ``ready=`` is ready. It is False with the reason ``Waiting`` while a child is not ready. A reconcile that
-            fails sets it to False, unless it is True for the same generation. Empty for no condition.
+            fails sets it to False, unless it is True for the same generation; one that cannot observe an external
+            resource always does. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is random jitter.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do

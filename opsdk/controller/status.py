@@ -16,6 +16,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status, status_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
+from opsdk.client.activity import record_conditions
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, UsageError
@@ -51,6 +52,7 @@ class StatusPatch(Generic[S]):
         self._object: Any = obj
         self._is_unstructured = isinstance(obj, Unstructured)
         self._original: JsonObject | None = None
+        self._read_conditions: list[Any] = []
         self.status: S
 
     async def __aenter__(self) -> Self:
@@ -63,14 +65,28 @@ class StatusPatch(Generic[S]):
                 self._object.status = _new_status(type(self._object))
             self.status = self._object.status
         self._original = self._encoded_status()
+        self._read_conditions = self._listed_conditions()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
+        self._record_conditions()
         self._observe_generation()
         if difference := self._difference():
             await self._write(difference)
+
+    def _listed_conditions(self) -> list[Any]:
+        """Return the items of the list of conditions; their identity tells those that were replaced."""
+        if self._is_unstructured:
+            return list(self.status.get("conditions") or ())  # type: ignore[attr-defined]
+        return list(getattr(self.status, "conditions", None) or ())
+
+    def _record_conditions(self) -> None:
+        """Record the conditions that the block has put into the list itself, also if they equal those before."""
+        before = set(map(id, self._read_conditions))
+        if added := [item for item in self._listed_conditions() if id(item) not in before]:
+            record_conditions(*(item["type"] if isinstance(item, dict) else item.type for item in added))
 
     def _encoded_status(self) -> JsonObject:
         """Return the status as a JSON tree; of a typed object, only the fields of its class."""
@@ -171,7 +187,11 @@ class StatusPatch(Generic[S]):
 
     def _set_conditions(self, conditions: list[Condition]) -> None:
         if isinstance(self._object, Unstructured):
-            self._object.content["status"]["conditions"] = [to_builtins(condition) for condition in conditions]
+            before = {item["type"]: item for item in self._object.get("status", "conditions") or ()}
+            kept = {name for name, item in before.items() if msgspec.convert(item, Condition) in conditions}
+            self._object.content["status"]["conditions"] = [
+                before[condition.type] if condition.type in kept else to_builtins(condition) for condition in conditions
+            ]
         else:
             self._object.status.conditions = conditions
 

@@ -40,6 +40,7 @@ from opsdk.telemetry.records import (
     Reconciled,
     ReconcileOutcome,
     Record,
+    RegisteredFaults,
     RenewedSlowly,
     Requested,
     TelemetryHook,
@@ -241,6 +242,11 @@ class PrometheusHook(TelemetryHook):
             ),
         }
 
+        self._registered_faults = Gauges(
+            "opsdk_registered_object_faults",
+            "Differences of a registered object from its declaration that the operator cannot restore.",
+            ["object", "critical"],
+        )
         self._certificates = Counters("certwatcher_read_certificate", "Reads of serving certificates.")
         self._certificate_errors = Counters(
             "certwatcher_read_certificate_errors", "Serving certificates that could not be loaded."
@@ -328,6 +334,9 @@ class PrometheusHook(TelemetryHook):
                 self._record_controller(record)
             case Contended():
                 self._contentions.inc(record.field_owner, record.kind)
+            case RegisteredFaults():
+                self._registered_faults.set(record.critical, record.object, "true")
+                self._registered_faults.set(record.others, record.object, "false")
             case CertificateRead():
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)

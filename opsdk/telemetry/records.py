@@ -41,6 +41,7 @@ __all__ = [
     "ReconcileOutcome",
     "ReconcileStarted",
     "Reconciled",
+    "RegisteredFaults",
     "RenewedSlowly",
     "RequestStarted",
     "Requested",
@@ -326,6 +327,20 @@ class CertificateRead(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
+class RegisteredFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of an object that the operator registered at the API server have changed.
+
+    Attributes:
+        object: kind and name, such as ``CustomResourceDefinition websites.demo.opsdk.dev``.
+        critical: differences that the operator does not restore, and that make the replica unready.
+        others: other differences.
+    """
+
+    object: str
+    critical: int
+    others: int
+
+
 class Contended(msgspec.Struct, frozen=True, kw_only=True):
     """An apply was sent once more, because another writer had undone it again; the next one waits.
 
@@ -405,6 +420,7 @@ Record = (
     | WebhookLoad
     | WebhookServed
     | CertificateRead
+    | RegisteredFaults
     | Contended
     | PausedObjects
     | ControllerPaused
