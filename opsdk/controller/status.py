@@ -188,9 +188,10 @@ class StatusPatch(Generic[S]):
     def _set_conditions(self, conditions: list[Condition]) -> None:
         if isinstance(self._object, Unstructured):
             before = {item["type"]: item for item in self._object.get("status", "conditions") or ()}
-            kept = {name for name, item in before.items() if msgspec.convert(item, Condition) in conditions}
+            unchanged = {name for name, item in before.items() if msgspec.convert(item, Condition) in conditions}
             self._object.content["status"]["conditions"] = [
-                before[condition.type] if condition.type in kept else to_builtins(condition) for condition in conditions
+                before[condition.type] if condition.type in unchanged else to_builtins(condition)
+                for condition in conditions
             ]
         else:
             self._object.status.conditions = conditions

@@ -71,7 +71,7 @@ class HiddenValues:
         """Return the JSON of a response with the values that are known."""
         if not self._values or not has_digest(body):
             return body
-        return _DIGEST.sub(lambda found: self._in_json(found[0]), body.decode(errors="surrogateescape")).encode(
+        return _DIGEST.sub(lambda match: self._in_json(match[0]), body.decode(errors="surrogateescape")).encode(
             errors="surrogateescape"
         )
 
@@ -115,13 +115,13 @@ def _add_pairs(hidden: str, shown: str, pairs: _Pairs) -> bool:
     if hidden[:start] != shown[:start]:
         return False
     found_pairs: _Pairs = []
-    for found, following in pairwise([*digests, None]):
-        assert found is not None
-        between = hidden[found.end() : following.start() if following is not None else None]
+    for mark, following in pairwise([*digests, None]):
+        assert mark is not None
+        between = hidden[mark.end() : following.start() if following is not None else None]
         end = shown.find(between, start) if following is not None and between else len(shown) - len(between)
         if end < start or shown[end : end + len(between)] != between:
             return False
-        found_pairs.append((found[0], shown[start:end]))
+        found_pairs.append((mark[0], shown[start:end]))
         start = end + len(between)
     pairs += found_pairs
     return start == len(shown)

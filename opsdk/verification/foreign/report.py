@@ -163,8 +163,8 @@ class ForeignSummary:
         yield str(self)
 
     def __str__(self) -> str:
-        left = self.omitted
-        omitted = f"; {left.total()} left for lack of time: {by_kind(left)}" if left else ""
+        rest = self.omitted
+        omitted = f"; {rest.total()} left for lack of time: {by_kind(rest)}" if rest else ""
         runs = f"{self.count} disturbances of {self.workloads} workloads ({by_kind(self.runs)}{omitted})"
         return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
