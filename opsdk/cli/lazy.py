@@ -20,7 +20,7 @@ from opsdk.base.extras import RequiredExtra
 from opsdk.cli.exit_status import ExitStatus
 
 # The base of all errors of a command line. It may be a class of click, or of typer's own copy of click.
-_UsageError = typer.BadParameter.__mro__[1]
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
 _MARKUP_TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[\]]*\])")
 
