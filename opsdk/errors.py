@@ -24,7 +24,8 @@
     │   ├── ConnectError              connection refused, or DNS failed: the request was not sent
     │   ├── ConnectionLostError       the connection broke after the request may have been sent
     │   ├── TlsError                  the TLS handshake failed
-    │   └── DeadlineError             no response within the timeout
+    │   ├── DeadlineError             no response within the timeout
+    │   └── ResponseLimitError        the response is too large, or a list never ends
     ├── CodecError                an object cannot be decoded or encoded
     │   ├── DecodeError               the bytes do not match the kind
     │   └── EncodeError               a value of the object has no JSON form
@@ -106,6 +107,7 @@ __all__ = [
     "PanicError",
     "PatchError",
     "RequestInfo",
+    "ResponseLimitError",
     "SchemeError",
     "ServerTimeoutError",
     "ServiceUnavailableError",
@@ -222,7 +224,7 @@ class ApiError(OpsdkError):
         code: the HTTP status.
         reason: the machine-readable reason, such as ``NotFound``.
         details: name, kind and causes.
-        retry_after: seconds that the server asks to wait, or None.
+        retry_after: seconds that the server asks to wait, at most `max_retry_after`: an informer is deaf meanwhile.
         request: the request, or None if no client of opsdk sent it. `message` is the server's text alone.
 
     >>> request = RequestInfo(verb="update", resource="configmaps", namespace="default", name="site")
@@ -232,6 +234,7 @@ class ApiError(OpsdkError):
 
     default_code: ClassVar[int] = 500
     default_reason: ClassVar[str] = ""
+    max_retry_after: ClassVar[float] = 60.0
 
     def __init__(
         self,
@@ -247,8 +250,8 @@ class ApiError(OpsdkError):
         self.code: int = self.default_code if code is None else code
         self.reason: str = self.default_reason if reason is None else reason
         self.details: Details = details or Details()
-        from_details = self.details.retry_after_seconds or None
-        self.retry_after: float | None = retry_after if retry_after is not None else from_details
+        wait = retry_after if retry_after is not None else self.details.retry_after_seconds or None
+        self.retry_after: float | None = None if wait is None else float(min(max(wait, 0), self.max_retry_after))
         self.request = request
         super().__init__(message or self.reason or f"HTTP {self.code}")
 
@@ -492,6 +495,12 @@ class DeadlineError(TransportError):
     """No response arrived within the timeout of the call."""
 
 
+class ResponseLimitError(TransportError):
+    """A response is larger than a limit, or a list never ends. The message names the limit and what to do."""
+
+    retryable = False
+
+
 # ------------------------------------------------------------------ encoding, kinds, configuration
 class CodecError(OpsdkError):
     """An object cannot be decoded or encoded."""
@@ -654,13 +663,7 @@ class PanicError(OpsdkError):
 
 
 class TerminalError(OpsdkError):
-    """Raised by a reconciler when a retry cannot help: the request is dropped until the object changes.
-
-    >>> raise TerminalError("spec.image is not a valid reference")
-    Traceback (most recent call last):
-    ...
-    opsdk.errors.TerminalError: spec.image is not a valid reference
-    """
+    """Raised by a reconciler when a retry cannot help: the request is dropped until the object changes."""
 
 
 class TemporaryError(OpsdkError):
@@ -672,11 +675,6 @@ class TemporaryError(OpsdkError):
 
     Raises:
         UsageError: `delay` is negative, or no time.
-
-    >>> raise TemporaryError("the database is not reachable yet", delay=30)
-    Traceback (most recent call last):
-    ...
-    opsdk.errors.TemporaryError: the database is not reachable yet
     """
 
     retryable = True

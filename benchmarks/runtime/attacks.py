@@ -11,12 +11,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from benchmarks.runtime.attacked_server import DEFINITIONS, MAPS, PODS, WIDGETS, AttackedServer, definition
+from benchmarks.runtime.health import HealthProbe
+from benchmarks.runtime.hostile import ATTACKS as HOSTILE_ATTACKS
+from benchmarks.runtime.hostile import SECONDS as HOSTILE_SECONDS
+from benchmarks.runtime.hostile import attack_operator
+from benchmarks.runtime.slow_schemas import check_slowly
+from benchmarks.runtime.unread import COUNTS, unread_lists, unread_watches
 
 SMALL: Final = 60 * 1024
 LARGE: Final = 3 * 1024 * 1024 - 4096
@@ -318,31 +325,6 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# A process of its own, because the attackers' work must not count.
-_HEALTH = """
-import json, socket, sys, time
-port, latencies = int(sys.argv[1]), []
-end = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end:
-    start = time.monotonic()
-    with socket.create_connection(("127.0.0.1", port), 30) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n")
-        response = connection.recv(65536)
-    latencies.append(time.monotonic() - start if b" 200 " in response[:20] else 1e9)
-    time.sleep(0.25)
-print(json.dumps(latencies))
-"""
-
-
-async def _health(port: int, seconds: float) -> list[float]:
-    """Ask once in a quarter of a second, and return the latencies."""
-    command = (sys.executable, "-c", _HEALTH, str(port), str(seconds))
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
-    latencies: list[float] = json.loads(output)
-    return latencies
-
-
 async def _attacker(requests: list[tuple[int, bytes]], end: float) -> None:
     """Play the attacks one after another, four a second."""
     while time.monotonic() < end:
@@ -364,29 +346,58 @@ async def _besiege(server: AttackedServer, size: int) -> None:
     requests = [(_port(server, attack), attack.request(size, server.token)) for attack in attacks]
     shift = len(requests) // 10
     attackers = [_attacker(requests[shift * n :] + requests[: shift * n], end) for n in range(10)]
-    health = asyncio.ensure_future(_health(server.port, _UNTIL))
-    await asyncio.gather(*attackers)
-    latencies = await health
-    latest = max(latencies)
+    async with HealthProbe(server.port, pause=0.25) as health:
+        await asyncio.gather(*attackers)
+    latest = health.latest
     print(
-        f"/healthz beside ten attackers with {size / 1024:,.0f} KB: {len(latencies)} requests, at most"
+        f"/healthz beside ten attackers with {size / 1024:,.0f} KB: {len(health.latencies)} requests, at most"
         f" {1000 * latest:.0f} ms ({'over' if latest > _HEALTH_SECONDS else 'within'} {1000 * _HEALTH_SECONDS:.0f} ms)"
     )
 
 
-async def run() -> None:
-    """Print the latency of ``/healthz`` while ten attackers play all attacks, and a table of the attacks."""
+@asynccontextmanager
+async def _attacked() -> AsyncIterator[tuple[AttackedServer, int]]:
+    """Start the attacked server in a process of its own, and yield its process id too."""
     module = "benchmarks.runtime.attacked_server"
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
-        server = AttackedServer(**json.loads(await process.stdout.readline()))
-        await _besiege(server, SMALL)
-        await _print_table(server, process.pid)
-        await _besiege(server, LARGE)
+        yield AttackedServer(**json.loads(await process.stdout.readline())), process.pid
     finally:
         process.terminate()
         await process.wait()
+
+
+async def run() -> None:
+    """Print the latency of ``/healthz`` while ten attackers play all attacks, tables of the attacks, and memory."""
+    async with _attacked() as (server, pid):
+        await _besiege(server, SMALL)
+        await _print_table(server, pid)
+        await _besiege(server, LARGE)
+    await _print_memory()
+    async with _attacked() as (server, _):
+        for slow in await check_slowly(server, exchange):
+            late = _judged(slow.latest)
+            print(f"{slow.name:32} {slow.status} in {slow.seconds:4.1f} s, /healthz at most {late}")
+
+
+def _judged(latest: float) -> str:
+    verdict = "over" if latest > _HEALTH_SECONDS else "within"
+    return f"{1000 * latest:.0f} ms ({verdict} {1000 * _HEALTH_SECONDS:.0f} ms)"
+
+
+async def _print_memory() -> None:
+    """Print what clients that do not read cost the server, and what a hostile server costs an operator."""
+    for play in (unread_watches, unread_lists):
+        for count in COUNTS:
+            async with _attacked() as (server, pid):
+                row = await play(server, pid, count, exchange)
+            memory = f"{row.before:.0f} MiB, then {row.during:.0f}, after they left {row.after:.0f}"
+            print(f"{row.name:32} {memory}, /healthz at most {_judged(row.latest)}")
+    for name in HOSTILE_ATTACKS:
+        hostile = await attack_operator(name)
+        seconds = f"{hostile.requests} requests in {HOSTILE_SECONDS:.0f} s"
+        print(f"{name:32} operator {hostile.before:.0f} MiB, at most {hostile.most:.0f}, {seconds}")
 
 
 async def _print_table(server: AttackedServer, pid: int) -> None:

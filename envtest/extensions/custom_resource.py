@@ -40,13 +40,15 @@ class CustomModel:
 
     typed = False
 
-    def __init__(self, definition: JsonObject, version: JsonObject, decoders: Decoders) -> None:
+    def __init__(
+        self, definition: JsonObject, version: JsonObject, decoders: Decoders, schema: StructuralSchema | None = None
+    ) -> None:
         spec = definition["spec"]
         self._single_version = len(spec["versions"]) == 1
         self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
-        self.schema = StructuralSchema(self.raw)
+        self.schema = schema or StructuralSchema(self.raw)
         self._group = spec["group"]
         self._versions: dict[str, JsonObject] = {v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]}
         self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())

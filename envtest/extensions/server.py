@@ -35,6 +35,7 @@ from opsdk.apiserver.resources import InstalledResource, ResourceInfo, ResourceM
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove
+from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import NotFoundError
 from opsdk.http.server.response import HttpResponse
@@ -44,6 +45,15 @@ from opsdk.structured_merge.value import JsonObject
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 _SUB_VERBS = ("get", "patch", "update")
+
+
+_Schemas = Mapping[str, StructuralSchema]
+"""The schemas of a definition by version."""
+
+
+def _schemas(definition: JsonObject) -> _Schemas:
+    versions = definition["spec"]["versions"]
+    return {version["name"]: StructuralSchema(version["schema"]["openAPIV3Schema"]) for version in versions}
 
 
 class _ServedDefinition(msgspec.Struct):
@@ -129,7 +139,7 @@ class ExtensionServer:
         status = naming_status(obj, others, context.timestamp())
         if status != obj.get("status"):
             await self._write_status(context, obj, status)
-        self._compile(self._find(name) or obj)
+        await self._serve(context, name, obj)
         self.on_group_versions_changed()
 
     def _find(self, name: str) -> JsonObject | None:
@@ -225,7 +235,19 @@ class ExtensionServer:
         return LocalStore(store.storage, store.info, store.strategy)
 
     # -------------------------------------------------------------- compiling
-    def _compile(self, obj: JsonObject) -> None:
+    async def _serve(self, context: Context, name: str, obj: JsonObject) -> None:
+        """Serve a definition. The schemas of a large one are built outside the event loop."""
+        schemas: _Schemas = {}
+        definition = self._find(name) or obj
+        while context.is_large:
+            schemas = await context.compute(_schemas, definition)
+            latest = self._find(name) or obj
+            if latest is definition:
+                break
+            definition = latest  # it has changed in the meantime
+        self._compile(definition, schemas)
+
+    def _compile(self, obj: JsonObject, schemas: _Schemas | None = None) -> None:
         """Serve a definition as it is now. Watches cannot resume over a change of it."""
         name = obj["metadata"]["name"]
         before = self._served_definitions.get(name)
@@ -236,16 +258,16 @@ class ExtensionServer:
             before.definition = obj
             return
         versions = obj["spec"]["versions"]
-        served = dict(self._versions(obj))
+        served = dict(self._versions(obj, schemas or {}))
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
         self._served_definitions[name] = _ServedDefinition(obj, served, order, Converter(obj, self._client))
         # Watches from before the change of the schema cannot be resumed.
         store = self._any_store(self._served_definitions[name])
         store.storage.drop_history(store.prefix)
 
-    def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
+    def _versions(self, obj: JsonObject, built: _Schemas) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
         spec = obj["spec"]
-        models = {v["name"]: CustomModel(obj, v, self._decoders) for v in spec["versions"]}
+        models = {v["name"]: CustomModel(obj, v, self._decoders, built.get(v["name"])) for v in spec["versions"]}
         if len(models) == 1:
             yield from self._version(obj, spec["versions"][0], next(iter(models.values())), None, None)
             return

@@ -282,7 +282,14 @@ class ControlPlane:
         metrics = Metrics(self.stores, VERSION, CHECKS)
         server.hooks.append(metrics)
         pages = {**self.access.pages(), **metrics.pages()}
-        return NonResourceRoutes(server.groups, version=VERSION, openapi=openapi, checks=CHECKS, pages=pages)
+        return NonResourceRoutes(
+            server.groups,
+            version=VERSION,
+            openapi=openapi,
+            checks=CHECKS,
+            pages=pages,
+            storage_failure=lambda: self.storage.failure,
+        )
 
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:

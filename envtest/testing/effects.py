@@ -148,7 +148,7 @@ LineStream = AsyncGenerator[bytes, None]
 async def _watch(call: Call, handler: Handler, change: Callable[[LineStream], LineStream]) -> HttpResponse:
     """Return the response with a changed stream of events; other responses stay."""
     response = await handler(call)
-    if not isinstance(response, StreamResponse):
+    if not isinstance(response, StreamResponse) or call.info.verb != "watch":
         return response
     return replace(response, chunks=change(_lines(response.chunks)))
 

@@ -7,11 +7,14 @@ so: with several, the loop would wait for each of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
+from threading import local
+from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
 
 from opsdk.aio.clock import is_virtual
@@ -22,6 +25,8 @@ T = TypeVar("T")
 LARGE_BYTES: Final = 16 * 1024
 """Bytes of JSON or YAML from which on a document is large: the loop reads, checks and merges so many in 10 ms."""
 
+ATTEMPT_SECONDS: Final = 0.01
+"""Seconds of work after which `attempt` leaves the event loop."""
 _SORTED_AT_ONCE: Final = 10_000
 """Items that are sorted in a few milliseconds."""
 _PARTS: Final = 100
@@ -62,6 +67,44 @@ async def compute(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kw
     loop = asyncio.get_running_loop()
     bound = partial(work, *args, **kwargs)
     return await loop.run_in_executor(_thread(), copy_context().run, bound)
+
+
+class LeavesLoopError(BaseException):
+    """Work takes too long for the event loop: `attempt` begins it again in the thread.
+
+    It is no ``Exception``, so that the work does not take it for an error of its own.
+    """
+
+
+_clocks = local()
+"""For each thread: when the work that it does has to leave the loop."""
+
+
+def check_time() -> None:
+    """Raise `LeavesLoopError` if the caller is work of `attempt` that takes too long for the event loop.
+
+    Work calls it between steps. It costs 0.1 us.
+    """
+    if perf_counter() > getattr(_clocks, "end", math.inf):
+        raise LeavesLoopError
+
+
+async def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call work whose time cannot be told from the size of its documents, such as expressions of users.
+
+    The event loop begins it. After `ATTEMPT_SECONDS`, `check_time` ends it, and the thread begins it again. So `work`
+    may run twice: until it is done it changes nothing but caches.
+    """
+    if not leaves_loop() or hasattr(_clocks, "end"):
+        return work(*args, **kwargs)
+    _clocks.end = perf_counter() + ATTEMPT_SECONDS
+    try:
+        return work(*args, **kwargs)
+    except LeavesLoopError:
+        pass  # the thread begins it again below
+    finally:
+        del _clocks.end
+    return await compute(LARGE_BYTES + 1, work, *args, **kwargs)
 
 
 def sort_in_parts(items: Iterable[T], key: Callable[[T], Any]) -> list[T]:

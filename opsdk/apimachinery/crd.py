@@ -28,6 +28,7 @@ from opsdk.apimachinery.crd_markers import (
     validations,
 )
 from opsdk.apimachinery.crd_schema import Schemas
+from opsdk.apimachinery.decoders import annotation_error
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.plurals import plural_of
@@ -83,21 +84,38 @@ def crd_for(*versions: type[Any]) -> JsonObject:
             raise UsageError(f"{version.__name__} {text}")
     if len({v.gvk.group_kind for v in versions}) > 1:
         raise UsageError(f"{[str(v.gvk) for v in versions]} are not versions of one kind")
-    stored = [v for v in versions if getattr(v, "storage", False)] or [versions[0]]
-    names = _names(stored[0])
+    stored = stored_classes(versions)
     crd: JsonObject = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names['plural']}.{stored[0].gvk.group}"},
+        "metadata": {"name": definition_name(versions)},
         "spec": {
             "group": stored[0].gvk.group,
-            "names": names,
+            "names": _names(stored[0]),
             "scope": "Namespaced" if stored[0].namespaced else "Cluster",
             "versions": [_version(v, storage=v in stored) for v in versions],
         },
     }
     check_definition(crd)
     return crd
+
+
+def stored_classes(versions: Sequence[type[Any]]) -> list[type[Any]]:
+    """Return the classes with ``storage = True``; without any, the first one."""
+    return [version for version in versions if getattr(version, "storage", False)] or [versions[0]]
+
+
+def definition_name(versions: Sequence[type[Any]]) -> str:
+    """Return the name of the CustomResourceDefinition with these versions."""
+    stored = stored_classes(versions)[0]
+    return f"{plural_of(stored)}.{stored.gvk.group}"
+
+
+def subresources_of(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the subresources that a version has in its CustomResourceDefinition."""
+    fields = _type_info(kind).fields  # type: ignore[attr-defined]
+    has_status = any(each.name == "status" and not isinstance(each.type, types.NoneType) for each in fields)
+    return (*(("status",) if has_status else ()), *(("scale",) if getattr(kind, "scale", None) else ()))
 
 
 def _names(kind: type[TypedObject]) -> JsonObject:
@@ -123,7 +141,7 @@ def _version(kind: type[TypedObject], *, storage: bool) -> JsonObject:
         "storage": storage,
         "schema": {"openAPIV3Schema": schema},
     }
-    subresources: JsonObject = {"status": {}} if "status" in schema["properties"] else {}
+    subresources: JsonObject = {"status": {}} if "status" in subresources_of(kind) else {}
     if scale := getattr(kind, "scale", None):
         paths = {"specReplicasPath": scale.spec_replicas_path, "statusReplicasPath": scale.status_replicas_path}
         subresources["scale"] = {**paths, **to_builtins(scale)}
@@ -142,7 +160,15 @@ def _version(kind: type[TypedObject], *, storage: bool) -> JsonObject:
 
 def schema_for(kind: type[TypedObject]) -> JsonObject:
     """Return the structural schema of a kind. If a type has none, raises `UsageError` with its path."""
-    return Schemas(kind.__name__).of(types.type_info(kind))
+    return Schemas(kind.__name__).of(_type_info(kind))
+
+
+def _type_info(kind: type[Any]) -> types.Type:
+    """Return the type with its fields. Raises `UsageError` that names a field with a wrong annotation."""
+    try:
+        return types.type_info(kind)
+    except (TypeError, NameError) as error:
+        raise annotation_error(kind, error) from error
 
 
 def printer_columns(*columns: tuple[str, str] | tuple[str, str, str]) -> Sequence[PrinterColumn]:

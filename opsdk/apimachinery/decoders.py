@@ -8,6 +8,7 @@ and a second thread could decode with the incomplete one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -38,7 +39,32 @@ def decoder_steps(form: type[msgspec.Struct]) -> Iterator[None]:
             if number % _STEP_CLASSES == 0:
                 yield
     except (TypeError, NameError) as error:
-        raise UsageError(f"{form.__name__} cannot be decoded, correct its annotations: {error}") from error
+        raise annotation_error(form, error) from error
+
+
+def annotation_error(form: type[msgspec.Struct], error: Exception) -> UsageError:
+    """Return the error of a class that has annotations without a JSON form. It names the class and the field.
+
+    Args:
+        form: the class, or one with the wrong class in a field.
+        error: of msgspec, which names the annotation only.
+    """
+    text = f"{form.__name__} cannot be decoded, correct its annotations: {_wrong_field(form)}{error}"
+    if "| None, msgspec" in str(error) or "Optional[" in str(error):
+        text += ": move the bound to the type, as in Annotated[int, Meta(ge=1)] | None"
+    return UsageError(text)
+
+
+def _wrong_field(form: type[msgspec.Struct]) -> str:
+    """Return the first field with a wrong annotation as ``Class.field: ``; empty if it cannot be found."""
+    with suppress(NameError):  # a name of an annotation that does not exist
+        for nested in _bottom_up(form, set()):
+            for field in msgspec.structs.fields(nested):
+                try:
+                    msgspec.json.Decoder(field.type, dec_hook=decode_hook)
+                except TypeError:
+                    return f"{nested.__name__}.{field.name}: "
+    return ""
 
 
 def _bottom_up(form: type[msgspec.Struct], visited: set[type]) -> Iterator[type[msgspec.Struct]]:

@@ -69,6 +69,16 @@ def metadata_only(kind: KindLike[T] | GroupVersionKind) -> Kind[PartialObjectMet
     return Kind(kind if isinstance(kind, GroupVersionKind) else kind_of(kind).gvk, PartialObjectMetadata)
 
 
+def as_unstructured(kind: Kind[Any]) -> Kind[Any]:
+    """Return the kind without its class, for what must read objects that the class cannot decode.
+
+    A kind of metadata stays one: reads of whole objects would need another cache.
+    """
+    if kind.representation is PartialObjectMetadata:
+        return kind
+    return Kind(kind.gvk, Unstructured)
+
+
 def kind_of(kind: KindLike[T]) -> Kind[T]:
     """Return the `Kind` of a class, or the `Kind` itself. Raises `UsageError` for a class without a ``gvk``."""
     if isinstance(kind, Kind):

@@ -20,6 +20,9 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from opsdk.errors import NoMatchError
 
+_SUBRESOURCE_SECONDS = 60.0
+"""Seconds for which a subresource counts as known to exist, when the server does not find it."""
+
 
 class RestMapping(msgspec.Struct, frozen=True, kw_only=True):
     """The resource of a kind.
@@ -86,6 +89,7 @@ class RestMapper:
         self._served = ServedResource()
         self._by_kind: dict[GroupVersionKind, RestMapping] = {}
         self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=monotonic)
+        self._subresources: TTLCache[Hashable, bool] = TTLCache(1024, _SUBRESOURCE_SECONDS, timer=monotonic)
         self._refreshing: asyncio.Future[bool] | None = None
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
@@ -107,6 +111,19 @@ class RestMapper:
         if versions:
             raise NoMatchError(f"the server does not serve {gvk}, but versions {', '.join(versions)} of it")
         raise NoMatchError(f"the server does not serve {gvk}: install its CRD, or correct group, version or kind")
+
+    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:
+        """Whether the definition of a kind has a subresource. A definition that lost it is seen after a minute at most.
+
+        Raises:
+            OpsdkError: as `mapping_for`.
+        """
+        mapping = await self.mapping_for(gvk)
+        checked = self._subresources if name in mapping.subresources else self._missed
+        if (gvk, name) not in checked:
+            await self.refresh()
+            checked[gvk, name] = True
+        return name in (await self.mapping_for(gvk)).subresources
 
     async def mappings_for(self, kind: GroupKind) -> list[RestMapping]:
         """Return every served version of a kind, the server's preferred version first. Empty if none is served."""
@@ -207,6 +224,10 @@ class StaticMapper(RestMapper):
 
     def __init__(self, mappings: Sequence[RestMapping]) -> None:
         super().__init__(_StaticSource(ServedResource(mappings=mappings, failures={})))
+
+    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:  # noqa: ARG002 - of the mapper
+        """Return True: fixed mappings say nothing about subresources."""
+        return True
 
 
 class _StaticSource:

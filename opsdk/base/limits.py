@@ -36,6 +36,9 @@ class Limits(Options, frozen=True, kw_only=True):
         document_values: the keys and values of a JSON or YAML document, with aliases expanded; more are a 400.
         json_path_values: the values that a JSONPath may visit, for example that of a printer column.
         response_head_bytes: the status line and the headers of a response (net/http: ``MaxResponseHeaderBytes``).
+        object_bytes: the body of a response with one object. kube-apiserver stores objects of at most 3 MiB.
+        list_bytes: the body of any other response that a client reads as a whole: one page of a list, a document.
+        error_bytes: the body of a response that is not 2xx; the rest is dropped.
         informational_responses: 1xx responses before a response (net/http: ``max1xxResponses``).
         inflated_slice_bytes: compressed data is inflated in slices of this size.
         inflated_bytes: from this size on, `inflated_ratio` counts.
@@ -61,6 +64,9 @@ class Limits(Options, frozen=True, kw_only=True):
     document_values: int = 400_000
     json_path_values: int = 20_000
     response_head_bytes: int = 10 * MIB
+    object_bytes: int = 16 * MIB
+    list_bytes: int = 256 * MIB
+    error_bytes: int = MIB
     informational_responses: int = 5
     inflated_slice_bytes: int = MIB
     inflated_bytes: int = 64 * MIB

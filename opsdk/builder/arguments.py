@@ -23,7 +23,7 @@ from opsdk.controller.last_reconciled import check_place
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
-from opsdk.event.predicates import PredicateFunc
+from opsdk.event.predicates import Predicate, PredicateFunc
 from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
@@ -203,6 +203,8 @@ def check_predicates(predicates: object, call: str) -> None:
                 f"{call} got {_shown(predicate)}, which is not a function: "
                 "pass functions from an event to a bool, or those of opsdk.event.predicates"
             )
+        if isinstance(predicate, Predicate) and predicate.passes_nothing:
+            raise UsageError(f"{call} got {predicate!r}, which passes no event: remove it, or give it a test")
         if is_async(predicate):
             raise UsageError(f"{call} got {_shown(predicate)}, which is async: declare a predicate with a plain def")
         if not _takes_one_argument(predicate):

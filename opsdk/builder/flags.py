@@ -115,6 +115,7 @@ FLAGS = (
         _boolean,
         "authenticate and authorize metrics requests",
     ),
+    Flag("webhook-host", "webhook.host", str, "address of the webhook server; default: all interfaces"),
     Flag("webhook-port", "webhook.port", int, "port of the webhook server"),
     Flag("webhook-cert-dir", "webhook.cert_dir", str, "directory with tls.crt and tls.key of the webhook server"),
     Flag("webhook-service", "webhook.certificates", _self_signed, "issue certificates for the Service of this name"),

@@ -23,18 +23,26 @@ from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.serializer.yaml_writer import write_documents
 from opsdk.base.place import caller_place
-from opsdk.builder.arguments import check_kind, check_rules, located, split_owns
+from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.checkpoint import take_checkpoint
+from opsdk.builder.clashes import check_clashes
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
-from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
+from opsdk.builder.manifests import operator_configurations, operator_definitions, registered_objects
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.program import ProgramRun
 from opsdk.builder.rbac import DeclaredController, operator_rules
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.builder.reconciler_options import (
+    ReconcilerDecorator,
+    ReconcilerOptions,
+    check_declaration,
+    declare,
+    declared_controller,
+)
+from opsdk.builder.registration import follow_registered
 from opsdk.builder.setup_block import setup_function
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -62,10 +70,9 @@ from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.certificates.injection import declared_targets
-from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.conversion import Converter
+from opsdk.webhook.registered.comparison import RegisteredObject
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -115,6 +122,7 @@ class Operator:
         self._implied: list[RbacRule] = []
         self._declared: list[DeclaredController] = []
         self._finalizers: set[str] = set()
+        self._daemons: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -175,17 +183,12 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        owns, externals = split_owns(options.get("owns", ()))
-        watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        kinds = ControllerKinds(
-            kind=declared_kind,
-            owns=owns,
-            watches=watches,
-            has_finalizers=bool(options.get("finalizers")),
-            rules=tuple(options.get("rbac", ())),
-        )
         name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
-        self._declared.append(DeclaredController(name, kinds, options.get("options"), externals))
+        declared = declared_controller(name, declared_kind, options, is_daemon=name in self._daemons)
+        with located(caller_place()):
+            owner = self.options.cluster.field_owner or self.name
+            check_clashes(declared, self._declared, default=self.options.controller, owner=owner)
+        self._declared.append(declared)
         return ReconcilerDecorator(declared_kind, lambda target: self._add_builder(declared_kind, options, target))
 
     def _add_builder(self, kind: Kind[Any] | None, options: ReconcilerOptions, target: Any) -> None:
@@ -234,6 +237,7 @@ class Operator:
                 check_kind(kind, "daemon(...)")
                 spec = DaemonSpec(function=function, when=when, every=every, jitter=jitter, threads=threads)
             controller = name or f"{kind_of(kind).name}-{spec.shown_name}".lower().replace("_", "-")
+            self._daemons.add(controller)
             self.reconciler(kind, name=controller, daemons=[spec], options=options)(keep_daemons)
             return function
 
@@ -293,7 +297,7 @@ class Operator:
             namespace=namespace,
             controllers=controllers,
             declared=declared,
-            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
+            registered=self.registered_objects(),
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
@@ -330,7 +334,9 @@ class Operator:
     ) -> ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
-            options = self.options.controller
+            declared = next((each for each in self._declared if each.name == name and each.is_daemon), None)
+            default = self.options.controller
+            options = default if declared is None else declared.effective_options(default)
             group_kind = str(kind_of(kind).gvk.group_kind)
             if (workers := self.options.max_concurrent_reconciles_by_kind.get(group_kind)) is not None:
                 options = replace(options, max_concurrent_reconciles=workers)
@@ -616,34 +622,22 @@ class Operator:
         self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         return self._watchdog
 
+    def registered_objects(self) -> list[RegisteredObject]:
+        """Return what the operator registers at the API server and follows; empty without webhooks."""
+        options = self.options.webhook
+        kinds = self.custom_kinds()
+        return registered_objects(kinds, self._webhooks, options.certificates, name=self._configurations_name)
+
     def _serve_webhooks(self, manager: Manager) -> None:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
-        if (options := self.options.webhook.certificates) is not None:
-            self._issue_certificates(manager, server, options)
+        if server.options.listen:
+            follow_registered(
+                manager, self.cluster, server, self.registered_objects(), issue=self.options.webhook.certificates
+            )
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
-
-    def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
-        """Let the manager issue the certificates of the webhook server, and serve metrics with them."""
-        from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
-
-        config = self.cluster.config
-        certificates = CertificateManager(
-            self.cluster.uncached,
-            replace(options, namespace=options.namespace or config.namespace),
-            namespace_source="SelfSigned.namespace" if options.namespace else config.namespace_source,
-            targets=declared_targets(
-                server.registrations, server.converted_definitions, name=self._configurations_name
-            ),
-            client_ca_file=self.options.webhook.client_ca_file,
-            hook=manager.hook,
-        )
-        server.use_certificates(certificates.tls_context)
-        manager.use_metrics_certificates(certificates.serving_context)
-        manager.add(certificates)
-        manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
     def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))

@@ -18,8 +18,8 @@ from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
-from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.registered.comparison import RegisteredObject
 
 
 def operator_rules(
@@ -29,7 +29,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
-    injected: Sequence[InjectionTarget] | None = None,
+    registered: Sequence[RegisteredObject] = (),
 ) -> RuleSet:
     """Return all RBAC rules that an operator needs. Pure.
 
@@ -39,7 +39,7 @@ def operator_rules(
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
         declared: rules outside of controllers.
-        injected: objects whose ``caBundle`` the operator keeps up to date; None without a webhook server.
+        registered: objects that the operator follows; empty without webhooks.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
     if options.leader_election:
@@ -49,8 +49,8 @@ def operator_rules(
     if options.pause_config_map:
         names = [options.pause_config_map]
         rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
-    if (certificates := options.webhook.certificates) is not None and injected is not None:
-        rules += certificate_rules(certificates, injected, namespace)
+    if registered:
+        rules += registration_rules(options.webhook.certificates, registered, namespace)
     if options.cluster.cache.namespace_selector is not None:
         rules.append(reads("namespaces"))
     namespaces = cached_namespaces(options.cluster.cache)
@@ -65,16 +65,26 @@ class DeclaredController(NamedTuple):
         kinds: what it reads, with the rules declared next to it.
         options: its own; None for those of the operator.
         externals: its external resources.
+        finalizers: the names of its finalizers.
+        is_daemon: it only runs a daemon.
     """
 
     name: str
     kinds: ControllerKinds
     options: ControllerOptions | None
     externals: tuple[ExternalResource[Any, Any], ...]
+    finalizers: tuple[str, ...] = ()
+    is_daemon: bool = False
+
+    def effective_options(self, default: ControllerOptions) -> ControllerOptions:
+        """Return its options. Conditions and records in the default ones belong to controllers that reconcile."""
+        if self.options is None and self.is_daemon:
+            return replace(default, error_condition="", ready_condition="", last_reconciled="")
+        return self.options or default
 
     def controller_kinds(self, default: ControllerOptions) -> ControllerKinds:
         """Return the kinds, with the rules that its options need."""
-        rules = option_rules(self.kinds.kind, self.options or default, self.kinds.owns, self.externals)
+        rules = option_rules(self.kinds.kind, self.effective_options(default), self.kinds.owns, self.externals)
         return replace(self.kinds, implied=tuple(rules))
 
     def deletes_children(self, default: ControllerOptions) -> bool:
@@ -108,16 +118,20 @@ def option_rules(
         yield deletes(*owns)
 
 
-def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
-    """Return the rules of `opsdk.webhook.certificates`. All but the create of the Secret are limited to names.
+def registration_rules(
+    certificates: SelfSigned | None, registered: Iterable[RegisteredObject], namespace: str
+) -> Iterable[RbacRule]:
+    """Return the rules of `opsdk.webhook.registered`. All but the create of the Secret are limited to names.
 
     Args:
-        options: name the Secret, and more targets.
-        targets: the objects whose ``caBundle`` is set.
+        certificates: name the Secret. Without them, objects are watched only: the operator does not know its address.
+        registered: the objects that are followed.
         namespace: of the operator; the default namespace of the Secret.
     """
-    place = [options.namespace or namespace]
-    yield RbacRule("create", "secrets", namespaces=place)
-    yield RbacRule("get update", "secrets", resource_names=[options.secret], namespaces=place)
-    for target in dict.fromkeys([*targets, *options.inject]):
-        yield RbacRule("get patch", target.kind.kind, resource_names=[target.name])
+    if certificates is not None:
+        place = [certificates.namespace or namespace]
+        yield RbacRule("create", "secrets", namespaces=place)
+        yield RbacRule("get update", "secrets", resource_names=[certificates.secret], namespaces=place)
+    verbs = "get list watch" if certificates is None else "get list watch patch"
+    for each in registered:
+        yield RbacRule(verbs, each.target.kind.kind, resource_names=[each.target.name])

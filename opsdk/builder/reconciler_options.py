@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
 
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
@@ -25,8 +25,10 @@ from opsdk.builder.arguments import (
     check_watch,
     located,
     members,
+    split_owns,
 )
 from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.rbac import DeclaredController
 from opsdk.controller.blocking_context import BlockingContext
 from opsdk.controller.context import Context
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
@@ -38,6 +40,7 @@ from opsdk.errors import UsageError
 from opsdk.event.predicates import PredicateFunc
 from opsdk.event.request import Request
 from opsdk.event.sources import EventSource
+from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.rules import RbacRule
 
 T = TypeVar("T", bound=AnyObject)
@@ -153,6 +156,22 @@ def check_declaration(kind: object, options: ReconcilerOptions, default: Control
                 raise UsageError(f"{name} needs a reconciled kind, whose {need}")
         if own is not None and own.delete_in_reverse and (kind is None or not options.get("owns")):
             raise UsageError("delete_in_reverse needs a reconciled kind and owns=[...], the kinds of its children")
+
+
+def declared_controller(
+    name: str, kind: Kind[AnyObject] | None, options: ReconcilerOptions, *, is_daemon: bool
+) -> DeclaredController:
+    """Return the parts of a declaration that rules, finalizers and clashes depend on."""
+    owns, externals = split_owns(options.get("owns", ()))
+    finalizers = tuple(options.get("finalizers", ()))
+    kinds = ControllerKinds(
+        kind=kind,
+        owns=owns,
+        watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
+        has_finalizers=bool(finalizers),
+        rules=tuple(options.get("rbac", ())),
+    )
+    return DeclaredController(name, kinds, options.get("options"), externals, finalizers, is_daemon)
 
 
 def declare(

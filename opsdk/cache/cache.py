@@ -333,6 +333,7 @@ class Cache:
         o = self.options
         options = InformerOptions(
             page_size=o.page_size,
+            list_bytes=o.list_bytes,
             watch_list=o.watch_list,
             resync=scope.resync,
             stale_after=o.stale_after,

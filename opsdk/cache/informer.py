@@ -22,6 +22,7 @@ from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.entry import Problem, StoreEntry
 from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
@@ -74,6 +75,7 @@ class InformerOptions(ListWatchOptions, frozen=True, kw_only=True):
 
     Attributes:
         page_size: objects per page of a list.
+        list_bytes: see `ListWatchOptions`.
         watch_list: use streaming lists; the informer falls back to pages where the server has none.
         resync: time between resyncs for handlers that request them, with 10 % jitter; 0 for never.
         stale_after: time without a watch until the health is `InformerState.STALE`.
@@ -107,7 +109,9 @@ class Informer(Closing):
         o = self.options = options or InformerOptions()
         self.name = source.describe()
         self.store = InformerStore(transform=o.transform, selector=o.label_selector, shard=o.shard)
-        self.reflector = Reflector(self.store, page_size=o.page_size, watch_list=o.watch_list, expected=o.expected)
+        self.reflector = Reflector(
+            self.store, page_size=o.page_size, watch_list=o.watch_list, list_bytes=o.list_bytes, expected=o.expected
+        )
         self.counts: Counter[str] = Counter()
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
         handler_error, rollback."""
@@ -363,9 +367,13 @@ class Informer(Closing):
             self._start_list()
         try:
             items, meta = await self.source.list_page(continue_token=page.continue_token, limit=page.limit)
+            step = await self._read_page(items, meta)
         except OpsdkError as error:
             self._on_failure("list", error)
-            return await self._next_action(self.reflector.on_list_error(error, page=page, now=monotonic()))
+            step = self.reflector.on_list_error(error, page=page, now=monotonic())
+        return await self._next_action(step)
+
+    async def _read_page(self, items: Sequence[bytes], meta: ListMeta) -> ReflectorStep:
         begin, slicer = 0, Slicer()
         for end, item in enumerate(items, 1):
             if slicer.add(len(item)):
@@ -373,7 +381,7 @@ class Informer(Closing):
                 begin = end
                 await asyncio.sleep(0)
         self.reflector.on_items(items[begin:])
-        return await self._next_action(self.reflector.on_page(meta))
+        return self.reflector.on_page(meta)
 
     async def _watch(self, start: WatchFrom) -> Action:
         """Open one watch and read it to its end, or to the timeout of a streaming list."""

@@ -22,6 +22,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
+from opsdk.rest.pages import LIST_BYTES
 from opsdk.structured_merge.value import JsonObject
 
 ALL_NAMESPACES = ""
@@ -83,6 +84,7 @@ class ListWatchOptions(Options, frozen=True, kw_only=True):
         transform: changes each object before it is stored.
         shard: store only the objects of a range of hashes; None for all.
         page_size: objects per page of a list.
+        list_bytes: memory of one list over all its pages: JSON, and 512 bytes for each object. More is an error.
         stale_after: time without a watch after which the objects count as stale.
         lag_interval: time between two measurements of the lag, with 10 % jitter; None measures nothing. Each one is a
             list of one object, and a watch for a second if the watch has not shown the list's resource version.
@@ -93,6 +95,7 @@ class ListWatchOptions(Options, frozen=True, kw_only=True):
     transform: Transform | None = None
     shard: HashRange | None = None
     page_size: int = 500
+    list_bytes: int = LIST_BYTES
     stale_after: float = 60.0
     lag_interval: float | None = None
 
@@ -117,6 +120,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
         reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
             starting a cluster-wide informer.
         page_size: objects per page of a list.
+        list_bytes: memory of one list over all its pages: JSON, and 512 bytes for each object. More is an error.
         watch_list: use streaming lists where the server has them.
         shard: cache only the objects of a range of hashes; None for all.
         sync_timeout: time that a read waits for the first list of its kind.

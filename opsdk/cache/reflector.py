@@ -44,10 +44,12 @@ from opsdk.errors import (
     DecodeError,
     GoneError,
     OpsdkError,
+    ResponseLimitError,
     TooManyRequestsError,
     TransportError,
 )
 from opsdk.rest.frames import error_from_event
+from opsdk.rest.pages import LIST_BYTES, OBJECT_BYTES, Pages
 from opsdk.structured_merge.value import JSON_ERRORS
 
 # Marks the bookmark at the end of a streaming list.
@@ -142,6 +144,7 @@ class Reflector:
         store: the store to keep up to date.
         page_size: objects per page.
         watch_list: try streaming lists.
+        list_bytes: memory of a whole list: its JSON, and half a kilobyte for each object.
         backoff: delays after failures; the defaults are client-go's.
         expected: the kind of the objects; events with another one are skipped.
     """
@@ -152,6 +155,7 @@ class Reflector:
         *,
         page_size: int = 500,
         watch_list: bool = False,
+        list_bytes: int = LIST_BYTES,
         backoff: Backoff | None = None,
         expected: GroupVersionKind | None = None,
     ) -> None:
@@ -163,9 +167,12 @@ class Reflector:
         self.synced = False
         self._page_size = page_size
         self._watch_list = watch_list
+        self._list_bytes = list_bytes
         self._expected = expected
         self._backoff: BackoffState = (backoff or Backoff()).start()
         self._replacement = store.replacement()
+        self._pages = Pages(expected)
+        self._listed_bytes = self._listed_objects = 0
         self._problems: list[Problem] = []
         self._history = WatchHistory()
         self._revision_before = 0
@@ -182,6 +189,8 @@ class Reflector:
         It must not be called before: what the server acknowledges during a backoff is older than the list, too.
         """
         self._replacement = self.store.replacement()
+        self._pages = Pages(self._expected)
+        self._listed_bytes = self._listed_objects = 0
         self._revision_before = self.store.newest_revision
         self.store.own.list_started()
 
@@ -197,6 +206,10 @@ class Reflector:
             self._add_item(data)
 
     def _add_item(self, data: bytes, meta: HeadMeta | None = None) -> None:
+        self._listed_bytes += len(data) + OBJECT_BYTES
+        if self._listed_bytes > self._list_bytes:
+            self._replacement = self.store.replacement()
+            raise self._too_much("list")
         try:
             self._replacement.add(self.store.make_entry(data, meta))
         except DecodeError as error:
@@ -204,9 +217,17 @@ class Reflector:
             self._replacement.unreadable[key] = None
             self._problems.append(Problem(key, error))
 
+    def _too_much(self, what: str) -> ResponseLimitError:
+        return ResponseLimitError(
+            f"the {what} of {self._expected} has more than {self._list_bytes} bytes: select fewer objects or"
+            " namespaces, cache metadata only, or raise CacheOptions.list_bytes"
+        )
+
     def on_page(self, meta: ListMeta) -> ReflectorStep:
-        """A page is complete: `on_items` got all its objects."""
+        """A page is complete: `on_items` got all its objects. Raises `ResponseLimitError` for a list without an end."""
         if meta.continue_token:
+            before, self._listed_objects = self._listed_objects, self._replacement.size
+            self._pages.check(meta.continue_token, progress=self._listed_objects > before)
             return ReflectorStep(next=ListPage(meta.continue_token, self._page_size))
         step = self._complete_list(meta.resource_version)
         step.next = self._watch()
@@ -341,6 +362,8 @@ class Reflector:
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
         elif kind in ("ADDED", "MODIFIED"):
+            if self.store.size() + OBJECT_BYTES * len(self.store) > self._list_bytes:
+                raise self._too_much("cache")
             deltas = self.store.put(entry, watched=True)
             if revision is not None and revision < self.store.revision:
                 step = self.on_rollback(entry.resource_version, now=now)

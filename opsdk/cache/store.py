@@ -132,6 +132,11 @@ class Replacement:
         self.unreadable: dict[ObjectKey, None] = {}
         """Objects of the list that do not decode: they keep their last readable state."""
 
+    @property
+    def size(self) -> int:
+        """The number of objects, those that do not decode included."""
+        return len(self.tables.entries) + len(self.unreadable)
+
     def add(self, entry: StoreEntry) -> None:
         """Add an object; a later state of the same object replaces it."""
         self.tables.put(entry)

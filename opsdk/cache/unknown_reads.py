@@ -14,6 +14,7 @@ from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.own_writes import UnknownMark, revision_of
 from opsdk.cache.store import InformerStore
 from opsdk.errors import CacheError, ForbiddenError, GoneError, MethodNotAllowedError, NotFoundError, OpsdkError
+from opsdk.rest.pages import Pages
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -209,7 +210,7 @@ class UnknownReads:
         lists, revision = store.lists, store.revision
         pending, marks = own.pending_writes(), dict(own.unknown)
         listed: set[ObjectKey] = set()
-        token = ""
+        token, pages = "", Pages(self._source.describe())
         while True:
             items, meta = await self._source.list_page(continue_token=token, limit=page_size)
             for item in items:
@@ -219,6 +220,7 @@ class UnknownReads:
                 self._record(item, ReadStart(lists, revision, watched.get(key), visible.get(key)))
             if not (token := meta.continue_token):
                 break
+            pages.check(token, progress=bool(items))
         for key in marks.keys() | pending.keys():
             own.resolve(key, marks.get(key), pending.get(key))
         for key, entry in (*watched.items(), *visible.items()):

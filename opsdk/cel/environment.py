@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from opsdk.aio.large_work import check_time
 from opsdk.cel.checker import Checked, CheckerScope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
 from opsdk.cel.errors import CelCompileError, CelEvaluationError
@@ -70,6 +71,7 @@ class Program:
 
     def run(self, variables: Mapping[str, Value], *, limit: int = MOST) -> EvaluationResult:
         """Evaluate the expression; stop if the cost exceeds `limit`."""
+        check_time()
         frame = Frame(variables, self._slots, limit, self._construct)
         try:
             value = self._code(frame)
@@ -155,6 +157,7 @@ class CelEnvironment:
         Raises:
             CelCompileError: a syntax or type error; the message has the position.
         """
+        check_time()
         try:
             tree = parse(text, self._macros)
             checked, issues = check(tree, self._scope)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from opsdk.aio.large_work import check_time
 from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
 from opsdk.cel.errors import CelBudgetError, CelCompileError, CelEvaluationError
@@ -52,16 +53,21 @@ Construct = Callable[[Type, JsonObject], Value]
 """Constructs an object of a type from the values of its fields."""
 
 
+_CHECKED_COST: Final = 2_000
+"""Cost between two checks of the time: about a millisecond."""
+
+
 class Frame:
     """The state of one evaluation: variables, comprehension results and the cost."""
 
-    __slots__ = ("construct", "cost", "limit", "locals", "variables")
+    __slots__ = ("construct", "cost", "limit", "locals", "next_check", "variables")
 
     def __init__(self, variables: Mapping[str, Value], slots: int, limit: int, construct: Construct | None) -> None:
         self.variables = variables
         self.locals: list[Value] = [None] * slots
         self.cost = 0
         self.limit = limit
+        self.next_check = min(limit, _CHECKED_COST)
         self.construct = construct
 
     def charge(self, cost: int) -> None:
@@ -71,8 +77,15 @@ class Frame:
             CelBudgetError: the limit is exceeded.
         """
         self.cost += cost
+        if self.cost > self.next_check:
+            self._check()
+
+    def _check(self) -> None:
+        """Check the cost, and between long steps the time."""
         if self.cost > self.limit:
             raise CelBudgetError("operation cancelled: actual cost limit exceeded")
+        check_time()
+        self.next_check = min(self.limit, self.cost + _CHECKED_COST)
 
 
 Code = Callable[[Frame], Value]

@@ -45,7 +45,7 @@ from opsdk.children.decision import (
     decide_write,
     own_fields,
 )
-from opsdk.children.desired import check_desired, without_trace
+from opsdk.children.desired import check_desired, with_encoded_strings, without_trace
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.children.former_owners import FormerOwners
@@ -286,9 +286,10 @@ class Applier:
         to_own = self._owned_fields.get(digest)
         if to_own is None:
             check_desired(tree, gvk, key, resolved)
-            if resolved is not None:
-                to_own = own_fields(tree, resolved.field_type, resolved.ignored)
-                self._owned_fields.remember(digest, to_own)
+        tree = with_encoded_strings(tree)
+        if to_own is None and resolved is not None:
+            to_own = own_fields(tree, resolved.field_type, resolved.ignored)
+            self._owned_fields.remember(digest, to_own)
         return Declared(gvk, key, source, tree, digest, resolved, to_own)
 
     async def _write(self, write: Send, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:

@@ -8,7 +8,6 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/merge/update.go (Updater.Apply)
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
@@ -108,22 +107,10 @@ def compare(
 
 
 def _server_view(desired: JsonObject, live: Mapping[str, JsonValue]) -> JsonObject:
-    """Return the object with the fields that the server moves or adds on every write of its kind."""
-    match desired.get("apiVersion"), desired.get("kind"):
-        case "v1", "Secret":
-            return _with_encoded_strings(desired)
-        case "v1", "Pod":
-            return _with_default_tolerations(desired, live)
+    """Return the object with the fields that the server adds on every write of its kind."""
+    if (desired.get("apiVersion"), desired.get("kind")) == ("v1", "Pod"):
+        return _with_default_tolerations(desired, live)
     return desired
-
-
-def _with_encoded_strings(secret: JsonObject) -> JsonObject:
-    strings = secret.get("stringData")
-    if not strings:
-        return secret
-    encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in strings.items()}
-    rest = {key: value for key, value in secret.items() if key != "stringData"}
-    return {**rest, "data": {**(secret.get("data") or {}), **encoded}}
 
 
 _DEFAULT_TOLERATIONS: Final = [

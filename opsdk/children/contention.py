@@ -35,9 +35,14 @@ class Contention(msgspec.Struct):
             return 0.0
         return min(_FIRST_DELAY * 2.0 ** min(self.count - _FREE, 20), _MAX_DELAY)
 
+    @property
+    def calm_at(self) -> float:
+        """When counting starts again, if no write comes before."""
+        return self.written_at + self.delay + _CALM
+
     def wait(self, *, now: float) -> float:
         """Return the seconds until the next write may be sent."""
-        if self.count and now - self.written_at > self.delay + _CALM:
+        if self.count and now > self.calm_at:
             self.count = 0
         return max(self.written_at + self.delay - now, 0.0) if self.count else 0.0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Iterable, Iterator, Mapping
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
@@ -27,6 +28,26 @@ def without_trace(tree: JsonObject) -> JsonObject:
     annotations = {name: value for name, value in metadata["annotations"].items() if name != TRACEPARENT_ANNOTATION}
     rest = {name: value for name, value in metadata.items() if name != "annotations"}
     return {**tree, "metadata": {**rest, "annotations": annotations} if annotations else rest}
+
+
+def with_encoded_strings(tree: JsonObject) -> JsonObject:
+    """Return a Secret whose ``stringData`` is in ``data``, as the server writes it; other objects as they are.
+
+    So both spellings are one field for its owners: an apply of ``stringData`` would not own the value in ``data``, and
+    would replace that of another manager without a conflict.
+
+    Upstream: k8s.io/kubernetes/pkg/registry/core/secret/strategy.go (v1.36)
+
+    >>> with_encoded_strings({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "x"}, "data": {"a": "AA=="}})
+    {'apiVersion': 'v1', 'kind': 'Secret', 'data': {'a': 'eA=='}}
+    """
+    if (tree.get("apiVersion"), tree.get("kind")) != ("v1", "Secret") or "stringData" not in tree:
+        return tree
+    rest = {key: value for key, value in tree.items() if key != "stringData"}
+    # Null is the empty string, as Go decodes it.
+    strings: Iterable[tuple[str, str | None]] = (tree["stringData"] or {}).items()
+    encoded = {key: base64.b64encode((value or "").encode()).decode() for key, value in strings}
+    return {**rest, "data": {**(tree.get("data") or {}), **encoded}} if encoded else rest
 
 
 def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:

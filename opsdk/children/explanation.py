@@ -196,7 +196,8 @@ def _reason(
     if own is not None and path[:1] == _DATA_PATH and owns(own.fields, (*_STRING_DATA_PATH, *path[1:])):
         # Applied as stringData of a Secret. A manager that changes the value owns it below data.
         return ApplyReason.CHANGED if other is None else ApplyReason.DRIFT
-    is_new = own is None or (previous is not None and not owns(previous, path))
+    # Another writer that changes each field of the last apply also removes the entry of the own manager.
+    is_new = own is None if previous is None else not owns(previous, path)
     if difference.live is ABSENT:
         return ApplyReason.ADDED if is_new or previous is None else ApplyReason.DRIFT
     return ApplyReason.TAKEN_OVER if is_new else ApplyReason.DRIFT

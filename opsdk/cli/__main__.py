@@ -10,7 +10,7 @@ from opsdk.errors import OpsdkError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status: 0, 1 for an error of opsdk, 2 for a wrong command line."""
+    """Run the command and return the exit status, see `opsdk.cli.exit_status`."""
     try:
         with RequiredExtra("cli", "the command"):
             from opsdk.cli.app import app  # noqa: PLC0415 - an installation without the extra gets a sentence

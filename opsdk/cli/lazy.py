@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
@@ -16,7 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from opsdk.base.extras import RequiredExtra
+from opsdk.cli.exit_status import ExitStatus
 
+# The base of all errors of a command line. It may be a class of click, or of typer's own copy of click.
+_UsageError = typer.BadParameter.__mro__[1]
 # What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
 _MARKUP_TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[\]]*\])")
 
@@ -48,6 +52,16 @@ class LazyGroup(TyperGroup):
         summaries = {name: TyperCommand(name, help=lazy.summary) for name, lazy in self.lazy_commands.items()}
         self.commands = {**summaries, **self.commands}
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the command line up to the command."""
+        with _usage_status():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _usage_status():
+            return super().invoke(ctx)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return name, command and remaining words of a command line."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -64,6 +78,16 @@ class LazyGroup(TyperGroup):
             getattr(_import(module, name), attribute)
         )
         return _without_markup(typer.main.get_command(single))
+
+
+@contextmanager
+def _usage_status() -> Iterator[None]:
+    """Give the errors of a command line a status of their own: click's 2 has another meaning in some commands."""
+    try:
+        yield
+    except _UsageError as error:
+        error.exit_code = ExitStatus.USAGE  # type: ignore[attr-defined]
+        raise
 
 
 def _import(module: str, name: str) -> ModuleType:

@@ -8,10 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_report import BROKEN, UNVERIFIED, test_lines
+from opsdk.cli.verify_report import test_lines
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.exploration.explore import Exploration, explore
@@ -71,8 +72,10 @@ def explore_workloads(
     result = {"workloads": workloads, "omitted": omitted, "advice": advice}
     print_result(output, result, lines)
     if any(each.counterexamples for each in explorations.values()):
-        return BROKEN
-    return 0 if gaps.says_something(has_systems=verification.has_systems) else UNVERIFIED
+        return ExitStatus.FOUND
+    if not gaps.says_something(has_systems=verification.has_systems):
+        return ExitStatus.ERROR
+    return ExitStatus.UNFINISHED if omitted else ExitStatus.SUCCESS
 
 
 def _name_of(run: GeneratedRun) -> str:

@@ -13,6 +13,7 @@ import typer
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
@@ -27,7 +28,6 @@ from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
-_BROKEN: Final = 2
 _DEFINITION: Final = "CustomResourceDefinition"
 
 Command = Annotated[
@@ -139,7 +139,11 @@ def verify_command(
         summary = asyncio.run(verification.run())
     show_progress("")
     print_result(output, summary.as_json(), summary.lines())
-    return _BROKEN if summary.broken else 0
+    if summary.broken:
+        return ExitStatus.FOUND
+    if not summary.count:
+        return ExitStatus.ERROR
+    return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
 
 
 def _show_progress(summary: ForeignSummary) -> None:

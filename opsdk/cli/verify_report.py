@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
@@ -16,12 +16,7 @@ from opsdk.verification.guided_run import outside_text
 from opsdk.verification.oracles import Oracle, OracleFinding
 from opsdk.verification.verify import BrokenRun, VerificationSummary
 
-__all__ = ["BROKEN", "UNVERIFIED", "GeneratedReport", "test_lines"]
-
-BROKEN: Final = 2
-"""The status of a command that has found a bug."""
-UNVERIFIED: Final = 1
-"""The status of a command that could not verify the operator."""
+__all__ = ["GeneratedReport", "test_lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +59,16 @@ class GeneratedReport:
     def status(self) -> int:
         """The exit status of the command."""
         if self.disturbed.broken or self.undisturbed.findings:
-            return BROKEN
-        return UNVERIFIED if self.connections or not self.undisturbed.says_something else 0
+            return ExitStatus.FOUND
+        if self.connections or not self.undisturbed.says_something or not self.disturbed.runs:
+            return ExitStatus.ERROR
+        return ExitStatus.UNFINISHED if self.unfinished else ExitStatus.SUCCESS
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the time limit has left out a part."""
+        no_standby = self.verification.elects_leader and not self.disturbed.with_standby
+        return bool(self.disturbed.omitted or self.undisturbed.omitted or no_standby)
 
     def lines(self) -> Iterator[str]:
         """Yield the report for people."""
@@ -84,6 +87,10 @@ class GeneratedReport:
             yield from (f"  not changed: {field}" for field in workload.unchanged)
         if self.without_standby:
             yield f"left out: {self.without_standby}"
+        if not self.disturbed.runs:
+            yield "nothing was attacked, so this says nothing of the operator"
+        elif self.unfinished:
+            yield "unfinished: pass a longer --time-limit"
         yield str(self.disturbed)
 
     def as_json(self) -> JsonObject:
@@ -98,7 +105,8 @@ class GeneratedReport:
             "workloads": disturbed.workloads,
             "with_standby": disturbed.with_standby,
             "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
-            "omitted": disturbed.omitted,
+            "omitted": {kind.value: count for kind, count in sorted(disturbed.omitted.items())},
+            "unfinished": self.unfinished,
             "seconds": round(disturbed.seconds, 1),
             "kinds": {
                 kind: {

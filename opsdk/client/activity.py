@@ -104,6 +104,7 @@ class Activity:
         "_reason",
         "_seen",
         "_token",
+        "conditions",
         "enabled",
         "more_reads",
         "more_requests",
@@ -121,6 +122,8 @@ class Activity:
         """Number of requests above the bound of 64."""
         self.own_changes: list[OwnChange] = []
         """The newest 64 writes of a status, and of finalizers, that named the version before them."""
+        self.conditions: frozenset[str] = frozenset()
+        """The types of the conditions that the reconciler has set, also without a change."""
         self._seen: set[tuple[Hashable, Hashable, str]] = set()
         self._reason = ""
         self.enabled = enabled
@@ -200,3 +203,15 @@ def record_own_change(change: OwnChange) -> None:
     """Record a write in the activity of the running task, if it belongs to one."""
     if (activity := _ACTIVITY.get()) is not None:
         activity.record_own_change(change)
+
+
+def record_conditions(*types: str) -> None:
+    """Record that the running reconcile has set conditions, so that opsdk does not write others of these types."""
+    if (activity := _ACTIVITY.get()) is not None:
+        activity.conditions |= frozenset(types)
+
+
+def recorded_conditions() -> frozenset[str]:
+    """Return the types of the conditions that the running reconcile has set."""
+    activity = _ACTIVITY.get()
+    return activity.conditions if activity is not None else frozenset()

@@ -49,10 +49,12 @@ from opsdk.client.options import (
     WatchOptions,
     WriteKeywords,
     WriteOptions,
+    options_of,
 )
 from opsdk.client.patch import Patch
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import NotFoundError, UsageError
+from opsdk.rest.pages import Pages
 
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
@@ -182,9 +184,10 @@ class Client:
     ) -> AsyncIterator[T]:
         """Iterate over the selected objects, read from the server in pages of one snapshot.
 
-        Raises `GoneError` if the snapshot expires (after about five minutes).
+        Raises `GoneError` if the snapshot expires (after about five minutes), and `ResponseLimitError` if the server
+        repeats a page.
         """
-        token = ""
+        token, pages = "", Pages(kind_of(kind))
         while True:
             page = await self.list(
                 kind,
@@ -200,6 +203,7 @@ class Client:
             token = page.metadata.continue_token
             if not token:
                 return
+            pages.check(token, progress=bool(page))
 
     def watch(
         self,
@@ -240,7 +244,7 @@ class Client:
             InvalidError: the object is not valid.
         """
         _reject_metadata(obj, "create")
-        created: T = await self.executor.execute(Create(obj=obj, options=WriteOptions(**options)))
+        created: T = await self.executor.execute(Create(obj=obj, options=options_of(WriteOptions, options)))
         return created
 
     async def update(self, obj: T, **options: Unpack[WriteKeywords]) -> T:
@@ -251,7 +255,7 @@ class Client:
             NotFoundError: the object does not exist.
         """
         _reject_metadata(obj, "update")
-        updated: T = await self.executor.execute(Update(obj=obj, options=WriteOptions(**options)))
+        updated: T = await self.executor.execute(Update(obj=obj, options=options_of(WriteOptions, options)))
         return updated
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[WriteKeywords]) -> T:
@@ -261,7 +265,9 @@ class Client:
             ConflictError: the patch has a resource version, and the object changed since.
             NotFoundError: the object does not exist.
         """
-        patched: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=WriteOptions(**options)))
+        patched: T = await self.executor.execute(
+            PatchObject(obj=obj, patch=patch, options=options_of(WriteOptions, options))
+        )
         return patched
 
     async def apply(self, obj: T, **options: Unpack[ApplyKeywords]) -> T:
@@ -274,7 +280,7 @@ class Client:
             ConflictError: other managers own fields with different values, and `force` is False.
             UsageError: there is no `field_owner`.
         """
-        applied: T = await self.executor.execute(Apply(obj=obj, options=WriteOptions(**options)))
+        applied: T = await self.executor.execute(Apply(obj=obj, options=options_of(WriteOptions, options)))
         return applied
 
     @overload
@@ -312,7 +318,7 @@ class Client:
             raise UsageError("delete needs an object, or a kind and a key")
         else:
             gvk, where = kind_of(target).gvk, as_key(key, namespace)
-        await self.executor.execute(Delete(gvk=gvk, key=where, options=DeleteOptions(**options)))
+        await self.executor.execute(Delete(gvk=gvk, key=where, options=options_of(DeleteOptions, options)))
 
     async def delete_all_of(
         self,
@@ -389,7 +395,9 @@ class SubResourceClient:
     ) -> AnyObject:
         """Replace the subresource with `body`, or with its part of `obj`. Raises as `Client.update`."""
         _reject_metadata(body if body is not None else obj, "update")
-        return await self._write(Update(obj=obj, subresource=self.name, body=body, options=WriteOptions(**options)))
+        return await self._write(
+            Update(obj=obj, subresource=self.name, body=body, options=options_of(WriteOptions, options))
+        )
 
     @overload
     async def patch(self, obj: T, patch: Patch, body: None = None, **options: Unpack[WriteKeywords]) -> T: ...
@@ -402,7 +410,7 @@ class SubResourceClient:
 
         If the subresource has its own kind (Scale), the response is written into `body`; without `body` it is dropped.
         """
-        write_options = WriteOptions(**options)
+        write_options = options_of(WriteOptions, options)
         return await self._write(
             PatchObject(obj=obj, patch=patch, subresource=self.name, body=body, options=write_options)
         )
@@ -413,7 +421,9 @@ class SubResourceClient:
     async def apply(self, obj: AnyObject, body: T, **options: Unpack[ApplyKeywords]) -> T: ...
     async def apply(self, obj: AnyObject, body: AnyObject | None = None, **options: Unpack[ApplyKeywords]) -> AnyObject:
         """Apply `body`, or `obj`, to the subresource (server-side apply). Raises as `Client.apply`."""
-        return await self._write(Apply(obj=obj, subresource=self.name, body=body, options=WriteOptions(**options)))
+        return await self._write(
+            Apply(obj=obj, subresource=self.name, body=body, options=options_of(WriteOptions, options))
+        )
 
     async def _write(self, operation: ObjectWrite) -> AnyObject:
         """Execute a write.

@@ -35,7 +35,7 @@ from opsdk.client.operations import (
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
 from opsdk.client.trace_annotation import REFUSALS, TraceAnnotator
-from opsdk.errors import DecodeError, NotFoundError, RequestInfo, UsageError
+from opsdk.errors import DecodeError, NoMatchError, NotFoundError, OpsdkError, RequestInfo, UsageError
 from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
@@ -88,29 +88,46 @@ class DirectClient:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""
         mapping = await self.mapper.mapping_for(operation.gvk)
         request = build_request(operation, mapping)
-        match operation:
-            case ObjectWrite():
-                if self._annotator is None:
-                    response = await self._write(mapping, operation, request)
-                else:
-                    response = await self._traced_write(self._annotator, mapping, operation, request)
-                target = operation.body if operation.body is not None else operation.obj
-                return self._update_target(response, target, subresource=operation.subresource)
-            case Get():
-                response = await self._read(mapping, operation, request)
-                return self._decode_object(response, operation.kind, subresource=operation.subresource)
-            case List():
-                return await self._list(operation, request)
-            case Delete():
-                try:
+        try:
+            match operation:
+                case ObjectWrite():
+                    if self._annotator is None:
+                        response = await self._write(mapping, operation, request)
+                    else:
+                        response = await self._traced_write(self._annotator, mapping, operation, request)
+                    target = operation.body if operation.body is not None else operation.obj
+                    return self._update_target(response, target, subresource=operation.subresource)
+                case Get():
+                    response = await self._read(mapping, operation, request)
+                    return self._decode_object(response, operation.kind, subresource=operation.subresource)
+                case List():
+                    return await self._list(operation, request)
+                case Delete() | DeleteAllOf():
                     await self._write(mapping, operation, request)
-                except NotFoundError:
-                    if not operation.options.missing_ok:
-                        raise
+                    return None
+        except NotFoundError:
+            if isinstance(operation, Delete) and operation.options.missing_ok:
                 return None
-            case DeleteAllOf():
-                await self._write(mapping, operation, request)
-                return None
+            if isinstance(operation, ObjectWrite | Get) and operation.subresource:
+                await self._check_subresource(operation, operation.subresource)
+            raise
+
+    async def _check_subresource(self, operation: ObjectWrite | Get, subresource: str) -> None:
+        """Raise `NoMatchError` if the definition of the kind lacks the subresource.
+
+        The server responds as for a missing object.
+        """
+        gvk = operation.gvk
+        try:
+            if await self.mapper.has_subresource(gvk, subresource):
+                return
+        except OpsdkError:
+            return  # it cannot be found out: the first error stays
+        raise NoMatchError(
+            f"the definition of {gvk} has no subresource {subresource}, so it can neither be written nor read: "
+            f"add `subresources: {{{subresource}: {{}}}}` to the version in the CustomResourceDefinition, as "
+            "opsdk generate crd does"
+        )
 
     async def _list(self, operation: List, request: RestRequest) -> ObjectList[AnyObject]:
         objects = decode_list((await self._send(request)).body, operation.kind)

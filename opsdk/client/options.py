@@ -5,13 +5,15 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/options.go
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict, TypeVar
 
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
+from opsdk.errors import UsageError
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ResourceVersionMatch = Literal["Exact", "NotOlderThan"]
@@ -129,6 +131,19 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     missing_ok: bool = False
+
+
+OptionsT = TypeVar("OptionsT", bound=WriteOptions | DeleteOptions)
+
+
+def options_of(form: type[OptionsT], keywords: Mapping[str, Any]) -> OptionsT:
+    """Return the options of a write. Raises `UsageError` for a keyword that they do not have."""
+    try:
+        return form(**keywords)
+    except TypeError as error:
+        unknown = ", ".join(sorted(keywords.keys() - set(form.__struct_fields__)))
+        what = "a delete" if form is DeleteOptions else "a write"
+        raise UsageError(f"{what} does not take {unknown}: it takes {', '.join(form.__struct_fields__)}") from error
 
 
 # The keyword arguments of the client's methods, named and documented as in the options above.

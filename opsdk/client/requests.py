@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import encode, encode_tree
 from opsdk.apimachinery.kinds import Kind
@@ -96,7 +97,8 @@ def _list(operation: List, mapping: RestMapping) -> RestRequest:
         shardSelector=o.shard_selector,
     )
     headers = {"Accept": accept(operation.kind, many=True)}
-    return RequestTarget(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
+    request = RequestTarget(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
+    return _of_one_object(request, o.field_selector)
 
 
 def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
@@ -112,7 +114,15 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     if o.initial_events:
         query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
     headers = {"Accept": accept(operation.kind)}
-    return RequestTarget(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
+    request = RequestTarget(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
+    return _of_one_object(request, o.field_selector)
+
+
+def _of_one_object(request: RestRequest, field_selector: FieldSelector) -> RestRequest:
+    """Return a list or watch of one object with its name, by which the server authorizes it."""
+    if not field_selector.requirements or not (name := field_selector.exact("metadata.name")):
+        return request
+    return replace(request, name=name)
 
 
 def accept(kind: Kind[AnyObject], *, many: bool = False) -> str:

@@ -7,16 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_tree
 from opsdk.base.place import caller_place
+from opsdk.client.activity import recorded_conditions
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
 from opsdk.controller.status import status_class
 from opsdk.errors import ConflictError, NotFoundError, UsageError
-from opsdk.recipes.conditions import set_condition
+from opsdk.recipes.conditions import place_condition
 
 CONDITION_TYPE: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 """metav1.Condition's type."""
@@ -60,7 +61,8 @@ class ConditionWriter:
     """
 
     def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
-        self._kind = kind
+        # An object that its class cannot decode gets its conditions too.
+        self._kind = as_unstructured(kind)
         self._condition = condition
 
     async def write(self, ctx: Context, desired: DesiredCondition, *, obj: Any = None) -> None:
@@ -70,7 +72,11 @@ class ConditionWriter:
             ctx: of the reconcile.
             desired: the condition.
             obj: the object, which gets the written state; None reads it from the cache.
+
+        Nothing is written if the reconciler has set the condition in this pass.
         """
+        if self._condition in recorded_conditions():
+            return
         for attempt in range(_TRIES):
             if obj is None:
                 obj = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
@@ -83,14 +89,14 @@ class ConditionWriter:
             generation = obj.metadata.generation
             if desired.is_shown_by(own[0] if own else None, generation):
                 return
-            set_condition(
-                own,
-                self._condition,
-                desired.status,
-                desired.reason,
-                desired.message,
+            condition = Condition(
+                type=self._condition,
+                status=desired.status,
+                reason=desired.reason,
+                message=desired.message,
                 observed_generation=generation,
             )
+            place_condition(own, condition)
             conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
             patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:

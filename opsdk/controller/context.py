@@ -212,7 +212,8 @@ class Context(msgspec.Struct, kw_only=True):
 
         Args:
             desired: only the fields that matter. Without a namespace, a namespaced object gets the namespace of its
-                owner. Or an external resource, which is observed, and created or updated; its state is returned.
+                owner, or without an owner that of the request. Or an external resource, which is observed, and created
+                or updated; its state is returned.
             owner: becomes the controller of the object; default: the reconciled object. None for an object without
                 owner, which garbage collection does not delete.
             force: take fields over from other managers.
@@ -317,7 +318,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     async def _apply_external(self, external: ExternalResource[Any, Any], before: Collection[ChildIdentity]) -> Any:
         self.progress.poll_after(external.poll_seconds)
-        return await apply_external(self.client, external, self.object, after=before)
+        return await apply_external(self.client, external, self.object, after=before, progress=self.progress)
 
     def _parent(self, owner: KubeObject | Literal[Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, Owner):
@@ -330,7 +331,8 @@ class Context(msgspec.Struct, kw_only=True):
         return parent
 
     async def _set_namespaces(self, desired: Sequence[KubeObject], parent: KubeObject | None) -> None:
-        if parent is None or not (namespace := parent.metadata.namespace):
+        namespace = parent.metadata.namespace if parent is not None else request_key(self.request)[0]
+        if not namespace:
             return
         namespaces: dict[GroupVersionKind, str] = {}
         for obj in desired:

@@ -13,18 +13,18 @@ from typing import Any
 
 from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.clock import monotonic, utc_now
-from opsdk.aio.containment import cancellations, is_contained
+from opsdk.aio.containment import cancellations, contain, is_contained, is_panic
 from opsdk.aio.randomness import UuidSequence, loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
-from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec
+from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec, daemon_record
 from opsdk.controller.debug_rows import DebugView, queue_rows, retry_rows, running_rows
 from opsdk.controller.external import ExternalResource
 from opsdk.controller.failure_report import FailureReport
@@ -33,22 +33,24 @@ from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
+from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, shorten_error
 from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.pausing import HeldBack, Pause
-from opsdk.controller.progress import describe
+from opsdk.controller.progress import describe as describe_unready
 from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
+from opsdk.controller.slow_reconciles import SlowReconciles
 from opsdk.controller.source_group import SourceGroup
 from opsdk.controller.unobserved_generations import UnobservedGenerations
-from opsdk.errors import OpsdkError, ShutdownTimeoutError, UsageError
+from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.event import cause_of
 from opsdk.event.request import Request
 from opsdk.event.sources import EventSource
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.telemetry.context import LogContext, log_context
+from opsdk.telemetry.describe import describe
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import (
@@ -66,10 +68,8 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Seconds after which a running reconcile is mentioned in the log.
-_SLOW_RECONCILE = 60.0
-# Characters of an Event's note.
-_MAX_NOTE = 1024
+# Seconds until a retry where the rate limiter itself raises.
+_RETRY_WITHOUT_LIMITER = 60.0
 # Seconds for a cancelled task to end.
 _CANCEL_GRACE = 5.0
 # The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
@@ -153,16 +153,16 @@ class Controller:
         self.hot_loops = HotLoops(options.hot_loop_limit)
         self._externals = tuple(externals)
         self._failure_report = self._make_failure_report(kind, cluster)
+        self._has_finish = bool(specs is not None or self._failure_report is not None or options.max_interval)
         self.reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.queue = self._make_queue(adapter.declaration.request_type)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self.sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
-        self._slow_timer: asyncio.TimerHandle | None = None
+        self._slow_reconciles = SlowReconciles(name, options, self.queue.core)
         self._pause_timer: asyncio.TimerHandle | None = None
         self._pause: Pause | None = None
-        self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
         self._start_called = asyncio.Event()
@@ -170,8 +170,10 @@ class Controller:
         self._cancelled_workers = False
 
     def _make_queue(self, item_type: type[Any]) -> WorkQueue[Any]:
-        limiter = copy.deepcopy(self.options.rate_limiter)
-        queue = WorkQueue[Any](self.name, rate_limiter=limiter, item_type=item_type, fairness=self.options.fairness)
+        options, limiter = self.options, copy.deepcopy(self.options.rate_limiter)
+        queue = WorkQueue[Any](
+            self.name, rate_limiter=limiter, item_type=item_type, fairness=options.fairness, max_wait=options.max_wait
+        )
         queue.hooks = self.hook.queue_hooks(self.name, queue.core)
         queue.keeps_traces = self.hook.follows_writes
         return queue
@@ -326,10 +328,10 @@ class Controller:
 
     async def _shut_down(self) -> None:
         self.state = ControllerState.STOPPED
-        for timer in (self._slow_timer, self._pause_timer):
-            if timer is not None:
-                timer.cancel()
-        self._slow_timer = self._pause_timer = None
+        self._slow_reconciles.close()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
         self.queue.shut_down()
         await self.sources.close()
 
@@ -409,20 +411,7 @@ class Controller:
             DaemonChanged(controller=self.name, daemon=change.daemon, event=change.event.value, running=change.running)
         )
         if self.journal is not None:
-            self.journal.add(
-                ReconcileRecord(
-                    controller=self.name,
-                    kind=self._kind_name,
-                    namespace=change.request.namespace,
-                    name=change.request.name,
-                    reconcile_id="",
-                    started_at=utc_now(),
-                    seconds=0.0,
-                    attempt=change.attempt,
-                    result=f"daemon {change.daemon} {change.event.value}",
-                    detail=change.detail,
-                )
-            )
+            self.journal.add(daemon_record(self.name, self._kind_name, change))
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
         """Log the error of a worker. `_run_workers` raises it too, except while stopping."""
@@ -432,17 +421,52 @@ class Controller:
     async def _worker(self) -> None:
         task = asyncio.current_task()
         while True:
+            before = cancellations(task)
             try:
                 queue_item = await self.queue.get()
             except ShutDownError:
                 return
-            if task is not None:
-                task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
+            except asyncio.CancelledError as error:
+                # A timer of the last reconcile that was not removed must not end the worker.
+                if not self._is_contained(error, task, before):
+                    raise
+                continue
             try:
+                if task is not None:
+                    task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
                 if queue_item.item not in self.hot_loops.rows or not self._wait_in_hot_loop(queue_item):
                     await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
+            except BaseException as error:
+                if not self._is_contained(error, task, before):
+                    raise
+                self._retry_after_error(queue_item, error)
             finally:
                 self.queue.done(queue_item.item)
+
+    def _is_contained(self, error: BaseException, task: asyncio.Task[Any] | None, before: int) -> bool:
+        """Whether an exception stays with its request, see `opsdk.aio.containment`."""
+        # Nothing but this controller cancels its workers: a library that cancels its own task must not end one.
+        is_foreign = task in self._workers and not self._cancelled_workers
+        return (is_foreign and isinstance(error, asyncio.CancelledError)) or is_contained(
+            error, task=task, cancelling=before
+        )
+
+    def _retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
+        """Log, count and queue again a request for which something beside the reconciler and its steps raised.
+
+        Such as a request without a text, or a rate limiter of the author. The worker goes on with other requests.
+        """
+        text, _ = describe(error)
+        log.error("controller %s failed beside its reconciler, and retries: %s", self.name, text, exc_info=error)
+        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
+        self.hook.record(Reconciled(controller=self.name, result=outcome, seconds=0.0, panicked=panicked, error=error))
+        cause = ReconcileCause("retry", detail=shorten_error(error))
+        try:
+            wait = self.queue.next_delay(queue_item.item)
+        except BaseException as broken:  # noqa: BLE001 - a rate limiter of the author may raise anything
+            contain(broken)
+            wait = _RETRY_WITHOUT_LIMITER
+        self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
 
     def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
         """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
@@ -517,27 +541,24 @@ class Controller:
         key = ctx.request.key if own is not None or generations is not None else None
         if own is not None:
             own.begin(key)
-        change = generations.changes.get(key) if generations is not None and key is not None else None
-        generation = change.newest if change is not None else 0
-        attempt = await self._call_reconciler(ctx)
-        if self._specs is not None and attempt.error is None:
-            attempt = await _record_spec(self._specs, ctx, attempt)
-        if self._failure_report is None:
+        try:
+            change = generations.changes.get(key) if generations is not None and key is not None else None
+            generation = change.newest if change is not None else 0
+            attempt = await self._call_reconciler(ctx)
             end = self._queue_again(queue_item, attempt)
-            if end.gave_up:
+            if attempt.error is not None and self._failure_report is not None:
+                await self._show_failure(self._failure_report, ctx, queue_item, attempt, end)
+            elif end.gave_up:
                 self.requeue.forget(self.queue, queue_item.item)
-        else:
-            attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
-        if generation and generations is not None and key is not None:
-            generations.end(key, generation, attempt)
-        if own is not None:
-            changes = activity.own_changes
-            for event in own.end(key, self._versions_of(key, changes) if changes else ()):
-                self.queue.add(queue_item.item, cause=cause_of(event, traced=self.queue.keeps_traces))
+            if generation and generations is not None and key is not None:
+                generations.end(key, generation, attempt)
+        finally:
+            if own is not None:
+                changes = activity.own_changes
+                for event in own.end(key, self._versions_of(key, changes) if changes else ()):
+                    self.queue.add(queue_item.item, cause=cause_of(event, traced=self.queue.keeps_traces))
         if self.options.hot_loop_limit and (activity.requests or queue_item.item in self.hot_loops.rows):
             await self._check_hot_loop(ctx, queue_item, activity)
-        if self.options.max_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
-            await self._queue_next_interval(ctx, queue_item)
         return attempt, end
 
     async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
@@ -549,9 +570,11 @@ class Controller:
         self.hook.record(HotLoopFound(controller=self.name, request=str(ctx.request), description=str(hot_loop)))
         if self.kind is None or self._cluster is None:
             return
-        obj = ctx.object or await ctx.client.get_or_none(self.kind, ObjectKey(*request_key(ctx.request)))
+        obj = ctx.object or await ctx.client.get_or_none(
+            as_unstructured(self.kind), ObjectKey(*request_key(ctx.request))
+        )
         if obj is not None:
-            ctx.event("HotLoop", str(hot_loop)[:_MAX_NOTE], type="Warning", regarding=obj, action="Reconcile")
+            ctx.event("HotLoop", str(hot_loop), type="Warning", regarding=obj, action="Reconcile")
 
     def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
@@ -586,65 +609,85 @@ class Controller:
         )
 
     async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
-        """Call the reconciler within its timeout. Raises only what ends the worker, see `opsdk.aio.containment`."""
+        """Call the reconciler within its timeout, and what follows a success.
+
+        Raises only what ends the worker, see `opsdk.aio.containment`.
+        """
         scope: asyncio.Timeout | None = None
         task = asyncio.current_task()
         before = cancellations(task)
-        if self._slow_timer is None:
-            self._slow_timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report_slow)
+        self._slow_reconciles.begin()
         try:
             if not self.options.reconciliation_timeout:
                 result = await self.reconciler.reconcile(ctx.request, ctx)
             else:
                 async with asyncio.timeout(self.options.reconciliation_timeout) as scope:
                     result = await self.reconciler.reconcile(ctx.request, ctx)
+            in_interval = self._has_finish and not isinstance(result, HeldBack) and await self._finish(ctx)
+            waits_for = describe_unready(unready) if (unready := ctx.progress.unready()) else ""
         except BaseException as error:
-            # Nothing but this controller cancels its workers: a library that cancels its own task must not end one.
-            is_own = task in self._workers and isinstance(error, asyncio.CancelledError) and not self._cancelled_workers
-            if not is_own and not is_contained(error, task=task, cancelling=before):
+            if not self._is_contained(error, task, before):
                 raise
             return ReconcileAttempt.failed(
                 error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
             )
-        waits_for = describe(unready) if (unready := ctx.progress.unready()) else ""
-        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired(), waits_for=waits_for)
+        timed_out = scope is not None and scope.expired()
+        return ReconcileAttempt(result=result, timed_out=timed_out, waits_for=waits_for, in_interval=in_interval)
+
+    async def _finish(self, ctx: Context) -> bool:
+        """Record the spec and the success of a reconcile. What raises here fails it.
+
+        Returns whether `max_interval` applies: the object exists.
+        """
+        if self._specs is not None:
+            await self._specs.write(ctx)
+        if self._failure_report is not None:
+            await self._failure_report.report_success(ctx)
+        if not self.options.max_interval:
+            return False
+        if self.kind is None or ctx.object is not None:
+            return True
+        return await ctx.client.get_or_none(as_unstructured(self.kind), ctx.request.key) is not None
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
-        """Queue the request again, if its attempt needs that."""
+        """Queue the request again, if its attempt or the longest interval needs that."""
         if isinstance(attempt.result, HeldBack):
             return self.requeue.after_pause(self.queue, queue_item, attempt.result)
         if attempt.error is None:
             end = self.requeue.after_success(self.queue, queue_item, attempt.result)
-            return ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for) if attempt.waits_for else end
+            if attempt.waits_for:
+                end = ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for)
+            if attempt.in_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
+                self._queue_next_interval(queue_item)
+            return end
         if attempt.terminal:
             return self.requeue.after_terminal_error(self.queue, queue_item, attempt.error)
         if attempt.finalizing:
             return self.requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
         return self.requeue.after_failure(self.queue, queue_item, attempt.error)
 
-    async def _report(
-        self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt
-    ) -> tuple[ReconcileAttempt, ReconcileEnd]:
-        """Queue the request again, and show on the object whether it failed.
+    def _queue_next_interval(self, queue_item: QueueItem[Any]) -> None:
+        """Queue the request for the longest interval."""
+        after = self.options.max_seconds * (1 - _INTERVAL_JITTER * loop_random().random())
+        cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
+        self.queue.add(queue_item.item, after=after, priority=LOW_PRIORITY, cause=cause, timer=True)
 
-        Without an error, the report is written first: a report that cannot be written fails the reconcile.
-        """
-        if isinstance(attempt.result, HeldBack):
-            return attempt, self._queue_again(queue_item, attempt)
-        if attempt.error is None:
-            try:
-                await report.report_success(ctx)
-            except OpsdkError as error:
-                attempt = ReconcileAttempt.failed(error)
-        end = self._queue_again(queue_item, attempt)
-        if attempt.error is not None:
-            is_shown = await report.report_failure(ctx, attempt.error, end)
-            if is_shown and end.gave_up:
-                self.requeue.forget(self.queue, queue_item.item)
-            elif not is_shown and (end.gave_up or attempt.terminal):
-                # No retry follows that would report it: the next attempt fails as this one, and reports again.
-                self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
-        return attempt, end
+    async def _show_failure(
+        self,
+        report: FailureReport,
+        ctx: Context,
+        queue_item: QueueItem[Any],
+        attempt: ReconcileAttempt,
+        end: ReconcileEnd,
+    ) -> None:
+        """Show a failed attempt on the object."""
+        assert attempt.error is not None
+        is_shown = await report.report_failure(ctx, attempt.error, end)
+        if is_shown and end.gave_up:
+            self.requeue.forget(self.queue, queue_item.item)
+        elif not is_shown and (end.gave_up or attempt.terminal):
+            # No retry follows that would report it: the next attempt fails as this one, and reports again.
+            self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
 
     def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:
         """Return the changes that are of the reconciled object."""
@@ -652,48 +695,5 @@ class Controller:
         gvk = self.kind.gvk
         return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
 
-    async def _queue_next_interval(self, ctx: Context, queue_item: QueueItem[Any]) -> None:
-        """Queue the request for the longest interval, while its object exists."""
-        if self.kind is not None and ctx.object is None:
-            ctx.object = await ctx.client.get_or_none(self.kind, ctx.request.key)
-        if self.kind is None or ctx.object is not None:
-            after = self.options.max_seconds * (1 - _INTERVAL_JITTER * loop_random().random())
-            cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
-            self.queue.add(queue_item.item, after=after, priority=LOW_PRIORITY, cause=cause, timer=True)
-
-    def _report_slow(self) -> None:
-        """Log each reconcile that runs for long, once. One timer for all of them: most reconciles end long before."""
-        self._slow_timer = None
-        now, processing = monotonic(), self.queue.core.processing()
-        self._reported_slow &= processing.items()
-        for item, started in processing.items() - self._reported_slow:
-            # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
-            # due. In virtual time it would then be due forever.
-            if started + _SLOW_RECONCILE > now:
-                continue
-            seconds = now - started
-            self._reported_slow.add((item, started))
-            log.warning(
-                "controller %s: the reconcile of %s has been running for %.0f s and occupies a worker "
-                "(max_concurrent_reconciles=%d, reconciliation_timeout=%g)",
-                self.name,
-                item,
-                seconds,
-                self.options.max_concurrent_reconciles,
-                self.options.reconciliation_timeout,
-            )
-        if waiting := processing.items() - self._reported_slow:
-            next_at = min(started for _, started in waiting) + _SLOW_RECONCILE
-            self._slow_timer = asyncio.get_running_loop().call_later(next_at - now, self._report_slow)
-
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
-
-
-async def _record_spec(specs: SpecRecorder, ctx: Context, attempt: ReconcileAttempt) -> ReconcileAttempt:
-    """Keep the spec of a successful attempt. Returns the attempt, or that the write failed."""
-    try:
-        await specs.write(ctx)
-    except OpsdkError as error:
-        return ReconcileAttempt.failed(error)
-    return attempt

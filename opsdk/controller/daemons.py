@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 import msgspec
 
-from opsdk.aio.backoff import Backoff
+from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.aio.blocking import BlockingPool
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
@@ -34,8 +34,9 @@ from opsdk.base.place import caller_place
 from opsdk.controller.blocking_context import BlockingContext, run_in_thread
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import check_context
+from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.retries import is_terminal, requested_delay
-from opsdk.errors import ShutdownTimeoutError, UsageError
+from opsdk.errors import ShutdownTimeoutError, TemporaryError, UsageError
 from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
 from opsdk.recipes.finalizers import is_deleting
@@ -55,6 +56,8 @@ DaemonFunction = Callable[[Any, Any], object]
 _BACKOFF = Backoff(base=1.0, cap=300.0, jitter=0.1, reset_after=600.0)
 # A hundred threads that wait take 3 MB; a process in a container may often have a few thousand.
 _DEFAULT_THREADS = 100
+# Seconds until a daemon looks for a free thread again.
+_THREAD_SECONDS = 10.0
 
 
 class DaemonDecorator(Protocol[T]):
@@ -180,6 +183,22 @@ class DaemonChange(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     detail: str = ""
     attempt: int = 0
+
+
+def daemon_record(controller: str, kind: str, change: DaemonChange) -> ReconcileRecord:
+    """Return the record of a change for the journal."""
+    return ReconcileRecord(
+        controller=controller,
+        kind=kind,
+        namespace=change.request.namespace,
+        name=change.request.name,
+        reconcile_id="",
+        started_at=utc_now(),
+        seconds=0.0,
+        attempt=change.attempt,
+        result=f"daemon {change.daemon} {change.event.value}",
+        detail=change.detail,
+    )
 
 
 class _End(NamedTuple):
@@ -330,8 +349,22 @@ class Daemons:
                     self._report(spec, request, DaemonEvent.FAILED, detail, attempt=failures)
                     failures += 1
                 await asyncio.sleep(pause)
-                obj = await self._read(request)
+                obj = await self._read_until_success(spec, request, waits)
         return _End(DaemonEvent.CANCELLED)
+
+    async def _read_until_success(self, spec: DaemonSpec, request: Request, waits: BackoffState) -> KubeObject | None:
+        """Return the newest state of the object: a read that fails, or an object without its class, ends no daemon."""
+        task = asyncio.current_task()
+        while True:
+            before = cancellations(task)
+            try:
+                return await self._read(request)
+            except BaseException as raised:  # noqa: BLE001 - as for the function
+                error = contain(raised, task=task, cancelling=before)
+            pause = waits.next(monotonic())
+            detail = _log_failure(spec, request, error, f"its object is read again in {pause:.3g} s")
+            self._report(spec, request, DaemonEvent.FAILED, detail)
+            await asyncio.sleep(pause)
 
     def _on_end(self, spec: DaemonSpec, request: Request, task: asyncio.Task[_End]) -> None:
         self._counts[spec.shown_name] -= 1
@@ -378,11 +411,12 @@ class Daemons:
 
 
 def _check_threads(spec: DaemonSpec, pool: BlockingPool) -> None:
-    """Raise `UsageError` for a call that may wait for a thread for as long as other objects exist."""
+    """Raise `TemporaryError` for a call that may wait for a thread for as long as other objects exist."""
     if spec.every is None and pool.is_full:
-        raise UsageError(
+        raise TemporaryError(
             f"all {pool.size} threads of the daemon {spec.shown_name} are in use for other objects: "
-            "pass a larger threads=..., or declare it with `async def`"
+            "pass a larger threads=..., or declare it with `async def`",
+            delay=_THREAD_SECONDS,
         )
 
 

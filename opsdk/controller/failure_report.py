@@ -5,18 +5,19 @@ Upstream: none; Crossplane's ``Synced`` condition and kstatus's ``Stalled`` have
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from opsdk.aio.containment import leaf_errors
-from opsdk.apimachinery.kinds import Kind
+from opsdk.aio.containment import cancellations, contain, leaf_errors
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileEnd
 from opsdk.controller.ready_report import ReadyReport
-from opsdk.errors import ApiError, OpsdkError
-from opsdk.telemetry.describe import text_of
+from opsdk.errors import ApiError
+from opsdk.telemetry.describe import describe, text_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -78,9 +79,11 @@ class FailureReport:
     async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> bool:
         """Set the condition to True, and record an Event if the request is given up.
 
-        Returns False if that was not possible; the error of the API is logged.
+        Returns False if that was not possible; the error is logged.
         """
-        text = text_of(error)[:_MAX_MESSAGE]
+        text = text_of(error)[:_MAX_MESSAGE] or type(error).__name__
+        task = asyncio.current_task()
+        before = cancellations(task)
         desired = _Failed("True", reason_of(error), text, text)
         if end.gave_up:
             desired = _Failed("True", GAVE_UP, f"{end.gave_up}: {text}", text)
@@ -91,13 +94,14 @@ class FailureReport:
                 await self._ready_report.report_failure(ctx, desired)
             if end.gave_up:
                 await self._record_event(ctx, desired.message)
-        except OpsdkError as failure:
-            log.warning("the failure of %s could not be written to the object: %s", ctx.request, failure)
+        except BaseException as failure:  # noqa: BLE001 - what a report raises must not replace the error that it reports
+            text, _ = describe(contain(failure, task=task, cancelling=before))
+            log.warning("the failure of %s could not be written to the object: %s", ctx.request, text)
             return False
         return True
 
     async def _record_event(self, ctx: Context, note: str) -> None:
-        obj = await ctx.client.get_or_none(self._kind, ctx.request.key)
+        obj = await ctx.client.get_or_none(as_unstructured(self._kind), ctx.request.key)
         if obj is not None:
             ctx.event(GAVE_UP, note, type="Warning", regarding=obj, action="Reconcile")
 

@@ -16,6 +16,7 @@ from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
+from opsdk.queue.core import MAX_WAIT
 from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import RateLimiter
 
@@ -94,12 +95,13 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         finalizer_retry_limit: the same for finalizers of an object that is being deleted.
         error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
             reason and message, and a successful one to False; such as ``Stalled``. If nothing changes, nothing is
-            written. Empty for no condition.
+            written. Of this and of `ready_condition`, one that the reconciler sets in a pass wins. Empty for none.
         delete_in_reverse: children are deleted before their owner, each child once those that come after it are gone.
             The owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
         ready_condition: a condition of the object's status, such as ``Ready``, that is True if every child with
             ``ready=`` is ready. It is False with the reason ``Waiting`` while a child is not ready. A reconcile that
-            fails sets it to False, unless it is True for the same generation. Empty for no condition.
+            fails sets it to False, unless it is True for the same generation; one that cannot observe an external
+            resource always does. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is random jitter.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
@@ -112,6 +114,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             worker. With fewer, some workers wait.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
+        max_wait: seconds that requests of a lower priority (initial lists, resyncs, `max_interval`) wait behind live
+            changes. After that, every second reconcile is one of theirs, so none starves. 0 for no limit.
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
         hot_loop_limit: number of reconciles of an object in a row, faster than one a second, that only its own writes
@@ -135,12 +139,13 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     blocking_threads: int = 0
     fairness: Fairness | None = None
     hot_loop_limit: int = 100
+    max_wait: float = MAX_WAIT
 
     def _problems(self) -> Iterator[str]:
         yield from self._wrong_numbers(1, "a number of workers, at least 1", "max_concurrent_reconciles")
         yield from super()._problems()
         yield from self._wrong_types(bool, "True or False", "enable_warmup", "ignore_own_status_writes")
-        yield from self._wrong_times("reconciliation_timeout")
+        yield from self._wrong_times("reconciliation_timeout", "max_wait")
         if self.cache_sync_timeout is not None:
             yield from self._wrong_times("cache_sync_timeout")
         if self.sync_policy is not None:

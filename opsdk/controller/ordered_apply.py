@@ -174,7 +174,8 @@ class OrderedApply:
             live = await apply(child.desired, before)
             summary = judge_ready(live, child.ready)
         except Exception as error:
-            if child.ready is not False:
+            # No event tells that an external resource is as before, so its state is unknown now.
+            if child.ready is not False or isinstance(child.desired, ExternalResource):
                 self._progress.record(child.identity, _record(child, ChildState.FAILED, text_of(error)))
             raise
         state = ChildState.APPLIED if child.ready is False else state_of(summary)

@@ -27,6 +27,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
         panicked: the error is no ``Exception``.
         finalizing: a finalizer of the object raised the error.
         waits_for: the children that are not ready; empty for none.
+        in_interval: the request comes back after `max_interval` at the latest.
     """
 
     result: Result | HeldBack | None = None
@@ -36,6 +37,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
     panicked: bool = False
     finalizing: bool = False
     waits_for: str = ""
+    in_interval: bool = False
 
     @staticmethod
     def failed(error: BaseException, *, timed_out: bool = False, finalizing: bool = False) -> ReconcileAttempt:

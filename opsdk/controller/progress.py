@@ -69,6 +69,8 @@ class Progress:
         A reconcile of plain children ends without a look at them: an identity and a record cost 25 calls for each.
         """
         self._ancestors: dict[ChildIdentity, frozenset[ChildIdentity]] = {}
+        self.unknown_externals = 0
+        """Number of external resources that could not be observed or created: nothing is known about them."""
         self.poll_seconds = 0.0
         """Seconds until external resources are observed again; 0 for none."""
 

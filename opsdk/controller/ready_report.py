@@ -5,7 +5,7 @@ Upstream: none; kstatus gives ``Ready`` this meaning.
 
 from __future__ import annotations
 
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
@@ -20,7 +20,7 @@ class _Ready(DesiredCondition, frozen=True):
     """The ready condition.
 
     Attributes:
-        failed: the reconcile failed. It says nothing about children that were ready before, so a condition that is True
+        failed: the reconcile failed, and says nothing about children that were ready before: a condition that is True
             for the object's generation stays.
     """
 
@@ -48,7 +48,7 @@ class ReadyReport:
 
     def __init__(self, kind: Kind[AnyObject], condition: str) -> None:
         self._condition = condition
-        self._kind = kind
+        self._kind = as_unstructured(kind)
         self._writer = ConditionWriter(kind, condition)
         check_condition(kind, condition, "ready_condition")
 
@@ -65,11 +65,14 @@ class ReadyReport:
     async def report_failure(self, ctx: Context, failure: DesiredCondition) -> None:
         """Write the error, unless the children of this generation were ready. Raises the error of a write that failed.
 
+        An external resource that cannot be observed is not known to be ready any more: no event would tell.
+
         Args:
             ctx: of the reconcile.
             failure: the condition for errors, which has the reason and the message.
         """
-        await self._writer.write(ctx, _Ready("False", failure.reason, failure.message, failed=True))
+        failed = not ctx.progress.unknown_externals
+        await self._writer.write(ctx, _Ready("False", failure.reason, failure.message, failed=failed))
 
     def __repr__(self) -> str:
         return f"<ReadyReport of {self._kind.name}: {self._condition}>"

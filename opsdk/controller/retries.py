@@ -14,7 +14,7 @@ from opsdk.aio.containment import leaf_errors
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
-from opsdk.errors import TemporaryError, TerminalError, UsageError
+from opsdk.errors import InvalidError, TemporaryError, TerminalError, UsageError
 
 
 class RetryLimit(Options, frozen=True, kw_only=True):
@@ -118,15 +118,28 @@ def requested_delay(error: BaseException) -> float | None:
 
 
 def is_terminal(error: BaseException | None) -> bool:
-    """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
+    """Whether no retry can succeed before something changes: the error, each one of its group, or its cause.
+
+    A `TerminalError` says so. A `UsageError` is an error of the program. An `InvalidError` is the server's answer to an
+    object that the reconciler derived from its inputs, such as a change of an immutable field.
+    """
     return error is not None and all(map(_has_terminal_cause, leaf_errors(error)))
 
 
 def _has_terminal_cause(error: BaseException | None) -> bool:
     visited: set[int] = set()  # causes may form a circle
     while error is not None and id(error) not in visited:
-        if isinstance(error, TerminalError):
+        if isinstance(error, TerminalError | UsageError) or (isinstance(error, InvalidError) and _is_rejected(error)):
             return True
         visited.add(id(error))
         error = error.__cause__
     return False
+
+
+def _is_rejected(error: InvalidError) -> bool:
+    """Whether the server rejects fields of the object itself.
+
+    Without a field, a JSON patch met a concurrent change. Metadata may be that of another writer: a second controller.
+    """
+    fields = [cause.field for cause in error.details.causes if cause.field]
+    return bool(fields) and not any(field.startswith("metadata") for field in fields)

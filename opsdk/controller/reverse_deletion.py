@@ -9,12 +9,14 @@ Upstream: none; Java Operator SDK deletes the resources of a workflow in reverse
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.children.graph import ChildState, to_delete
+from opsdk.children.memory import Memory
 from opsdk.children.ordering import AFTER_ANNOTATION, ChildIdentity
 from opsdk.controller.context import Context
 from opsdk.controller.external import ExternalRef, ExternalResource, delete_external, find_external, order_of, ref_of
@@ -23,6 +25,10 @@ from opsdk.errors import ConflictError, NotReadyError
 from opsdk.recipes.finalizers import contains_finalizer, is_deleting
 from opsdk.recipes.owner_references import is_controlled_by
 
+# Seconds until a resource whose deletion has begun is observed.
+_FIRST_PACE = 1.0
+# Objects that are deleted at the same time; each further one starts again at the first pace.
+_MAX_PACES = 1024
 # Characters of the part after the slash, as the API server limits them.
 _MAX_NAME = 63
 
@@ -54,6 +60,7 @@ class ReverseDeletion:
         self._kinds = tuple(kinds)
         self._externals = tuple(externals)
         self._others = tuple(others)
+        self._paces: Memory[str, _Pace] = Memory(_MAX_PACES)
 
     async def __call__(self, obj: Any, ctx: Context) -> None:
         """Delete the children for which everything that comes after them is gone.
@@ -64,7 +71,7 @@ class ReverseDeletion:
         """
         if remaining := [name for name in self._others if contains_finalizer(obj, name)]:
             raise NotReadyError(f"the children are deleted after the finalizers {', '.join(remaining)}")
-        externals = await self._existing_externals(obj, ctx)
+        externals = await self._existing_externals(obj)
         children = await self._children(obj, ctx)
         count = len(children) + 1
         requested: set[ChildIdentity] = set()
@@ -75,6 +82,10 @@ class ReverseDeletion:
             children = await self._children(obj, ctx)
         for gone in [identity for identity in ctx.progress.identities() if identity not in children | externals]:
             ctx.progress.forget(gone)
+        if externals:
+            ctx.progress.poll_after(self._pace(obj, externals, monotonic()))
+        else:
+            self._paces.forget(obj.metadata.uid)
         if children or externals:
             raise NotReadyError(f"{len(children) + len(externals)} children are not deleted yet")
 
@@ -110,15 +121,28 @@ class ReverseDeletion:
                     children[ChildIdentity(gvk_of(child).group_kind, key_of(child))] = child
         return children
 
-    async def _existing_externals(self, obj: Any, ctx: Context) -> _Externals:
+    async def _existing_externals(self, obj: Any) -> _Externals:
         """Return the external resources that are there. They are observed again until they are gone."""
         existing: _Externals = {}
         for external in self._externals:
             if (observed := await find_external(external, obj)) is not None:
                 ref = ExternalRef(id=observed.id, token=ref_of(external, obj).token)
                 existing[external.identity] = (external, ref)
-                ctx.progress.poll_after(external.poll_seconds)
         return existing
+
+    def _pace(self, obj: Any, externals: _Externals, now: float) -> float:
+        """Return the seconds until the resources are observed again: as many as have passed without a change.
+
+        So the pause doubles, from a second to the shortest `poll`. A deletion is over soon, and its events do not reach
+        opsdk; a poll that suits a resource at rest would delay the object and all children before it.
+        """
+        identities = frozenset(externals)
+        pace = self._paces.get(obj.metadata.uid)
+        if pace is None or pace.identities != identities:
+            pace = _Pace(identities, now)
+            self._paces.remember(obj.metadata.uid, pace)
+        poll = min(external.poll_seconds for external, _ in externals.values())
+        return min(poll, max(now - pace.since, _FIRST_PACE))
 
     async def _delete(self, identity: ChildIdentity, child: AnyObject, ctx: Context) -> None:
         try:
@@ -130,6 +154,13 @@ class ReverseDeletion:
 
     def __repr__(self) -> str:
         return f"<ReverseDeletion of {', '.join(kind.name for kind in self._kinds)}>"
+
+
+class _Pace(NamedTuple):
+    """Since when the same resources are left."""
+
+    identities: frozenset[ChildIdentity]
+    since: float
 
 
 _Externals = dict[ChildIdentity, tuple[ExternalResource[Any, Any], ExternalRef]]

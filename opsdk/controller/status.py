@@ -16,6 +16,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status, status_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
+from opsdk.client.activity import record_conditions
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, UsageError
@@ -51,6 +52,7 @@ class StatusPatch(Generic[S]):
         self._object: Any = obj
         self._is_unstructured = isinstance(obj, Unstructured)
         self._original: JsonObject | None = None
+        self._read_conditions: list[Any] = []
         self.status: S
 
     async def __aenter__(self) -> Self:
@@ -63,14 +65,28 @@ class StatusPatch(Generic[S]):
                 self._object.status = _new_status(type(self._object))
             self.status = self._object.status
         self._original = self._encoded_status()
+        self._read_conditions = self._listed_conditions()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
+        self._record_conditions()
         self._observe_generation()
         if difference := self._difference():
             await self._write(difference)
+
+    def _listed_conditions(self) -> list[Any]:
+        """Return the items of the list of conditions; their identity tells those that were replaced."""
+        if self._is_unstructured:
+            return list(self.status.get("conditions") or ())  # type: ignore[attr-defined]
+        return list(getattr(self.status, "conditions", None) or ())
+
+    def _record_conditions(self) -> None:
+        """Record the conditions that the block has put into the list itself, also if they equal those before."""
+        before = set(map(id, self._read_conditions))
+        if added := [item for item in self._listed_conditions() if id(item) not in before]:
+            record_conditions(*(item["type"] if isinstance(item, dict) else item.type for item in added))
 
     def _encoded_status(self) -> JsonObject:
         """Return the status as a JSON tree; of a typed object, only the fields of its class."""
@@ -119,14 +135,27 @@ class StatusPatch(Generic[S]):
             reason: one CamelCase word.
             message: a sentence.
 
+        The time is that of the last change of the condition's status before the block, if its status is that one
+        again: a condition may be reset first and set later.
+
         Returns True if the condition's status changed, or if the condition is new.
         """
         conditions = self._conditions()
         previous = get_condition(conditions, type)
         generation = self._object.metadata.generation
-        set_condition(conditions, type, status, reason, message, observed_generation=generation)
+        if set_condition(conditions, type, status, reason, message, observed_generation=generation):
+            self._keep_transition_time(conditions, type)
         self._set_conditions(conditions)
         return previous is None or previous.status != str(status)
+
+    def _keep_transition_time(self, conditions: list[Condition], type: str) -> None:  # noqa: A002 - the field's name
+        for stored in (self._original or {}).get("conditions") or ():
+            if stored.get("type") == type and (before := msgspec.convert(stored, Condition)).last_transition_time:
+                index = next(i for i, condition in enumerate(conditions) if condition.type == type)
+                if conditions[index].status == before.status:
+                    conditions[index] = msgspec.structs.replace(
+                        conditions[index], last_transition_time=before.last_transition_time
+                    )
 
     def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
         """Remove a condition. Returns False if there is none of this type."""
@@ -158,7 +187,12 @@ class StatusPatch(Generic[S]):
 
     def _set_conditions(self, conditions: list[Condition]) -> None:
         if isinstance(self._object, Unstructured):
-            self._object.content["status"]["conditions"] = [to_builtins(condition) for condition in conditions]
+            before = {item["type"]: item for item in self._object.get("status", "conditions") or ()}
+            unchanged = {name for name, item in before.items() if msgspec.convert(item, Condition) in conditions}
+            self._object.content["status"]["conditions"] = [
+                before[condition.type] if condition.type in unchanged else to_builtins(condition)
+                for condition in conditions
+            ]
         else:
             self._object.status.conditions = conditions
 

@@ -15,10 +15,12 @@ __all__ = ["ReadOnlyTransport"]
 class ReadOnlyTransport(Transport):
     """Sends GET requests only: get, list and watch."""
 
-    async def exchange(self, request: RestRequest, headers: Mapping[str, str] | None = None) -> ResponseStream:
+    async def exchange(
+        self, request: RestRequest, headers: Mapping[str, str] | None = None, used: list[int] | None = None
+    ) -> ResponseStream:
         """Send a GET request. Any other method is an error of this program."""
         assert request.method == "GET", f"a plan must not send {request.method}"
-        return await super().exchange(request, headers)
+        return await super().exchange(request, headers, used)
 
     async def get(self, path: str, *query: tuple[str, str]) -> bytes:
         """Return the body of a response. Raises `ApiError` for another status than 2xx, or `TransportError`."""

@@ -20,6 +20,7 @@ from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import ApiResource, Discovery
+from opsdk.rest.pages import Pages
 from opsdk.rest.request import resource_path
 from opsdk.structured_merge.tree_pool import TreePool
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
@@ -165,6 +166,7 @@ class _Reader:
     async def _pages(self, kind: SnapshotKind, exact: str) -> tuple[list[JsonObject], str]:
         path = resource_path(kind.group, kind.version, kind.plural)
         objects: list[JsonObject] = []
+        pages = Pages(kind.plural)
         query = [("limit", str(_PAGE))]
         if exact:
             query += [("resourceVersion", exact), ("resourceVersionMatch", "Exact")]
@@ -176,6 +178,7 @@ class _Reader:
                 raise DecodeError(f"GET {path}: an object is nested too deeply") from error
             if not page.metadata.continue_token:
                 return objects, page.metadata.resource_version
+            pages.check(page.metadata.continue_token, progress=bool(page.items))
             query = [("limit", str(_PAGE)), ("continue", page.metadata.continue_token)]
 
     def _complete(self, item: JsonObject, kind: SnapshotKind) -> JsonObject:

@@ -35,10 +35,16 @@ class Predicate:
     """A function from an event to a bool, with a name. An event passes if it returns True.
 
     >>> p = generation_changed() | labels_changed()
+
+    Args:
+        test: the function.
+        name: for messages; default: that of the function.
+        passes_nothing: it is known that no event ever passes. A controller refuses such a predicate.
     """
 
-    def __init__(self, test: PredicateFunc, name: str = "") -> None:
+    def __init__(self, test: PredicateFunc, name: str = "", *, passes_nothing: bool = False) -> None:
         self._test = test
+        self.passes_nothing = passes_nothing
         self.name = name or getattr(test, "__name__", "predicate")
 
     def __call__(self, event: AnyEvent) -> bool:
@@ -60,12 +66,18 @@ class Predicate:
 
 def all_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if all `tests` pass. Without tests, every event passes."""
-    return Predicate(lambda event: all(t(event) for t in tests), f"all of {len(tests)}")
+    never = any(map(_passes_nothing, tests))
+    return Predicate(lambda event: all(t(event) for t in tests), f"all of {len(tests)}", passes_nothing=never)
 
 
 def any_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if one of `tests` passes. Without tests, no event passes."""
-    return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}")
+    never = all(map(_passes_nothing, tests))
+    return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}", passes_nothing=never)
+
+
+def _passes_nothing(test: PredicateFunc | bool) -> bool:
+    return test is False or (isinstance(test, Predicate) and test.passes_nothing)
 
 
 def begins_deletion(finalizers: Container[str]) -> Predicate:
@@ -106,7 +118,7 @@ def on(
         chosen = tests[event.type]
         return chosen if isinstance(chosen, bool) else chosen(event)
 
-    return Predicate(test, "on")
+    return Predicate(test, "on", passes_nothing=all(map(_passes_nothing, tests.values())))
 
 
 def of_object(test: Callable[[Any], bool]) -> Predicate:
@@ -133,9 +145,10 @@ def resource_version_changed() -> Predicate:
 def generation_changed() -> Predicate:
     """Drop updates that do not change the spec: status and metadata changes (``GenerationChangedPredicate``).
 
-    The start of a deletion passes, because it increases the generation.
+    The start of a deletion passes, because it increases the generation. Kinds without a generation, such as ConfigMap
+    and Secret, pass with each change.
     """
-    return _changed("generation_changed", lambda v: v.generation)
+    return _changed("generation_changed", lambda v: v.generation or v.resource_version)
 
 
 def labels_changed() -> Predicate:
@@ -151,7 +164,9 @@ def annotations_changed() -> Predicate:
 def matches_labels(selector: str | Mapping[str, str] | LabelSelector | Selector) -> Predicate:
     """Drop events of objects that the selector does not match. Raises `UsageError` if the selector is invalid."""
     parsed = as_selector(selector)
-    return Predicate(lambda event: parsed.matches(event.view.labels), f"matches {parsed}")
+    return Predicate(
+        lambda event: parsed.matches(event.view.labels), f"matches {parsed}", passes_nothing=parsed.nothing
+    )
 
 
 def ignore_own_writes() -> Predicate:

@@ -23,6 +23,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.manager import CertificateManager
 from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.registered.comparison import RegisteredObject
 
 SECRET_ANNOTATION: Final = "need-a-cert.cattle.io/secret-name"  # noqa: S105 - a name, not a password
 """Of a Service: the name of the Secret, in the namespace of the Service."""
@@ -56,7 +57,7 @@ class NeedACertHandler:
         if manager is None or manager.options != options:
             manager = CertificateManager(ctx.cluster.uncached, options)
             self._managers[request] = manager
-        manager.targets = tuple(await self._targets(request, ctx))
+        manager.registered.declare(await self._callers(request, ctx))
         await manager.check()
         await self._set_owner_reference(service, options.secret, ctx)
         assert manager.bundle is not None  # `check` sets it
@@ -64,10 +65,10 @@ class NeedACertHandler:
         delay = options.overlap if rotating else self._interval
         self._controller.enqueue_after(request.namespace, request.name, delay)
 
-    async def _targets(self, request: Request, ctx: Context) -> list[InjectionTarget]:
+    async def _callers(self, request: Request, ctx: Context) -> list[RegisteredObject]:
         """Return the objects that call the Service."""
         return [
-            InjectionTarget(kind, obj.metadata.name)
+            RegisteredObject(target=InjectionTarget(kind, obj.metadata.name))
             for kind in InjectionKind
             for obj in await ctx.client.list(kind.kind)
             if request in called_services(obj)

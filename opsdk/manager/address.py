@@ -40,17 +40,19 @@ def is_loopback_host(host: str) -> bool:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port`` or ``:port`` (all interfaces). Raises `ConfigError` or `UsageError`.
+    """Return host and port of ``host:port``, or of ``:port``, whose host is empty: all interfaces.
+
+    Raises `ConfigError` or `UsageError`.
 
     >>> parse_address(":8080"), parse_address("[::1]:0")
-    (('0.0.0.0', 8080), ('::1', 0))
+    (('', 8080), ('::1', 0))
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ConfigError(f"{address!r} is not an address: write host:port, or :port for all interfaces")
     if host.startswith("[") != host.endswith("]"):
         raise UsageError(f"{address!r}: write an IPv6 host in brackets")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means
+    return host.strip("[]"), int(port)
 
 
 def is_direct_host(host: str) -> bool:

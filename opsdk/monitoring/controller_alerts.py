@@ -140,6 +140,33 @@ CONTROLLER_ALERTS: Final = (
         feature=Feature.CONTROLLERS,
     ),
     Alert(
+        name="OpsdkRegistrationDiffers",
+        query='max by (namespace, job, object) (opsdk_registered_object_faults{@,critical="true"}) > 0',
+        hold=300,
+        severity=AlertSeverity.CRITICAL,
+        summary="An object that the operator registered differs from its declaration.",
+        description="{{ $labels.object }} has {{ $value }} differences that the operator cannot restore.",
+        meaning="The API server does not call the operator as declared: it stores objects of another version without a "
+        "conversion, skips a webhook, or does not serve a version. Objects may lose fields.",
+        look=(
+            "`opsdk doctor`: each difference with advice",
+            "`kubectl logs deployment/OPERATOR | grep CustomResourceDefinition`: since when, and which writer",
+            "`/debug/registered` of the debug pages: each object, and whether it is watched",
+        ),
+        causes=(
+            "An upgrade or a restored backup replaced the definition or the webhook configuration.",
+            "Another tool applies an older manifest again and again.",
+            "The role of the operator lacks `patch` on the object.",
+            "An older version of the operator runs with definitions of a newer one.",
+        ),
+        actions=(
+            "Apply the definitions and configurations of the running version: `opsdk generate manifests`.",
+            "Apply the roles again: `opsdk generate rbac`.",
+            "Remove the object from the manifests of the other writer.",
+        ),
+        feature=Feature.WEBHOOKS,
+    ),
+    Alert(
         name="OpsdkWebhooksFail",
         query="""
         sum by (namespace, job, webhook) (rate(controller_runtime_webhook_requests_total{@,code=~"5.."}[1m]))

@@ -11,9 +11,12 @@ Invariants, after every call:
     * several adds of one item are returned once, with the highest priority and the earliest time among them;
     * the ready item with the highest priority is returned first, and equal ones in the order they became ready, or in
       the order of `opsdk.queue.fairness`;
+    * no priority starves: while the oldest ready item of a lower priority waits longer than `max_wait`, every second
+      item that is returned is of its priority. So the n-th of these is returned at the latest with the 2n-th take;
     * no item added before `shut_down` is lost, but after it only a draining queue returns items.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqueue.go
+Deviates: there, items of low priority wait for as long as others are ready.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import heapq
 import math
 import sys
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum
 from itertools import count, islice
@@ -36,8 +40,10 @@ K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
 """Priority of initial lists and resyncs: live changes are processed first."""
-# Heaps that are smaller keep their outdated places.
-_SMALL_HEAP = 64
+MAX_WAIT = 30.0
+"""Seconds that ready items wait for items of higher priorities."""
+# Heaps and levels that are smaller keep their outdated places.
+_FEW = 64
 
 
 class QueueState(Enum):
@@ -60,7 +66,7 @@ class _Entry(msgspec.Struct):
     ready_at: float
     queued_at: float
     ready: bool = False
-    # A heap may hold outdated positions of an item: only the one with this number is valid.
+    # A heap or a level may hold outdated places of an item: only the one with this number is valid.
     ticket: int = 0
     # One cause as it is: nearly all items have one.
     causes: ReconcileCauses | ReconcileCause | None = None
@@ -157,7 +163,8 @@ class QueueCore(Generic[K]):
     """The state of a work queue.
 
     Args:
-        fair_order: orders the ready items; None orders them by priority and time only.
+        fair_order: orders the ready items of a priority; None orders them by the time when they became ready.
+        max_wait: seconds that ready items wait for items of higher priorities; 0 for no limit.
 
     >>> q = QueueCore()
     >>> q.add("a", now=0.0), q.add("b", now=0.0, priority=5), q.add("a", now=0.0)
@@ -166,14 +173,17 @@ class QueueCore(Generic[K]):
     'b'
     """
 
-    def __init__(self, fair_order: FairOrder[K] | None = None) -> None:
+    def __init__(self, fair_order: FairOrder[K] | None = None, *, max_wait: float = MAX_WAIT) -> None:
         self.state = QueueState.OPEN
         self._fair = fair_order
+        self._max_wait = max_wait
+        self._took_overdue = False
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self.delayed: list[tuple[float, int, K]] = []
         """Items by the time when they become ready: a heap, with outdated places. Empty: no item waits for its time."""
-        self._ready: list[tuple[int, int, K]] = []
+        self._levels: dict[int, deque[tuple[int, K, float]]] = {}
+        """Ready items by priority, in the order in which they became ready: ticket, item, and since when."""
         self._tickets = count(1)
         self._depth: dict[int, int] = {}
         self._ready_count = 0
@@ -242,44 +252,41 @@ class QueueCore(Generic[K]):
         if self._fair is not None:
             self._fair.discard(entry.priority, item)
 
-    def _compact_heaps(self) -> None:
-        """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
-        if len(self.delayed) > _SMALL_HEAP and len(self.delayed) > 2 * len(self._entries):
-            self.delayed = [place for place in self.delayed if self._is_valid(place)]
-            heapq.heapify(self.delayed)
-        if len(self._ready) > _SMALL_HEAP and len(self._ready) > 2 * len(self._entries):
-            self._ready = [place for place in self._ready if self._is_valid(place)]
-            heapq.heapify(self._ready)
-
-    def _is_valid(self, place: tuple[float, int, K]) -> bool:
-        entry = self._entries.get(place[2])
-        return entry is not None and entry.ticket == place[1]
+    def _is_valid(self, ticket: int, item: K) -> bool:
+        """Whether a place in a heap or a level is that of the item now."""
+        entry = self._entries.get(item)
+        return entry is not None and entry.ticket == ticket
 
     def _schedule(self, item: K, entry: _Entry, now: float) -> None:
         entry.ticket = next(self._tickets)
         if item in self._processing:
             return  # waits for `done`, whatever its time
         if entry.ready_at <= now:
-            self._make_ready(item, entry)
+            self._make_ready(item, entry, now)
         else:
             heapq.heappush(self.delayed, (entry.ready_at, entry.ticket, item))
-            if len(self.delayed) > _SMALL_HEAP:
-                self._compact_heaps()
+            # A delay of hours would keep an outdated place for hours.
+            if len(self.delayed) > _FEW and len(self.delayed) > 2 * len(self._entries):
+                self.delayed = [place for place in self.delayed if self._is_valid(place[1], place[2])]
+                heapq.heapify(self.delayed)
 
-    def _make_ready(self, item: K, entry: _Entry) -> None:
+    def _make_ready(self, item: K, entry: _Entry, now: float) -> None:
         entry.ready = True
         if self._fair is not None:
             self._fair.push(entry.priority, item)
-        else:
-            heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
-            if len(self._ready) > _SMALL_HEAP:
-                self._compact_heaps()
         self._change_depth(entry.priority, 1)
+        level = self._levels.get(entry.priority)
+        if level is None:
+            level = self._levels[entry.priority] = deque()
+        level.append((entry.ticket, item, now))
+        if len(level) > _FEW and len(level) > 2 * self._depth[entry.priority]:
+            self._levels[entry.priority] = deque(place for place in level if self._is_valid(place[0], place[1]))
 
     def _change_depth(self, priority: int, change: int) -> None:
         depth = self._depth[priority] = self._depth.get(priority, 0) + change
         if not depth:
             del self._depth[priority]
+            del self._levels[priority]  # all its places are outdated
         self._ready_count += change
 
     # -------------------------------------------------------------- taking
@@ -291,7 +298,7 @@ class QueueCore(Generic[K]):
             if entry is not None and entry.ticket == ticket and not entry.ready:
                 # A new ticket: equal priorities are ordered by when they became ready.
                 entry.ticket = next(self._tickets)
-                self._make_ready(item, entry)
+                self._make_ready(item, entry, now)
 
     def take(self, now: float) -> QueueItem[K] | None:
         """Return the next item for a worker, or None if none is ready, or the queue is paused."""
@@ -299,25 +306,43 @@ class QueueCore(Generic[K]):
             return None
         if self.delayed:
             self.advance(now)
-        while self._fair is not None or self._ready:
-            if self._fair is not None:
-                item = self._fair.pop()
-                if item is None:
-                    return None
-                entry = self._entries[item]
-            else:
-                _, ticket, item = heapq.heappop(self._ready)
-                queued = self._entries.get(item)
-                if queued is None or queued.ticket != ticket:
-                    continue  # outdated
-                entry = queued
-            del self._entries[item]
-            self._change_depth(entry.priority, -1)
-            self._processing[item] = now
-            if entry.later is not None:
-                entry.happen(now)
-            return QueueItem(item, entry.priority, now - entry.ready_at, entry.all_causes())
-        return None
+        item = self._pop(now)
+        if item is None:
+            return None
+        entry = self._entries.pop(item)
+        self._change_depth(entry.priority, -1)
+        self._processing[item] = now
+        if entry.later is not None:
+            entry.happen(now)
+        return QueueItem(item, entry.priority, now - entry.ready_at, entry.all_causes())
+
+    def _pop(self, now: float) -> K | None:
+        """Return the next ready item, and remove it from the order; None if no item is ready."""
+        overdue = self._overdue(now) if len(self._depth) > 1 else None
+        self._took_overdue = overdue is not None
+        if self._fair is not None:
+            return self._fair.pop(overdue)
+        if not self._depth:
+            return None
+        priority = max(self._depth) if overdue is None else overdue
+        _, item, _ = self._oldest(priority)
+        self._levels[priority].popleft()
+        return item
+
+    def _overdue(self, now: float) -> int | None:
+        """Return the lower priority whose oldest item waits for too long, every second time; else None."""
+        if self._took_overdue or not self._max_wait:
+            return None
+        priority = min(self._depth, key=lambda priority: self._oldest(priority)[0])
+        is_overdue = priority != max(self._depth) and now - self._oldest(priority)[2] > self._max_wait
+        return priority if is_overdue else None
+
+    def _oldest(self, priority: int) -> tuple[int, K, float]:
+        """Return ticket, item and time of the item of a priority that became ready first."""
+        level = self._levels[priority]
+        while not self._is_valid(level[0][0], level[0][1]):
+            level.popleft()
+        return level[0]
 
     def done(self, item: K, *, now: float) -> float:
         """Mark `item` as processed and return the seconds it took. Raises ``KeyError`` if it is not being processed."""

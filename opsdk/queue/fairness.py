@@ -9,7 +9,7 @@ time, so a tenant with few items waits for no round. One that had a turn keeps i
 no ready items: a tenant that adds one item after the other gets no more turns than one that adds them at once.
 
 Invariants, after every call:
-    * the item with the highest priority is served first, whatever its flow;
+    * the item with the highest priority is served first, whatever its flow, unless the caller names a priority;
     * items of one flow are served in the order in which they became ready;
     * of two flows with ready items, ``turns / weight`` differ by at most the sum of their ``1 / weight``;
     * only flows with ready items, and those that had a turn in the present round, take memory.
@@ -155,21 +155,31 @@ class FairOrder(Generic[K]):
             heapq.heappush(level.turns, (level.time, False, next(self._numbers), flow))
         flow.items[item] = None
 
-    def pop(self) -> K | None:
-        """Remove and return the next item; None if there is none."""
+    def pop(self, priority: int | None = None) -> K | None:
+        """Remove and return the next item; None if there is none.
+
+        Args:
+            priority: one with ready items; None for the highest.
+        """
+        if priority is not None:
+            return self._next(self._levels[priority])
         while self._priorities:
-            level = self._levels[-self._priorities[0]]
-            while level.turns:
-                start, _, _, flow = level.turns[0]
-                level.time = start
-                if not flow.items:
-                    heapq.heappop(level.turns)
-                    self._forget(level, flow)  # a whole round without a ready item
-                    continue
-                flow.had_turn = True
-                heapq.heapreplace(level.turns, (start + flow.step, True, next(self._numbers), flow))
-                return flow.items.popitem(last=False)[0]
+            if (item := self._next(self._levels[-self._priorities[0]])) is not None:
+                return item
             del self._levels[-heapq.heappop(self._priorities)]
+        return None
+
+    def _next(self, level: _Level[K]) -> K | None:
+        while level.turns:
+            start, _, _, flow = level.turns[0]
+            level.time = start
+            if not flow.items:
+                heapq.heappop(level.turns)
+                self._forget(level, flow)  # a whole round without a ready item
+                continue
+            flow.had_turn = True
+            heapq.heapreplace(level.turns, (start + flow.step, True, next(self._numbers), flow))
+            return flow.items.popitem(last=False)[0]
         return None
 
     def discard(self, priority: int, item: K) -> None:

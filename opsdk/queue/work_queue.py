@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from opsdk.aio.clock import monotonic
 from opsdk.base.cause import ReconcileCause
-from opsdk.queue.core import QueueCore, QueueItem, QueueState, SavedItem
+from opsdk.queue.core import MAX_WAIT, QueueCore, QueueItem, QueueState, SavedItem
 from opsdk.queue.fairness import Fairness
 from opsdk.queue.flows import fair_order
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
@@ -43,6 +43,7 @@ class WorkQueue(Generic[K]):
         hooks: called for each event.
         item_type: class of the items; `EventDispatcher` refuses others.
         fairness: shares the workers between groups of items; None returns them in the order they became ready.
+        max_wait: seconds that items wait for items of higher priorities, see `opsdk.queue.core`; 0 for no limit.
 
     Attributes:
         hooks: see above; may be set before the first event.
@@ -57,15 +58,15 @@ class WorkQueue(Generic[K]):
         hooks: QueueHooks | None = None,
         item_type: type[K] | None = None,
         fairness: Fairness | None = None,
+        max_wait: float = MAX_WAIT,
     ) -> None:
         self.name = name
         self.item_type: type = item_type or object
         self.rate_limiter: RateLimiter[K] = (
             rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         )
-        self.core: QueueCore[K] = QueueCore(
-            fair_order(name, fairness, self.item_type) if fairness is not None else None
-        )
+        order = fair_order(name, fairness, self.item_type) if fairness is not None else None
+        self.core: QueueCore[K] = QueueCore(order, max_wait=max_wait)
         self.hooks = hooks
         self.keeps_traces = False
         self._getters: deque[asyncio.Future[None]] = deque()

@@ -76,7 +76,7 @@ class RuleRecorder(TelemetryHook):
         print(recorder.rules())
 
     A server-side apply or an update that creates its object counts as ``create`` too. Requests of `Cluster.http` are
-    not recorded. Field selectors are ignored: a list of one object by its name counts as a list. After 1,000 names with
+    not recorded. A list or watch of one object by a field selector is that of its name. After 1,000 names with
     the same verb and resource, requests for further names count as requests for every name.
 
     Args:

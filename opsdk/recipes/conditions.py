@@ -11,6 +11,7 @@ from datetime import datetime
 from opsdk.aio.clock import utc_now
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.time import whole_seconds
+from opsdk.client.activity import record_conditions
 
 
 def set_condition(
@@ -24,6 +25,8 @@ def set_condition(
     observed_generation: int = 0,
 ) -> bool:
     """Set one condition in place. Returns True if anything changed.
+
+    In a reconcile, opsdk then writes no condition of this type: see ``ready_condition`` of `ControllerOptions`.
 
     Args:
         conditions: the list in the object's status.
@@ -41,18 +44,23 @@ def set_condition(
     >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 2, tzinfo=UTC))
     False
     """
-    now = now or utc_now()
-    word = str(status)
-    existing = get_condition(conditions, type)
-    moved = existing is None or existing.status != word
+    record_conditions(type)
     condition = Condition(
-        type=type,
-        status=word,
-        reason=reason,
-        message=message,
-        last_transition_time=whole_seconds(now) if moved or existing is None else existing.last_transition_time,
-        observed_generation=observed_generation,
+        type=type, status=str(status), reason=reason, message=message, observed_generation=observed_generation
     )
+    return place_condition(conditions, condition, now=now)
+
+
+def place_condition(conditions: list[Condition], condition: Condition, *, now: datetime | None = None) -> bool:
+    """Set one condition as `set_condition` does, for opsdk's own conditions: it is not the reconciler's.
+
+    The transition time of `condition` is set.
+    """
+    existing = get_condition(conditions, condition.type)
+    if existing is not None and existing.status == condition.status:
+        condition.last_transition_time = existing.last_transition_time
+    else:
+        condition.last_transition_time = whole_seconds(now or utc_now())
     if existing is None:
         conditions.append(condition)
         return True

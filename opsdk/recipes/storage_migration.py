@@ -36,6 +36,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.recipes.storage_version import ObjectOutcome, StorageVersion, outcome_of, storage_version_of
+from opsdk.rest.pages import Pages
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -309,7 +310,7 @@ class _Migration:
         return await self._client.list(kind, limit=limit, continue_token=token, uncached=True)
 
     async def pages(self, storage: StorageVersion) -> AsyncIterator[ObjectList[PartialObjectMetadata]]:
-        token, expired = "", False
+        token, expired, tokens = "", False, Pages(self._name)
         while True:
             try:
                 page = await self.retry(partial(self.list_page, storage, token))
@@ -319,7 +320,7 @@ class _Migration:
                 self._restarts += 1
                 if not token and self._restarts > self._options.rounds:
                     raise
-                expired = True
+                expired, tokens = True, Pages(self._name)
                 continue
             expired = False
             if page.undecodable:
@@ -327,6 +328,7 @@ class _Migration:
             yield page
             if not (token := page.metadata.continue_token):
                 return
+            tokens.check(token, progress=bool(page))
 
     async def write_page(self, page: list[PartialObjectMetadata]) -> None:
         objects, errors = iter(page), list[OpsdkError]()

@@ -151,11 +151,11 @@ class Redactor:
         return without_values(tree, self._key)
 
     def _remember(self, secret: dict[str, Any]) -> None:
-        for form in _forms(secret):
+        for form, text, encoded in _forms(secret):
             if len(form) < _MIN_LENGTH:
                 continue
             self._values.pop(form, None)
-            self._values[form] = digest(form, self._key, encoded=False).encode()
+            self._values[form] = digest(text, self._key, encoded=encoded).encode()
             if len(self._values) > _REMEMBERED:
                 del self._values[next(iter(self._values))]
 
@@ -251,26 +251,31 @@ def _subject_of(target: str) -> _Subject:
     return _Subject.OTHERS
 
 
-def _forms(secret: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the values of a Secret as other bodies may have them: in base64, and as text in JSON."""
+def _forms(secret: dict[str, Any]) -> Iterator[tuple[bytes, str, bool]]:
+    """Yield the values of a Secret as other bodies may have them: in base64, and as text in JSON.
+
+    With each, the text that its digest is made of, and whether the digest is in base64 too: what decodes a copy has to
+    decode its digest. Equal texts have equal digests, in a Secret and elsewhere.
+    """
     for field in ("data", "stringData"):
         values = secret.get(field)
         for value in values.values() if isinstance(values, dict) else ():
             if not isinstance(value, str):
                 continue
-            plain = value.encode()
-            if field == "data":
-                yield plain
+            encoded, plain = value, value.encode()
+            if field == "stringData":
+                encoded = base64.b64encode(plain).decode()
+            else:
                 try:
                     plain = base64.b64decode(value, validate=True)
                 except ValueError:
-                    continue
-            else:
-                yield base64.b64encode(plain)
+                    plain = b""
+            yield encoded.encode(), encoded, True
             try:
-                yield json.dumps(plain.decode(), ensure_ascii=False)[1:-1].encode()
+                text = plain.decode()
             except UnicodeDecodeError:
                 continue
+            yield json.dumps(text, ensure_ascii=False)[1:-1].encode(), text, False
 
 
 def _without_tokens(tree: Any, key: bytes) -> Any:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from opsdk.base.limits import LIMITS, Limits
 from opsdk.base.options import Options
 from opsdk.base.version import VERSION
 from opsdk.errors import ConfigError
@@ -117,6 +118,7 @@ class Config(Options, frozen=True, kw_only=True):
         namespace: the namespace of the context, else ``default``.
         namespace_source: where `namespace` comes from, for messages.
         disable_compression: do not request gzip.
+        limits: the largest responses: ``object_bytes``, ``list_bytes`` and ``error_bytes`` count after decompression.
         app: an ASGI application to call in this process instead of opening sockets.
 
     Raises:
@@ -146,6 +148,7 @@ class Config(Options, frozen=True, kw_only=True):
     namespace: str = "default"
     namespace_source: str = "the default"
     disable_compression: bool = False
+    limits: Limits = LIMITS
     app: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
@@ -155,7 +158,7 @@ class Config(Options, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        parts = (f"{name}={_redacted(name, value)}" for name, value in values if value)
+        parts = (f"{name}={_redacted(name, value)}" for name, value in values if value and value is not LIMITS)
         return f"Config({', '.join(parts)})"
 
     @property

@@ -31,8 +31,16 @@ class Credentials(Protocol):
         """Return the headers for the next request. Raises `ConfigError` or `UnauthorizedError`."""
         ...
 
-    def invalidate(self) -> bool:
-        """The server returned 401: drop cached credentials. Returns whether a retry may succeed."""
+    @property
+    def generation(self) -> int:
+        """The number of the last credentials, which `headers` has returned."""
+        ...
+
+    def invalidate(self, generation: int) -> bool:
+        """The server returned 401: drop the credentials of that number, not newer ones.
+
+        Returns whether a retry may succeed.
+        """
         ...
 
 
@@ -40,6 +48,7 @@ class StaticCredentials:
     """Fixed headers: a token, basic authentication, or none."""
 
     client_cert: ClientCert | None = None
+    generation = 0
 
     def __init__(self, authorization: str = "") -> None:
         self._headers = {"Authorization": authorization} if authorization else {}
@@ -47,7 +56,7 @@ class StaticCredentials:
     async def headers(self) -> dict[str, str]:
         return self._headers
 
-    def invalidate(self) -> bool:
+    def invalidate(self, generation: int) -> bool:  # noqa: ARG002 - see `Credentials`
         """Return False: there is nothing to refresh."""
         return False
 
@@ -63,6 +72,7 @@ class TokenFileCredentials:
     """
 
     client_cert: ClientCert | None = None
+    generation = 0
 
     def __init__(self, path: Path, *, fallback: str = "") -> None:
         self._path = path
@@ -84,7 +94,7 @@ class TokenFileCredentials:
                 raise ConfigError(f"token file {self._path}: {problem}")
         return {"Authorization": f"Bearer {self._token}"}
 
-    def invalidate(self) -> bool:
+    def invalidate(self, generation: int) -> bool:  # noqa: ARG002 - reading a file costs little
         """Return True: the file may hold a newer token."""
         self._read_at = None
         return True

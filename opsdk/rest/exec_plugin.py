@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import utc_now
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.plugin_process import MAX_OUTPUT, start_process
@@ -23,6 +23,8 @@ from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 # Bytes of a plugin's standard error to quote in messages.
 _MAX_STDERR = 2000
+# Seconds for which a failure is remembered: callers that wait for one run would else run the plugin one after another.
+_FAILURE_SECONDS = 1.0
 
 
 class _ExecCredentialStatus(msgspec.Struct, rename="camel"):
@@ -110,13 +112,22 @@ def _plugin_error(plugin: ExecConfig, words: str) -> ConfigError:
 
 # ------------------------------------------------------------------ running
 class ExecCredentials:
-    """Credentials from a plugin. It runs once for all waiting callers, and again after expiry or a 401."""
+    """Credentials from a plugin. It runs once for all waiting callers, and again after expiry or a 401.
+
+    A failure is that of all callers for `_FAILURE_SECONDS`.
+
+    Attributes:
+        generation: the number of successful runs.
+    """
 
     def __init__(self, plugin: ExecConfig, config: Config) -> None:
         self._plugin = plugin
         self._config = config
         self._credential: Credential | None = None
         self._lock = asyncio.Lock()
+        self.generation = 0
+        self._failure: ConfigError | UnauthorizedError | None = None
+        self._failed_at = 0.0
 
     @property
     def client_cert(self) -> ClientCert | None:
@@ -130,8 +141,21 @@ class ExecCredentials:
             async with self._lock:
                 credential = self._valid_credential()
                 if credential is None:
-                    self._credential = credential = parse_credential(await self._run(), self._plugin)
+                    credential = await self._renew()
         return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
+
+    async def _renew(self) -> Credential:
+        """Run the plugin, unless it has failed a moment ago."""
+        if self._failure is not None and monotonic() - self._failed_at < _FAILURE_SECONDS:
+            raise self._failure.with_traceback(None)
+        try:
+            credential = parse_credential(await self._run(), self._plugin)
+        except (ConfigError, UnauthorizedError) as error:
+            self._failure, self._failed_at = error, monotonic()
+            raise
+        self._credential, self._failure = credential, None
+        self.generation += 1
+        return credential
 
     def _valid_credential(self) -> Credential | None:
         credential = self._credential
@@ -139,9 +163,10 @@ class ExecCredentials:
             return None
         return credential
 
-    def invalidate(self) -> bool:
-        """Drop the credential: the next request runs the plugin again."""
-        self._credential = None
+    def invalidate(self, generation: int) -> bool:
+        """Drop the credential if it is the one that was refused: the next request runs the plugin again."""
+        if generation == self.generation:
+            self._credential = None
         return True
 
     async def _run(self) -> bytes:

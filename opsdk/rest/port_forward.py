@@ -81,6 +81,7 @@ class PortForward(Closing):
         self._config = config
         self._endpoint = config.endpoint
         self._credentials = credentials_for(config)
+        self._generation = 0
         self._tls = TlsContexts(config, on_change=lambda: None)
         self._dialer = Dialer(
             self._endpoint, self._tls, proxy=proxy_for(self._endpoint, proxy_url=config.proxy_url, env=os.environ)
@@ -164,7 +165,7 @@ class PortForward(Closing):
         try:
             async with asyncio.timeout(_OPEN_TIMEOUT):
                 exchange = await self._upgrade(key)
-                if exchange.status == 401 and self._credentials.invalidate():
+                if exchange.status == 401 and self._credentials.invalidate(self._generation):
                     exchange.abort()
                     exchange = await self._upgrade(key)
                 return await _accepted(exchange, key, self._request)
@@ -174,6 +175,7 @@ class PortForward(Closing):
     async def _upgrade(self, key: str) -> UpgradedExchange:
         """Send the upgrade request with fresh credentials, and return the response."""
         credentials = await self._credentials.headers()
+        self._generation = self._credentials.generation
         self._tls.use(self._credentials.client_cert)
         self._tls.refresh()
         headers = merge_headers(

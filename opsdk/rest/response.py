@@ -139,19 +139,19 @@ def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:
 def retry_after(response: RestResponse, *, now: datetime | None = None) -> float | None:
     """Return the seconds of ``Retry-After``, a number or a date; None if it is absent or unreadable.
 
-    A date is relative to the response's ``Date``, else to `now`.
+    They are at most `ApiError.max_retry_after`. A date is relative to the response's ``Date``, else to `now`.
 
     >>> retry_after(RestResponse(429, {"retry-after": "7"}))
     7.0
     """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
-        return float(value[:9])
+        return min(float(value[:9]), ApiError.max_retry_after)
     until = _parse_date(value)
     start = _parse_date(response.headers.get("date", "")) or now
     if until is None or start is None:
         return None
-    return max(0.0, (until - start).total_seconds())
+    return min(max((until - start).total_seconds(), 0.0), ApiError.max_retry_after)
 
 
 def _parse_date(value: str) -> datetime | None:

@@ -16,6 +16,7 @@ import msgspec
 
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
+from opsdk.http.pem import certificates_of, without_comments
 from opsdk.rest.config import Config
 from opsdk.rest.tls_resumption import TlsResumption
 
@@ -124,15 +125,15 @@ def _build_context(config: Config, material: _Material) -> ssl.SSLContext:
         # An empty CA file must trust no certificate, not the system's.
         name = config.ca_file or "ca_data"
         try:
-            context.load_verify_locations(cadata=material.ca.decode("ascii"))
-        except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+            context.load_verify_locations(cadata=certificates_of(material.ca))
+        except (ssl.SSLError, ValueError) as error:
             raise ConfigError(f"certificate authority {name}: not PEM certificates") from error
     else:
         context.load_default_certs()
     if material.client is not None:
         name = config.client_cert_file or "client certificate data"
         # OpenSSL accepts key and certificate in one file.
-        with _as_file(material.client.key + b"\n" + material.client.cert) as path:
+        with _as_file(without_comments(material.client.key) + without_comments(material.client.cert)) as path:
             try:
                 # An empty password, so that OpenSSL never prompts on the terminal.
                 context.load_cert_chain(path, password=lambda: "")

@@ -18,7 +18,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
+from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -31,6 +31,7 @@ from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.rest.response_budget import ResponseBudget
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
 from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
@@ -217,10 +218,10 @@ class Transport(Closing):
         self, request: RestRequest, read: ReadResponse[R], *, retry: bool, until: float | None
     ) -> R:
         """Make attempts as the retry rules say. Return the last response, or raise the last error."""
-        repeats, renewed = count(), False
+        repeats, renewed, used = count(), False, [0]
         for number in count():
             try:
-                response = await self._attempt(request, read, number)
+                response = await self._attempt(request, read, number, used)
             except TransportError as error:
                 if isinstance(error, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                     renewed = True
@@ -230,7 +231,7 @@ class Transport(Closing):
                     raise
             else:
                 renews = response.status == 401 and not renewed and request.is_repeatable
-                if renews and self._credentials.invalidate():
+                if renews and self._credentials.invalidate(used[0]):
                     renewed = True
                     if not isinstance(response, RestResponse):
                         await response.aclose()
@@ -243,8 +244,8 @@ class Transport(Closing):
             await asyncio.sleep(delay)
         raise AssertionError  # `count` does not end
 
-    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int) -> R:
-        """Make one attempt after client-side throttling, and report it to log and hooks."""
+    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int, used: list[int]) -> R:
+        """Make one attempt after client-side throttling, and report it to log and hooks. See `exchange` for `used`."""
         throttled = await self._throttle(request) if self._bucket is not None else 0.0
         is_reported = self._hook.hooks or logs_requests()
         started = monotonic() if is_reported else 0.0
@@ -252,7 +253,7 @@ class Transport(Closing):
         error: BaseException | None = None
         with self._hook_block(request) as headers:
             try:
-                response = await read(request, await self.exchange(request, headers))
+                response = await read(request, await self.exchange(request, headers, used))
             except TransportError as caught:
                 error = _with_request(request, caught)
                 raise
@@ -269,11 +270,18 @@ class Transport(Closing):
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
             decoder = decoder_for(exchange.headers)
+            budget = ResponseBudget.of(request, exchange.status, self.config.limits)
             pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
-                    pieces += decoder.feed(data)
-                decoder.finish()
+                    pieces += map(budget.take, decoder.feed(data))
+                    if budget.full:
+                        break
+                else:
+                    decoder.finish()
+            except ResponseLimitError as error:
+                pieces.clear()  # the error outlives the call, and its traceback has this frame
+                raise _with_request(request, error) from None
             except TRANSPORT_ERRORS as error:
                 raise _with_request(request, translate(error, sent=True, where="")) from error
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -321,12 +329,17 @@ class Transport(Closing):
         log_request(record)
         self._hook.record(record)
 
-    async def exchange(self, request: RestRequest, headers: Mapping[str, str] | None = None) -> ResponseStream:
+    async def exchange(
+        self, request: RestRequest, headers: Mapping[str, str] | None = None, used: list[int] | None = None
+    ) -> ResponseStream:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
-        For adapters; other callers use `send` or `stream`. `headers` are added to those of the request.
+        For adapters; other callers use `send` or `stream`. `headers` are added to those of the request. `used` gets
+        the generation of the credentials.
         """
         credentials = await self._credentials.headers()
+        if used is not None:
+            used[0] = self._credentials.generation
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()

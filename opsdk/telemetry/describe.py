@@ -28,22 +28,37 @@ def describe(error: BaseException) -> tuple[str, bool]:
 
     A group is described by its parts. Its traceback is logged if that of a part is. Notes follow in brackets.
     """
-    return _error_text(error), _has_traceback(error)
+    try:
+        return _error_text(error), _has_traceback(error)
+    except BaseException as broken:  # noqa: BLE001 - attributes of an exception of the user may raise anything
+        contain(broken)
+        return type(error).__name__, True
+
+
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: half of a surrogate pair becomes its escape.
+
+    Bytes that were decoded with ``surrogateescape``, such as file names, become such halves.
+
+    >>> encodable(bytes([99, 97, 102, 0xE9]).decode(errors="surrogateescape")) == "caf" + chr(92) + "udce9"
+    True
+    """
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, or why it raises. Never raises."""
+    """Return ``str(error)``, or why it raises, as text that UTF-8 can encode. Never raises."""
     try:
-        return str(error)
+        return encodable(str(error))
     except BaseException as broken:  # noqa: BLE001 - an exception class of the user may raise anything
         contain(broken)
         return f"its text cannot be shown: {type(broken).__name__}"
 
 
 def repr_of(error: BaseException | None) -> str:
-    """Return ``repr(error)``, or the name of its class if that raises. Never raises."""
+    """Return ``repr(error)``, or the name of its class if that raises, as `text_of` does. Never raises."""
     try:
-        return repr(error)
+        return encodable(repr(error))
     except BaseException as broken:  # noqa: BLE001 - as above
         contain(broken)
         return f"{type(error).__name__}(its text cannot be shown: {type(broken).__name__})"
@@ -63,7 +78,7 @@ def _error_text(error: BaseException, *, depth: int = 0) -> str:
         text = text_of(error)
         if not isinstance(error, OpsdkError) or not text:
             text = f"{type(error).__name__}: {text}".removesuffix(": ")
-    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    notes = [encodable(note) for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
     if notes:
         text = f"{text} [{'; '.join(notes)}]"
     return " ".join(text.split())

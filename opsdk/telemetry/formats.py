@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from opsdk.aio.containment import contain
-from opsdk.telemetry.describe import describe
+from opsdk.telemetry.describe import describe, encodable
 
 # Attributes of every record. All others are fields that the caller passed as `extra`.
 _RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
@@ -51,7 +51,7 @@ def _printable(value: object) -> str:
     except BaseException as error:  # noqa: BLE001 - a value of the user may raise anything
         contain(error)
         text = f"<{type(value).__name__}: its text cannot be shown: {type(error).__name__}>"
-    return text.encode(errors="backslashreplace").decode()
+    return encodable(text)
 
 
 def timestamp(record: logging.LogRecord) -> str:

@@ -41,6 +41,7 @@ __all__ = [
     "ReconcileOutcome",
     "ReconcileStarted",
     "Reconciled",
+    "RegisteredFaults",
     "RenewedSlowly",
     "RequestStarted",
     "Requested",
@@ -155,24 +156,23 @@ class GenerationsView(Protocol):
     def __len__(self) -> int: ...
 
 
-class QueueHooks(Protocol):
-    """Receives the events of one work queue."""
+class QueueHooks:
+    """Receives the events of one work queue, and does nothing with them. Override what is needed.
+
+    Not a Protocol: a later version adds events, and a hook without a method for them must go on.
+    """
 
     def added(self) -> None:
         """An item was queued."""
-        ...
 
     def retried(self) -> None:
         """An item was queued again after a failure."""
-        ...
 
     def taken(self, waited: float) -> None:
         """A worker took an item that was ready for `waited` seconds."""
-        ...
 
     def finished(self, worked: float) -> None:
         """A worker finished an item after `worked` seconds."""
-        ...
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,6 +327,20 @@ class CertificateRead(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
+class RegisteredFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of an object that the operator registered at the API server have changed.
+
+    Attributes:
+        object: kind and name, such as ``CustomResourceDefinition websites.demo.opsdk.dev``.
+        critical: differences that the operator does not restore, and that make the replica unready.
+        others: other differences.
+    """
+
+    object: str
+    critical: int
+    others: int
+
+
 class Contended(msgspec.Struct, frozen=True, kw_only=True):
     """An apply was sent once more, because another writer had undone it again; the next one waits.
 
@@ -406,6 +420,7 @@ Record = (
     | WebhookLoad
     | WebhookServed
     | CertificateRead
+    | RegisteredFaults
     | Contended
     | PausedObjects
     | ControllerPaused
@@ -450,7 +465,7 @@ class TelemetryHook:
         return NO_HEADERS
 
 
-class _QueueRecords:
+class _QueueRecords(QueueHooks):
     """Makes a `Queued` record of each event of a queue."""
 
     def __init__(self, hook: TelemetryHook, controller: str, queue: QueueView) -> None:
@@ -477,7 +492,7 @@ class _QueueRecords:
 _QUEUE_HOOK_RAISED = "a telemetry hook raised an error for an event of the queue of %s"
 
 
-class _CombinedQueueHooks:
+class _CombinedQueueHooks(QueueHooks):
     """Passes the events of a queue to several receivers. An exception of one is logged and does not stop the others."""
 
     def __init__(self, hooks: Sequence[QueueHooks], controller: str) -> None:

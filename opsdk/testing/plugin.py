@@ -135,8 +135,19 @@ def loop_of(item: pytest.Item) -> TestLoop:
 
 # ------------------------------------------------------------------ hooks
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker. Raises ``pytest.UsageError`` if another plugin runs all async tests."""
     config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
+    for plugin, option in (("pytest-asyncio", "asyncio_mode"), ("anyio", "anyio_mode")):
+        try:
+            mode = config.getoption(option, None) or config.getini(option)
+        except ValueError:
+            continue  # the plugin is not installed
+        if str(getattr(mode, "value", mode)) == "auto":
+            raise pytest.UsageError(
+                f"{option} is auto, so {plugin} runs all async tests, in real time: "
+                f'set {option} = "strict" in the pytest configuration; opsdk.testing.plugin then runs them in virtual '
+                "time"
+            )
 
 
 @pytest.hookimpl(tryfirst=True)

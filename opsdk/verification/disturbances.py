@@ -6,6 +6,7 @@ its watch messages, is a place. All places are enumerated, so a window of a mill
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -189,3 +190,12 @@ def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbanc
     for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD):
         for key, number in first.items():
             yield Disturbance(kind=kind, number=number, path=key)
+
+
+def by_kind(counts: Counter[DisturbanceKind]) -> str:
+    """Return the numbers of disturbances as text.
+
+    >>> by_kind(Counter({DisturbanceKind.CONFLICT: 2}))
+    '2 conflict'
+    """
+    return ", ".join(f"{count} {kind.value}" for kind, count in sorted(counts.items()))

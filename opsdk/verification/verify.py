@@ -24,6 +24,7 @@ from opsdk.verification.disturbances import (
     NEEDS_STANDBY,
     Disturbance,
     DisturbanceKind,
+    by_kind,
     guided_disturbances,
 )
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, outside_text, run_guided
@@ -99,7 +100,7 @@ class VerificationSummary:
         workloads: number of workloads.
         with_standby: number of those that ran with a standby too.
         runs: number of disturbances that were run, by kind.
-        omitted: number of disturbances for which there was no time.
+        omitted: number of disturbances for which there was no time, by kind.
         unrepeated: number of broken runs that were not confirmed: equal runs of the operator differ.
         uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
         connections: targets outside of the simulated cluster that were refused, each once. What reaches for them was
@@ -111,7 +112,7 @@ class VerificationSummary:
     workloads: int = 0
     with_standby: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
-    omitted: int = 0
+    omitted: Counter[DisturbanceKind] = field(default_factory=Counter)
     unrepeated: int = 0
     uncompared: dict[str, None] = field(default_factory=dict)
     connections: dict[str, None] = field(default_factory=dict)
@@ -160,13 +161,12 @@ class VerificationSummary:
         return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
 
     def __str__(self) -> str:
-        parts = [f"{count} {kind.value}" for kind, count in sorted(self.runs.items())]
-        parts += [f"{self.omitted} left for lack of time"] if self.omitted else []
+        omitted = f"; {self.omitted.total()} left for lack of time: {by_kind(self.omitted)}" if self.omitted else ""
         standby = f", {self.with_standby} of them with a standby" if self.with_standby else ""
-        return (
-            f"{sum(self.runs.values())} disturbances of {self.workloads} workloads{standby} ({', '.join(parts)}), "
-            f"{self.bugs}, {self.seconds:.1f} s"
+        runs = (
+            f"{self.runs.total()} disturbances of {self.workloads} workloads{standby} ({by_kind(self.runs)}{omitted})"
         )
+        return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
 
 def verify(
@@ -236,7 +236,7 @@ def run_verification(
         progress(summary)
     for workload, disturbance in _in_turns(waiting):
         if time.monotonic() - began > time_limit:
-            summary.omitted += 1
+            summary.omitted[disturbance.kind] += 1
             continue
         outcome, violations = workload.disturbed(disturbance)
         summary.runs[disturbance.kind] += 1

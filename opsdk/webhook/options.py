@@ -18,7 +18,7 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
     """Options of a `WebhookServer`.
 
     Attributes:
-        host: the address to bind; by default all interfaces, because the API server calls from outside.
+        host: the address to bind; empty for all interfaces with IPv6 and IPv4, as the API server calls from outside.
         port: the TCP port; 0 selects a free one.
         cert_dir: the directory of the certificate files; empty for ``k8s-webhook-server/serving-certs`` in the
             directory of temporary files.
@@ -33,7 +33,7 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
         listen: False opens no port: other code of this process calls `WebhookServer.app`, as simulations do.
     """
 
-    host: str = "0.0.0.0"  # noqa: S104 - see above
+    host: str = ""
     port: int = 9443
     cert_dir: Path | str = ""
     cert_name: str = "tls.crt"

@@ -200,7 +200,7 @@ class WebhookServer:
         context = ssl.create_default_context()
         # Do not verify: the server connects to itself, and its certificate has the name of a Service.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104 - see the options
+        host = {"": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104 - see the options
         async with asyncio.timeout(_DIAL_TIMEOUT):
             _, writer = await asyncio.open_connection(host, self.port, ssl=context)
             writer.close()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 import pytest
 
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery import decoders
+from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.decoders import decoder_steps
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.errors import UsageError
@@ -64,3 +68,26 @@ def test_a_class_without_json_form_is_named() -> None:
     """The error names the class and the annotation."""
     with pytest.raises(UsageError, match="Broken cannot be decoded"):
         list(decoder_steps(Broken))
+
+
+class Bounded(Model):
+    """A bound on an optional value, which msgspec cannot check."""
+
+    name: str = ""
+    size: Annotated[int | None, msgspec.Meta(ge=1)] = None
+
+
+class BoundedKind(Object[Bounded, None]):
+    """A kind with it."""
+
+    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Bounded")
+
+
+def test_a_wrong_annotation_is_named() -> None:
+    """The error names the nested class and the field, and shows the form that works, for decoders and definitions."""
+    for use in (lambda: list(decoder_steps(BoundedKind)), lambda: crd_for(BoundedKind)):
+        with pytest.raises(
+            UsageError, match=r"BoundedKind cannot be decoded.*: Bounded\.size: Can only set `ge`"
+        ) as error:
+            use()
+        assert "Annotated[int, Meta(ge=1)] | None" in str(error.value)

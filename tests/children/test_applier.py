@@ -133,6 +133,35 @@ async def test_no_value_of_a_secret_is_shown() -> None:
         assert not any(word in text for word in ("first", "second", "Zmlyc3Q", "b3RoZXI", "c2Vjb25k"))
 
 
+@pytest.mark.parametrize("field", ["string_data", "data"])
+async def test_string_data_and_data_are_one_field(field: str) -> None:
+    """With ``force=False``, a password of another manager is a conflict in both spellings, and stays."""
+
+    def secret(text: str, name: str = field) -> Secret:
+        value = {"password": text} if name == "string_data" else {"password": text.encode()}
+        return Secret(metadata=ObjectMeta(name="a", namespace="default"), **{name: value})  # type: ignore[arg-type]
+
+    async with counted_client() as counted:
+        await counted.uncached.create(secret("first"), field_owner="me")
+        # Of the same operator, but not by an apply: what it generates once with create.
+        applier = Applier(counted.uncached, field_owner="me")
+        with pytest.raises(ConflictError, match=r"\.data\.password"):
+            await applier.apply(secret("second"), force=False)
+        assert (await counted.uncached.get(Secret, "default/a")).data == {"password": b"first"}
+        for spelling in ("string_data", "data", "string_data"):
+            await applier.apply(secret("second", spelling))
+        live = await counted.uncached.get(Secret, "default/a")
+        assert live.data == {"password": b"second"}
+        entry = next(m for m in live.metadata.managed_fields if m.operation == "Apply")
+        assert entry.fields_v1 == {"f:data": {"f:password": {}}}
+        version = live.metadata.resource_version
+        for spelling in ("data", "string_data"):
+            await applier.apply(secret("second", spelling))
+        assert (await counted.uncached.get(Secret, "default/a")).metadata.resource_version == version
+        await applier.apply(Secret(metadata=ObjectMeta(name="a", namespace="default")))
+        assert (await counted.uncached.get(Secret, "default/a")).data == {}
+
+
 async def test_the_desired_object_stays_as_it_is() -> None:
     """Applying leaves the desired object unchanged, so that several reconcilers can apply it again."""
     async with counted_client() as counted:

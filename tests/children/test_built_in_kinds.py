@@ -10,6 +10,7 @@ import pytest
 from opsdk.apimachinery.object import Unstructured, convert
 from opsdk.children.applier import Applier
 from opsdk.children.comparison import compare
+from opsdk.children.desired import with_encoded_strings
 from opsdk.children.explanation import Explanation
 from opsdk.children.field_types import built_in_type
 from opsdk.children.kinds import built_in_kinds
@@ -18,6 +19,7 @@ from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ApiError, PatchError
+from opsdk.structured_merge.typed import check_typed
 from opsdk.structured_merge.value import JsonObject
 from tests.children.childkit import (
     counted_client,
@@ -63,6 +65,8 @@ async def agree(client: Client, tree: JsonObject) -> bool | None:
     assert resolved is not None
     live = await live_tree(client, tree)
     try:
+        check_typed(tree, resolved.field_type.schema)
+        tree = with_encoded_strings(tree)
         to_own = fields_to_own(tree, resolved.field_type.schema, ignored=resolved.ignored)
     except PatchError:
         return None

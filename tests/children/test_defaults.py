@@ -50,7 +50,7 @@ _ELSEWHERE = {
     "Node": "two fields for one value",
     "PersistentVolumeClaim": "the kind is filled in only inside a StatefulSet",
     "PriorityLevelConfiguration": "random types of responses",
-    "Secret": "stringData is moved by the comparison",
+    "Secret": "stringData is moved by the applier",
     "VolumeAttachment": "an inline volume has only some of the defaults of a PersistentVolume",
 }
 """Kinds whose random objects differ, and why."""

@@ -357,13 +357,17 @@ async def test_a_namespace_with_objects_of_others_stays() -> None:
 
 
 def test_pods_of_an_old_revision_explain_nothing() -> None:
-    """Only the newest ReplicaSet's pods count, and equal reasons of several pods are one line."""
+    """Only the newest ReplicaSet's pods count, equal reasons are one line, and a pending pod has its reason."""
 
     def owned(kind: str, name: str, owner: str, **parts: object) -> JsonObject:
         references = [{"uid": owner, "controller": True, "kind": "x", "name": "x"}]
         annotations = {"deployment.kubernetes.io/revision": name[-1]}
         metadata = {"name": name, "uid": name, "ownerReferences": references, "annotations": annotations}
         return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, **parts}
+
+    def pending(name: str, node: str) -> JsonObject:
+        spec = {"nodeName": node} if node else {}
+        return owned("Pod", name, "set-2", spec=spec, status={"phase": "Pending"})
 
     def pod(name: str, owner: str, reason: str) -> JsonObject:
         container = {"name": "operator", "state": {"waiting": {"reason": reason}}}
@@ -376,3 +380,7 @@ def test_pods_of_an_old_revision_explain_nothing() -> None:
         "Deployment d is not available: 0 of 2 replicas are updated",
         "2 pods: container operator: OutOfLuck",
     ]
+    # Without a scheduler or a kubelet, only the phase of the pods says that they wait.
+    for node, cause in (("", "no scheduler has assigned it to a node"), ("n", "the kubelet of node n has not started")):
+        problems = deployment_problems(deployment, sets, [pending("a", node), pending("b", node)])
+        assert problems[1].startswith(f"2 pods: pending: {cause}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from envtest import Environment
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, Unstructured
 from opsdk.aio.clock import utc_now
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Service, ServiceSpec
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.time import MicroTime
@@ -23,7 +24,9 @@ from opsdk.rbac.rules import applies
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
+from opsdk.webhook.certificates.issuing import create_authority
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
 
 
@@ -126,6 +129,43 @@ async def test_each_problem_is_a_finding(k8s_env: Environment, k8s_client: Clien
     )
     assert "has been terminating for 6 minutes and waits for opsdk.dev/leave" in messages["finalizer", "Site default/a"]
     assert "expired 345 s ago; its last holder was pod-1" in messages["lease", "default/doctor"]
+
+
+async def test_a_service_with_an_external_name_needs_no_pods(k8s_env: Environment, k8s_client: Client) -> None:
+    """The API server resolves an ExternalName itself, as for an operator on a laptop: its Service has no endpoints."""
+    operator = make_operator(election=False)
+    (tree,) = operator.webhook_configurations(SERVICE)
+    await k8s_client.create(Unstructured.from_tree(tree))
+    expected = [["ok"], ["error"]]
+    spec = ServiceSpec(type="ExternalName", external_name="laptop.example.com")
+    await k8s_client.create(Service(metadata=ObjectMeta(name="doctor-webhooks", namespace="default"), spec=spec))
+    for levels in expected:
+        findings = await examine(operator, k8s_env.config, namespace="default")
+        assert [f.level.value for f in findings if f.check == "webhook"] == levels
+        await k8s_client.delete(Service, "default/doctor-webhooks", missing_ok=True)
+
+
+class OldSite(Object[SiteSpec, None]):
+    """The kind before its rename."""
+
+    gvk = GroupVersionKind("doctor.opsdk.dev", "v1alpha1", "Site")
+
+
+async def test_a_lost_conversion_is_an_error(k8s_env: Environment, k8s_client: Client) -> None:
+    """A definition without the conversion that the operator declares is an error; with it, it is in order."""
+    operator = make_operator(election=False)
+    spoke = Spoke(OldSite, lambda old: Site(spec=old.spec), lambda new: OldSite(spec=new.spec))
+    operator.webhook_for(Site).with_converter(HubSpokeConverter(Site, spoke))
+    (definition,) = operator.definitions(replace(SERVICE, ca_bundle=create_authority(utc_now(), 1000).cert))
+    await install_definitions(k8s_client, [definition])
+    before = await examine(operator, k8s_env.config, namespace="default")
+    assert [f.level for f in before if f.check == "definition"] == [Level.OK]
+    crd = await k8s_client.get(unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
+    del crd["spec"]["conversion"]
+    await k8s_client.update(crd)
+    (finding,) = (f for f in await examine(operator, k8s_env.config, namespace="default") if f.check == "definition")
+    assert finding.level is Level.ERROR
+    assert finding.message == "has no spec.conversion with a webhook, so objects of other versions lose fields"
 
 
 async def test_cleanup_removes_finalizers_and_webhooks(k8s_env: Environment, k8s_client: Client) -> None:

@@ -14,6 +14,7 @@ import pytest
 from processes import until
 
 from opsdk.cli.__main__ import main
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
 from opsdk.cli.verify_transition import transition_test
 from opsdk.verification.exploration.bounds import Bounds
@@ -363,3 +364,16 @@ def _command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:
         return b""  # it has ended
+
+
+def test_a_verification_that_ran_out_of_time_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 4 if a part was left out, 1 if nothing was attacked. What was left is named by kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unfinished_operator.py").write_text(HEAD + GOOD)
+    words = ["verify", "unfinished_operator.py", "--parallel", "1"]
+    assert main([*words, "--time-limit", "1"]) in (ExitStatus.ERROR, ExitStatus.UNFINISHED)
+    text = capsys.readouterr().out
+    assert "nothing was attacked" in text or "unfinished: pass a longer --time-limit" in text
+    assert "0 bugs" in text

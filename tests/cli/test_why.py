@@ -89,7 +89,7 @@ async def test_what_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str
     assert "Is this the debug address of an operator?" in capsys.readouterr().err
     assert await why("a", "--url", "ftp://x") == 1
     assert "write http://host:port" in capsys.readouterr().err
-    assert await why("a", "--last", "-1") == 2
+    assert await why("a", "--last", "-1") == 64
     assert "'--last'" in capsys.readouterr().err
 
 

@@ -91,6 +91,18 @@ async def test_write_arguments_reach_the_operation() -> None:
     assert executor.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
 
 
+@pytest.mark.parametrize("verb", ["create", "update", "apply", "delete", "status().update", "status().apply"])
+async def test_an_unknown_keyword_is_a_usage_error(verb: str) -> None:
+    """A wrong keyword is named with those that exist, and nothing is sent."""
+    executor = FakeExecutor()
+    client: Any = Client(executor)
+    target = client.status() if verb.startswith("status") else client
+    with pytest.raises(UsageError, match="does not take propagation_policy: it takes dry_run, ") as error:
+        await getattr(target, verb.rpartition(".")[2])(site(), propagation_policy="Foreground")
+    assert ("propagation," in str(error.value)) is (verb == "delete")
+    assert not executor.seen
+
+
 async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
     """Deletes accept an object or a kind with a key; every option reaches the operation."""
     client, executor = made()

@@ -280,3 +280,15 @@ def test_the_core_group_has_its_own_root() -> None:
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns"))
     assert line(build_request(Create(obj=pod), POD)) == "POST /api/v1/namespaces/ns/pods"
     assert GroupVersionKind("", "v1", "Pod") == Pod.gvk
+
+
+@pytest.mark.parametrize(("text", "name"), [("metadata.name=a", "a"), ("metadata.name!=a", ""), ("c=d", ""), ("", "")])
+def test_a_list_of_one_object_has_its_name(text: str, name: str) -> None:
+    """The server authorizes a list or watch by an exact name as one of this object; the path stays."""
+    selector = FieldSelector.parse(text)
+    options = ListOptions(namespace="ns", field_selector=selector)
+    requests = [
+        build_request(List(kind=KIND, options=options), SITE),
+        build_watch(Watch(kind=KIND, options=WatchOptions(namespace="ns", field_selector=selector)), SITE),
+    ]
+    assert [(request.info.name, request.path) for request in requests] == [(name, SITES)] * 2

@@ -160,7 +160,7 @@ async def test_the_status_of_unstructured_and_built_in_objects() -> None:
 
 # ------------------------------------------------------------------ apply and events
 async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
-    """apply() sets the owner and the namespace; an object without owner needs owner=None."""
+    """apply() sets the owner and the namespace; owner=None sets the namespace only."""
     operator = Operator("boxes")
 
     @operator.reconciler(Box, owns=[ConfigMap])
@@ -168,6 +168,7 @@ async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
         await ctx.apply(ConfigMap(metadata=ObjectMeta(name="child"), data={"size": str(obj.spec.size)}))
         free = ConfigMap(metadata=ObjectMeta(name="free", namespace="kube-system"), data={})
         await ctx.apply(free, owner=None)
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="near"), data={}), owner=None)
         ctx.event("Filled", "the box is full")
 
     async with running(operator) as client:
@@ -176,6 +177,7 @@ async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
         child = await client.get(ConfigMap, "default/child")
         assert [(o.kind, o.name, o.controller) for o in child.metadata.owner_references] == [("Box", "a", True)]
         assert not (await client.get(ConfigMap, "kube-system/free")).metadata.owner_references
+        assert not (await client.get(ConfigMap, "default/near")).metadata.owner_references
         (event,) = await client.list(Event, namespace="default", field_selector="reason=Filled")
         assert event.regarding.name == "a"
         await client.delete(child)

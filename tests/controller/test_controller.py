@@ -357,14 +357,22 @@ async def test_a_terminal_error_waits_for_a_change_of_the_object() -> None:
 
 
 @pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
-async def test_every_exception_and_wrong_result_is_retried() -> None:
-    """Exceptions, groups, escaped cancellations and wrong results count as errors and are retried."""
-    answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), "later", 5, TimeoutError()]
+async def test_every_exception_is_retried() -> None:
+    """Exceptions, groups and escaped cancellations count as errors and are retried."""
+    answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), TimeoutError()]
     times, hook = await _times(list(answers))
     assert len(times) == len(answers) + 1
     assert [r.result for r in hook.reconciled()] == [Outcome.ERROR] * len(answers) + [Outcome.SUCCESS]
-    assert [r.panicked for r in hook.reconciled()] == [False, False, True, False, False, False, False]
+    assert [r.panicked for r in hook.reconciled()] == [False, False, True, False, False]
     assert not any(r.timed_out for r in hook.reconciled())
+
+
+@pytest.mark.parametrize("result", ["later", 5])
+async def test_a_wrong_result_is_an_error_without_retries(result: object) -> None:
+    """A wrong result is an error of the program, which no retry corrects."""
+    times, hook = await _times([result])
+    assert len(times) == 1
+    assert [(r.result, r.terminal) for r in hook.reconciled()] == [(Outcome.ERROR, True)]
 
 
 class Panic(BaseException):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from boxes import environment, records, writes
+from boxes import environment, records, running, writes
 from shops import External, Item, Service, Shop, make_operator, shop
 
 from opsdk import (
     Client,
     Cluster,
     Context,
+    ControllerOptions,
     Operator,
     Request,
     UsageError,
@@ -88,6 +92,88 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         assert await client.get_or_none(ConfigMap, "default/a-first") is None
 
     await run(play)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+async def test_a_resource_that_cannot_be_observed_is_not_ready(swallowed: bool) -> None:
+    """While `observe` fails, nothing is known about the resource: the object is not ready until it succeeds."""
+    service, failing = Service(), False
+
+    async def step(call: str) -> None:
+        if failing and call == "observe bucket":
+            raise OSError("no route to the service")
+
+    service.step = step
+    operator, bucket = Operator("shops"), External(service, "bucket")
+
+    @operator.reconciler(Shop, owns=[bucket], options=ControllerOptions(ready_condition="Ready"))
+    async def reconcile(obj: Shop, ctx: Context) -> None:
+        with suppress(*([OSError] if swallowed else [])):
+            await ctx.apply(bucket)
+
+    async def ready(client: Client) -> tuple[str, str]:
+        status = (await client.get(Shop, "default/a")).status
+        condition = get_condition(status.conditions, "Ready") if status is not None else None
+        return (condition.status, condition.message) if condition is not None else ("", "")
+
+    async with running(operator, Shop) as client:
+        await client.create(shop())
+        await asyncio.sleep(30)
+        assert await ready(client) == ("True", "the last reconcile succeeded")
+        failing = True
+        await asyncio.sleep(12)
+        status, message = await ready(client)
+        assert status == "False"
+        assert "no route to the service" in message
+        failing = False
+        await asyncio.sleep(30)
+        assert await ready(client) == ("True", "the last reconcile succeeded")
+
+
+@pytest.mark.parametrize(("takes", "limit"), [(0.0, 5), (40.0, 90), (2000.0, 2400)])
+async def test_a_deletion_has_a_pace_of_its_own(takes: float, limit: float) -> None:
+    """A deletion ends soon after the resources are gone, and asks ever more rarely, at most once in `poll` seconds."""
+    service, observed = Service(), []
+
+    async def step(call: str) -> None:
+        if call.startswith("deleted"):
+            for item in service.items.values():
+                item.gone_at = min(item.gone_at or 1e9, asyncio.get_running_loop().time() + takes)
+        if call.startswith("observe"):
+            observed.append(asyncio.get_running_loop().time())
+
+    service.step = step
+    operator = make_operator(service, poll=300)
+    async with running(operator, Shop) as client:
+        await client.create(shop())
+        await asyncio.sleep(1000)
+        observed.clear()
+        began = asyncio.get_running_loop().time()
+        await client.delete(shop())
+        while await client.get_or_none(Shop, "default/a", uncached=True) is not None:
+            await asyncio.sleep(2)
+            assert asyncio.get_running_loop().time() - began < limit
+        waits = [b - a for a, b in pairwise(observed)]
+        assert max(waits) <= 300
+        assert len(observed) < 60
+
+
+async def test_the_deletion_of_a_single_resource_does_not_wait_for_the_poll() -> None:
+    """Without children, no event shows that the resource is gone: it is observed again after a second."""
+    service, operator = Service(), Operator("shops")
+    bucket = External(service, "bucket")
+    bucket.poll = timedelta(seconds=300)
+
+    @operator.reconciler(Shop, owns=[bucket])
+    async def reconcile(obj: Shop, ctx: Context) -> None:
+        await ctx.apply(bucket)
+
+    async with running(operator, Shop) as client:
+        await client.create(shop())
+        await asyncio.sleep(1000)
+        await client.delete(shop())
+        await asyncio.sleep(9)  # the service needs five seconds
+        assert await client.get_or_none(Shop, "default/a", uncached=True) is None
 
 
 async def test_a_resource_that_vanishes_is_created_again() -> None:

@@ -13,13 +13,23 @@ from boxes import Box, box, records, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Client, Condition, Context, ControllerOptions, Operator, Request, UsageError
-from opsdk.api.core.v1 import ConfigMap
+from opsdk import Client, Condition, Context, ControllerOptions, ObjectMeta, Operator, Request, UsageError
+from opsdk.api.apps.v1 import StatefulSet, StatefulSetSpec
+from opsdk.api.core.v1 import (
+    ConfigMap,
+    Container,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PodSpec,
+    PodTemplateSpec,
+    VolumeResourceRequirements,
+)
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.meta import LabelSelector
 from opsdk.client.client import SubResourceClient
 from opsdk.client.patch import merge_patch
 from opsdk.controller.retries import FailureStreaks, RetryLimit
-from opsdk.errors import ServiceUnavailableError, TemporaryError, TerminalError
+from opsdk.errors import Cause, Details, InvalidError, ServiceUnavailableError, TemporaryError, TerminalError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 
 
@@ -84,6 +94,79 @@ def test_a_delay_is_a_time(delay: Any) -> None:
     """A wrong delay is refused where the error is made."""
     with pytest.raises(UsageError, match="delay is"):
         TemporaryError("x", delay=delay)
+
+
+# ------------------------------------------------------------------ what no retry can correct
+def stateful_set(size: int) -> StatefulSet:
+    """A StatefulSet whose volumes have the size; the server refuses to change it."""
+    labels = {"app": "a"}
+    claim = PersistentVolumeClaim(
+        metadata=ObjectMeta(name="data"),
+        spec=PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"],
+            resources=VolumeResourceRequirements(requests={"storage": f"{size}Gi"}),
+        ),
+    )
+    pod = PodSpec(containers=[Container(name="a", image="a")])
+    spec = StatefulSetSpec(
+        selector=LabelSelector(match_labels=labels),
+        template=PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=pod),
+        volume_claim_templates=[claim],
+    )
+    return StatefulSet(metadata=ObjectMeta(name="a"), spec=spec)
+
+
+async def test_a_change_that_the_server_refuses_waits_for_another_one() -> None:
+    """A changed immutable field is sent once; a change of the spec, or of the child, reconciles again."""
+    operator, attempts = Operator("boxes"), 0
+
+    @operator.reconciler(Box, owns=[StatefulSet], options=ControllerOptions(error_condition="Stalled"))
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        nonlocal attempts
+        attempts += 1
+        await ctx.apply(stateful_set(obj.spec.size))
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(10)
+        attempts = 0
+        await client.patch(box(), merge_patch({"spec": {"size": 2}}))
+        await asyncio.sleep(3600)
+        assert attempts == 1
+        stalled = await condition(client)
+        assert stalled is not None
+        assert (stalled.status, stalled.reason) == ("True", "Invalid")
+        await client.delete(StatefulSet, "default/a")
+        await asyncio.sleep(60)
+        stalled = await condition(client)
+        assert stalled is not None
+        assert stalled.status == "False"
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (UsageError("no name"), 1),
+        (ExceptionGroup("two", [UsageError("no name"), TerminalError("bad")]), 1),
+        (ExceptionGroup("two", [UsageError("no name"), OSError("no route")]), 5),
+        (InvalidError("no", details=Details(causes=[Cause(field="spec.size")])), 1),
+        # A JSON patch whose test fails, and a second controller: both are concurrent changes.
+        (InvalidError("the test failed"), 5),
+        (InvalidError("no", details=Details(causes=[Cause(field="metadata.ownerReferences")])), 5),
+    ],
+)
+async def test_an_error_of_the_program_is_not_retried(error: Exception, attempts: int) -> None:
+    """What cannot succeed without a change ends the retries; everything else is tried again."""
+    failing = Failing()
+    failing.error = error
+    async with running(failing.operator) as client:
+        await client.create(box())
+        await asyncio.sleep(20)
+        assert len(failing.times) == attempts
+        failing.error = None
+        await client.patch(box(), merge_patch({"spec": {"size": 2}}))
+        await asyncio.sleep(1)
+        assert len(failing.times) == attempts + 1
 
 
 # ------------------------------------------------------------------ limits

@@ -84,6 +84,7 @@ async def test_a_killed_ordered_set_ends_as_an_undisturbed_one(at: int, undistur
 async def test_a_kill_beside_external_resources_is_mended_by_the_next_reconcile(at: int) -> None:
     """Wherever the process ends, each resource exists once in the end, and nothing is left after the deletion."""
     killer, service = Killer(at), Service()
+    service.deletion_seconds = 0.5  # fewer observations, and so fewer places for a kill
 
     async def step(call: str) -> None:
         await killer.step()

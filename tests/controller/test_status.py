@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from typing import Any
 
 import pytest
+from boxes import Box, box, running
+from hypothesis import given
+from hypothesis import strategies as st
 
-from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Unstructured, unstructured
+from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Operator, Unstructured, unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Node
+from opsdk.apimachinery.object import convert
 from opsdk.client.patch import merge_patch
 from opsdk.controller.status import StatusPatch
 
@@ -93,3 +99,81 @@ async def test_specs_of_kinds_without_a_generation_are_compared(changed: bool) -
                 await client.update(obj)
         else:
             await client.update(obj)
+
+
+# ------------------------------------------------------------------ conditions
+class NoWrites:
+    """A client for which any write is an error."""
+
+    def status(self) -> NoWrites:
+        """Return the client of the status."""
+        return self
+
+    async def patch(self, obj: object, patch: object) -> None:
+        """Fail."""
+        raise AssertionError(f"{patch!r} is written to {obj!r}")
+
+
+TYPES, STATUSES = ("Ready", "Synced"), ("True", "False", "Unknown")
+CONDITIONS = [
+    {
+        "type": name,
+        "status": status,
+        "reason": "Good",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    for name, status in zip(TYPES, STATUSES, strict=False)
+]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["set", "remove", "reset"]), st.sampled_from(TYPES), st.sampled_from(STATUSES))
+    ),
+    typed=st.booleans(),
+)
+def test_conditions_that_end_as_they_were_are_not_written(steps: list[tuple[str, str, str]], typed: bool) -> None:
+    """Whatever a block did to conditions before, the same status with the same reason keeps its time, and no write."""
+    tree = {
+        "apiVersion": "tests.opsdk.dev/v1",
+        "kind": "Box",
+        "metadata": {"name": "a", "namespace": "default", "generation": 1},
+        "spec": {},
+        "status": {"observedGeneration": 1, "conditions": CONDITIONS},
+    }
+    obj: Any = convert(tree, Box) if typed else Unstructured.from_tree(deepcopy(tree))
+
+    async def reconcile() -> None:
+        async with StatusPatch[Any](NoWrites(), obj) as patch:  # type: ignore[arg-type]
+            for step, name, status in steps:
+                if step == "set":
+                    patch.set_condition(name, status, "Elsewhere", "not yet")
+                elif step == "remove":
+                    patch.remove_condition(name)
+                elif typed:
+                    patch.status.conditions = []
+                else:
+                    patch.status["conditions"] = []
+            for name in TYPES:
+                patch.remove_condition(name)
+            for condition in CONDITIONS:
+                patch.set_condition(condition["type"], condition["status"], condition["reason"])
+
+    asyncio.run(reconcile())
+
+
+async def test_a_condition_that_changes_gets_a_new_time() -> None:
+    """Only the status of a condition moves its time."""
+    async with running(Operator("none")) as client:
+        obj = await client.create(box())
+        for status, changed in (("True", True), ("True", False), ("False", True), ("True", True)):
+            before = next((c.last_transition_time for c in obj.status.conditions), None) if obj.status else None
+            await asyncio.sleep(10)
+            async with StatusPatch[Any](client, obj) as patch:
+                patch.set_condition("Ready", "Unknown", "Checking")
+                patch.set_condition("Ready", status, "Checked")
+            assert obj.status is not None
+            [condition] = obj.status.conditions
+            assert (condition.last_transition_time != before) is changed

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from cache_events import created, deleted, updated, view
+from hypothesis import given
+from hypothesis import strategies as st
 
+from opsdk import Operator, OwnsSpec, WatchSpec
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.selectors import Selector
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.predicates import (
@@ -21,6 +28,7 @@ from opsdk.event.predicates import (
     on,
     resource_version_changed,
 )
+from opsdk.event.request import Request
 
 YES = Predicate(lambda _: True, "yes")
 NO = Predicate(lambda _: False, "no")
@@ -77,6 +85,55 @@ def test_changed_predicates_only_look_at_updates(predicate: Predicate, same: dic
     assert predicate(updated(view(version=1, **same), view(version=2, **other)))
     for event in (created(view(**same)), deleted(view(**same)), Event(type=EventType.GENERIC, new=view(**same))):
         assert predicate(event)
+
+
+@given(st.integers(0, 2), st.integers(0, 2), st.integers(1, 2), st.integers(1, 2))
+def test_a_kind_without_a_generation_passes_each_change(before: int, after: int, old: int, new: int) -> None:
+    """A ConfigMap or a Secret has no generation, so each update of it passes, except a resync."""
+    event = updated(view(version=old, generation=before), view(version=new, generation=after))
+    is_changed = before != after if before or after else old != new
+    assert generation_changed()(event) is is_changed
+
+
+@pytest.mark.parametrize(
+    ("predicate", "never"),
+    [
+        (any_of(), True),
+        (any_of(any_of(), on(create=False, update=False, delete=False, generic=False)), True),
+        (all_of(YES, any_of()), True),
+        (matches_labels(Selector(nothing=True)), True),
+        (any_of() & generation_changed(), True),
+        (on(update=any_of(), create=False, delete=False, generic=False), True),
+        (any_of() | YES, False),
+        (~any_of(), False),
+        (all_of(), False),
+        (NO, False),
+        (on(create=False, update=False, delete=False), False),
+    ],
+)
+def test_a_predicate_that_passes_no_event_is_known(predicate: Predicate, never: bool) -> None:
+    """What never passes is known from its parts, and is an error at the declaration of a controller."""
+    assert predicate.passes_nothing is never
+    if never:
+        assert not any(map(predicate, [*EVENTS, Event(type=EventType.GENERIC, new=view())]))
+    operator = Operator("x")
+    declarations: list[dict[str, Any]] = [
+        {"predicates": [predicate]},
+        {"event_filter": [predicate]},
+        {"owns": [OwnsSpec(kind=Secret, predicates=[predicate])]},
+        {"watches": [WatchSpec(kind=Secret, handler=_to_request, predicates=[predicate])]},
+    ]
+    for number, options in enumerate(declarations):
+        with pytest.raises(UsageError, match="passes no event") if never else nullcontext():
+            operator.reconciler(ConfigMap, name=f"c{number}", **options)(_reconcile)
+
+
+def _to_request(obj: Secret) -> list[Request]:
+    return [Request(obj.metadata.namespace, obj.metadata.name)]
+
+
+async def _reconcile(obj: ConfigMap) -> None:
+    """Do nothing."""
 
 
 def test_resync_is_no_change_of_revision() -> None:

@@ -117,7 +117,7 @@ async def test_a_check_of_the_same_name_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (":8080", ("0.0.0.0", 8080)),
+        (":8080", ("", 8080)),
         ("127.0.0.1:0", ("127.0.0.1", 0)),
         ("[::1]:443", ("::1", 443)),
         ("localhost:65535", ("localhost", 65535)),

@@ -180,6 +180,17 @@ def test_written_samples_fire_one_alert(series: str, step: float, alert: str, tm
 
 
 @needs_promtool
+@pytest.mark.parametrize(("faults", "alerts"), [(1.0, ["OpsdkRegistrationDiffers"]), (0.0, [])])
+def test_a_registered_object_with_faults_fires(faults: float, alerts: list[str], tmp_path: Path) -> None:
+    """A difference that lasts for five minutes fires; an update of the operator takes less."""
+    operator = MonitoredOperator(name=NAME, namespace=NAMESPACE, webhooks=True)
+    labels = 'object="CustomResourceDefinition a",critical="true"'
+    series = f"opsdk_registered_object_faults{{{labels},{TARGET}}}"
+    assert fired(tmp_path, operator, written(series, [faults] * 30)) == [frozenset(alerts)]
+    assert fired(tmp_path, operator, written(series, [faults] * 15)) == [frozenset()]
+
+
+@needs_promtool
 def test_a_gap_in_a_recording_is_its_end(tmp_path: Path) -> None:
     """A replay ends at the first record that is missing."""
     samples = {

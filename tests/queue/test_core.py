@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
+from operator import itemgetter
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -14,6 +16,8 @@ from opsdk.queue.core import LOW_PRIORITY, QueueCore, QueueState
 from opsdk.queue.fairness import FairOrder
 
 ITEMS = st.sampled_from("abcde")
+# Short, so that items of every priority are overdue in many runs.
+MAX_WAIT = 2.0
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -21,11 +25,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue: QueueCore[str] = QueueCore()
+        self.queue: QueueCore[str] = self.new_queue()
         self.now = 0.0
-        self.turn = 0
         self.model: dict[str, tuple[int, float]] = {}
         self.working: set[str] = set()
+        self.since: dict[str, float] = {}
+        """When each ready item became ready at its priority."""
+        self.took_overdue = False
 
     @rule(item=ITEMS, after=st.sampled_from([0.0, 1.0, 2.5]), priority=st.integers(-1, 2))
     def add(self, item: str, after: float, priority: int) -> None:
@@ -34,6 +40,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert fresh == (item not in self.model)
         old = self.model.get(item, (priority, self.now + after))
         self.model[item] = (max(old[0], priority), min(old[1], self.now + after))
+        if priority > old[0]:
+            self.since.pop(item, None)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def wait(self, seconds: float) -> None:
@@ -47,7 +55,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        """What is handed out is due, not at work, and of the highest priority among those; nothing during a pause."""
+        """What is returned is due, not processed, and of the priority that is next; nothing during a pause."""
         due = {i: p for i, (p, when) in self.model.items() if when <= self.now and i not in self.working}
         assert self.queue.has_ready(self.now) == (bool(due) and not self.queue.paused)
         taken = self.queue.take(self.now)
@@ -58,9 +66,23 @@ class QueueMachine(RuleBasedStateMachine):
             assert taken is None
             return
         assert taken is not None
-        assert due[taken.item] == max(due.values()) == taken.priority
-        del self.model[taken.item]
+        assert due[taken.item] == taken.priority
+        self.check_priority(due, taken.priority)
+        del self.model[taken.item], self.since[taken.item]
         self.working.add(taken.item)
+
+    def check_priority(self, due: Mapping[str, int], taken: int) -> None:
+        """The priority is the highest, or every second time the one whose oldest item waits longest and too long."""
+        oldest = {priority: min(self.since[i] for i in due if due[i] == priority) for priority in due.values()}
+        first, highest = min(oldest.values()), max(oldest)
+        is_too_long = self.now - first > MAX_WAIT
+        if taken == highest:
+            assert self.took_overdue or not is_too_long or oldest[highest] == first
+        else:
+            assert not self.took_overdue
+            assert is_too_long
+            assert oldest[taken] == first
+        self.took_overdue = taken != highest
 
     @precondition(lambda self: self.working)
     @rule(data=st.data())
@@ -72,7 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def new_queue(self) -> QueueCore[str]:
         """Return an empty queue."""
-        return QueueCore()
+        return QueueCore(max_wait=MAX_WAIT)
 
     @precondition(lambda self: not self.working)
     @rule()
@@ -85,6 +107,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not self.queue.add("a", now=self.now)
         assert self.queue.take(self.now) is None
         self.queue.restore(saved, now=self.now)
+        self.since, self.took_overdue = {}, False
         assert self.queue.save() == saved
 
     @precondition(lambda self: self.working)
@@ -101,6 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.advance(self.now)
         ready = [i for i, (_, when) in self.model.items() if when <= self.now and i not in self.working]
         assert len(self.queue) == len(ready)
+        self.since = {item: self.since.get(item, self.now) for item in ready}
         later = [when for i, (_, when) in self.model.items() if when > self.now and i not in self.working]
         assert self.queue.next_ready_at() == (min(later) if later else None)
 
@@ -114,14 +138,13 @@ class FairQueueMachine(QueueMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = self.new_queue()
         # Turns of two flows since both have ready items of one priority, by priority and flows.
         self.turns: dict[tuple[int, str, str], dict[str, int]] = {}
 
     def new_queue(self) -> QueueCore[str]:
         """Return an empty queue. A restored one counts turns anew."""
         self.turns = {}
-        return QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]))
+        return QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]), max_wait=MAX_WAIT)
 
     def _ready_flows(self) -> set[tuple[int, str]]:
         return {
@@ -181,6 +204,49 @@ def test_live_changes_overtake_the_initial_list() -> None:
     q.add("b", now=0)
     assert [q.take(0).item for _ in range(3)] == ["c", "b", "a"]  # type: ignore[union-attr]
     assert q.take(0) is None
+
+
+@given(
+    low=st.lists(st.sampled_from([LOW_PRIORITY, -1]), min_size=1, max_size=30),
+    burst=st.integers(1, 5),
+    seconds=st.floats(0.1, 20.0),
+    fair=st.booleans(),
+)
+def test_no_item_starves_behind_items_of_higher_priority(
+    low: list[int], burst: int, seconds: float, fair: bool
+) -> None:
+    """While live changes occupy the worker, the n-th waiting item is taken at the latest with the 2n-th take.
+
+    The count begins when `max_wait` has passed.
+    """
+    q: QueueCore[tuple[str, int]] = QueueCore(FairOrder(itemgetter(0), lambda _: 1.0) if fair else None, max_wait=30)
+    for number, priority in enumerate(low):
+        q.add(("initial", number), now=0, priority=priority)
+    now, live, late_takes, taken_late = 0.0, 0, 0, 0
+    waiting = len(low)
+    while waiting:
+        for _ in range(burst):
+            live += 1
+            q.add(("live", live), now=now)
+        taken = q.take(now)
+        assert taken is not None
+        late_takes += now > 30
+        if taken.item[0] == "initial":
+            assert now > 30
+            waiting -= 1
+            taken_late += 1
+        assert late_takes < 2 * (taken_late + 1)
+        q.done(taken.item, now=now)
+        now += seconds
+
+
+def test_a_queue_without_a_limit_returns_the_highest_priority() -> None:
+    """With 0, items of a low priority wait for as long as others are ready."""
+    q: QueueCore[str] = QueueCore(max_wait=0)
+    q.add("low", now=0, priority=LOW_PRIORITY)
+    for number in range(100):
+        q.add(f"live {number}", now=number * 10)
+        assert q.take(number * 10).item == f"live {number}"  # type: ignore[union-attr]
 
 
 @pytest.mark.behaviour(61)

@@ -16,6 +16,7 @@ from opsdk.queue.rate_limiters import (
     MaxOfRateLimiter,
 )
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
+from opsdk.telemetry.records import QueueHooks
 
 
 @pytest.mark.behaviour(62)
@@ -152,20 +153,14 @@ def test_rate_limiters_return_their_delays() -> None:
     assert [shared.when(f"k{n}", now=0) for n in range(102)][-3:] == pytest.approx([0, 0.1, 0.2])
 
 
-class Counts:
-    """Counts what is added."""
+class Counts(QueueHooks):
+    """Counts what is added, and has no methods for other events."""
 
     def __init__(self) -> None:
         self.adds = 0
 
     def added(self) -> None:
         self.adds += 1
-
-    def taken(self, waited: float) -> None: ...
-
-    def finished(self, worked: float) -> None: ...
-
-    def retried(self) -> None: ...
 
 
 @pytest.mark.behaviour(61, 62, 67, 68, 70, 73)

@@ -228,7 +228,7 @@ def test_authorized_metrics_need_reviews() -> None:
 
 
 def test_issued_certificates_need_their_secret_and_the_objects_with_a_ca_bundle() -> None:
-    """Each object is named; a create of the Secret cannot be. Without webhooks nothing is issued."""
+    """Each object is named; a create of the Secret cannot be. Without webhooks nothing is issued or watched."""
     inject = [InjectionTarget(InjectionKind.API_SERVICE, "v1.books.example.com")]
     certificates = SelfSigned(service="hooks", configurations="site", inject=inject)
     options = OperatorOptions(webhook=WebhookServerOptions(certificates=certificates))
@@ -237,8 +237,12 @@ def test_issued_certificates_need_their_secret_and_the_objects_with_a_ca_bundle(
     operator.webhook_for(Site).with_validator(create=lambda _obj, _ctx: None)
     assert texts(operator.rules(namespace="here")) == [
         'get validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
+        'list validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
+        'watch validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
         'patch validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
         'get apiservices.apiregistration.k8s.io named "v1.books.example.com"',
+        'list apiservices.apiregistration.k8s.io named "v1.books.example.com"',
+        'watch apiservices.apiregistration.k8s.io named "v1.books.example.com"',
         'patch apiservices.apiregistration.k8s.io named "v1.books.example.com"',
         "create secrets in namespace here",
         'get secrets named "hooks-tls" in namespace here',

@@ -94,7 +94,8 @@ def test_damage_is_said(data: st.DataObject) -> None:
     place = data.draw(st.integers(min_value=len(FileEncoder().begin()), max_value=len(file) - 1))
     file[place] ^= data.draw(st.integers(min_value=1, max_value=255))
     content = read_records(bytes(file))
-    assert content.problem or not content.is_complete or content.records != tuple(records)
+    # A bit of padding between blocks changes nothing.
+    assert content.problem or not content.is_complete or content.records == tuple(records)
 
 
 @pytest.mark.parametrize("data", [b"", b"opsdk", b"PK\x03\x04" * 20])

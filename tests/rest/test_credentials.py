@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from http_servers import make_ca
 
+from opsdk.aio.randomness import loop_random
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
@@ -40,7 +41,7 @@ async def test_static_credentials_never_change(settings: JsonObject, headers: di
     source = credentials_for(Config(host="https://x", **settings))
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
-    assert not source.invalidate()
+    assert not source.invalidate(source.generation)
     assert "t" not in repr(source).replace("StaticCredentials", "").replace("set", "").replace("anonymous", "")
 
 
@@ -234,6 +235,50 @@ async def test_a_failing_plugin_says_why(plugin: PluginMaker) -> None:
     for _ in range(2):
         with pytest.raises(UnauthorizedError, match=r"exit code 3: log in first\nsee https://login"):
             await source.headers()
+
+
+class _Plugin(ExecCredentials):
+    """A plugin whose runs take a second each, and print what a test says."""
+
+    def __init__(self, outputs: list[str | Exception]) -> None:
+        super().__init__(ExecConfig(command="/none"), Config(host="https://x"))
+        self.outputs = outputs
+        self.runs = 0
+
+    async def _run(self) -> bytes:
+        self.runs += 1
+        await asyncio.sleep(0.3)
+        output = self.outputs[min(self.runs, len(self.outputs)) - 1]
+        if isinstance(output, Exception):
+            raise output
+        credential = {"kind": "ExecCredential", "apiVersion": ExecConfig(command="/none").api_version}
+        return json.dumps({**credential, "status": {"token": output}}).encode()
+
+
+async def test_one_refusal_of_many_requests_runs_the_plugin_once() -> None:
+    """Requests that were refused with an old credential do not drop the new one."""
+    plugin = _Plugin(["old", "new"])
+    await plugin.headers()
+    used = plugin.generation
+
+    async def refused() -> dict[str, str]:
+        await asyncio.sleep(loop_random().random())
+        assert plugin.invalidate(used)
+        return await plugin.headers()
+
+    got = await asyncio.gather(*(refused() for _ in range(16)))
+    assert got == [{"Authorization": "Bearer new"}] * 16
+    assert plugin.runs == 2
+
+
+async def test_a_failure_is_that_of_all_waiting_requests() -> None:
+    """A failing plugin runs once for all that wait for it, and again a moment later."""
+    plugin = _Plugin([UnauthorizedError("log in first"), "token"])
+    failures = await asyncio.gather(*(plugin.headers() for _ in range(20)), return_exceptions=True)
+    assert [str(failure) for failure in failures] == ["log in first"] * 20
+    assert plugin.runs == 1
+    await asyncio.sleep(1.1)
+    assert await plugin.headers() == {"Authorization": "Bearer token"}
 
 
 @pytest.mark.realtime

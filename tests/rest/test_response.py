@@ -138,12 +138,28 @@ _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
         ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),
         ({"retry-after": "Thu, 01 Jan 2026 09:00:30 GMT", "date": "Thu, 01 Jan 2026 09:00:00 GMT"}, 30.0),
+        ({"retry-after": "86400"}, 60.0),
+        ({"retry-after": "9" * 400}, 60.0),
+        ({"retry-after": "Fri, 02 Jan 2026 12:00:00 GMT"}, 60.0),
         ({"retry-after": "Thu, 99 Jan 2026 12:00:30 GMT"}, None),
     ],
 )
 def test_retry_after_table(headers: dict[str, str], seconds: float | None) -> None:
     """Retry-After is seconds or a date; a date is measured on the server's clock where it shows one."""
     assert retry_after(RestResponse(429, headers), now=_NOW) == seconds
+
+
+@given(st.one_of(st.integers(), st.integers(0, 10**400)), st.one_of(st.none(), st.integers(0, 10**12)))
+def test_no_server_can_ask_for_a_long_wait(details: int, header: int | None) -> None:
+    """Whatever header and body say, the wait of an error is at most a minute."""
+    body = json.dumps(
+        {"kind": "Status", "apiVersion": "v1", "code": 429, "details": {"retryAfterSeconds": details}}
+    ).encode()
+    headers = {} if header is None else {"retry-after": str(header)}
+    error = error_from_response(RestResponse(429, headers, body), GET)
+    assert 0 <= (error.retry_after or 0) <= 60
+    if header is not None:
+        assert error.retry_after == min(header, 60) or header > 10**9
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 import envtest
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.api.core.v1 import Secret
@@ -39,6 +41,7 @@ DAY = 86400.0
 OPTIONS = SelfSigned(service="hooks", namespace="default", overlap=60, check_interval=10)
 KEY = "default/hooks-tls"
 TARGETS = (InjectionTarget(InjectionKind.VALIDATING, "a-validating"), InjectionTarget(InjectionKind.MUTATING, "a"))
+INJECTING = replace(OPTIONS, inject=TARGETS)
 
 
 def configuration(target: InjectionTarget, *services: str) -> Unstructured:
@@ -117,7 +120,9 @@ class Replica:
     task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.manager = CertificateManager(Client(self.link), self.options, targets=TARGETS)
+        self.manager = CertificateManager(
+            Client(self.link), replace(self.options, inject=(*TARGETS, *self.options.inject))
+        )
         self.task = asyncio.create_task(self.manager.start())
         self.link.crash = self.stop
 

@@ -63,6 +63,7 @@ class Service:
         self.calls: list[str] = []
         self.twice: list[str] = []
         self.too_early: list[str] = []
+        self.deletion_seconds = 5.0
         self.step: Callable[[str], Awaitable[None]] = self._step
 
     async def _step(self, call: str) -> None:
@@ -119,7 +120,7 @@ class External(ExternalResource[Shop, Item]):
         if self.name == "bucket" and domain is not None:
             self.service.too_early.append(ref.id)
         if (item := self.service.find(ref)) is not None and not item.gone_at:
-            item.gone_at = asyncio.get_running_loop().time() + 5
+            item.gone_at = asyncio.get_running_loop().time() + self.service.deletion_seconds
         await self.service.step(f"deleted {self.name}")
 
 
@@ -131,10 +132,11 @@ def is_up(item: Item) -> bool:
 OPTIONS = ControllerOptions(delete_in_reverse=True, ready_condition="Ready")
 
 
-def make_operator(service: Service) -> Operator:
+def make_operator(service: Service, *, poll: float = 10) -> Operator:
     """An operator with a ConfigMap, a bucket after it, a domain after the bucket, and another ConfigMap at the end."""
     operator = Operator("shops")
     bucket, domain = External(service, "bucket"), External(service, "domain")
+    bucket.poll = domain.poll = timedelta(seconds=poll)
 
     @operator.reconciler(Shop, owns=[ConfigMap, bucket, domain], options=OPTIONS)
     async def reconcile(obj: Shop, ctx: Context) -> None:

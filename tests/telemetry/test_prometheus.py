@@ -24,6 +24,7 @@ from opsdk.telemetry.records import (
     LoopStalled,
     PausedObjects,
     Queued,
+    QueueHooks,
     Reconciled,
     ReconcileOutcome,
     Record,
@@ -325,3 +326,15 @@ def test_requests_for_leases_count_twice() -> None:
     text = hook.expose().decode()
     assert 'rest_client_requests_total{code="503",host="h",method="PUT"} 2.0' in text
     assert 'opsdk_lease_requests_total{code="503",host="h",method="PUT"} 1.0' in text
+
+
+def test_receivers_of_queue_events_have_each_event() -> None:
+    """A receiver of opsdk overrides each method of `QueueHooks`; one of an author needs only those that it uses."""
+    events = {name for name in vars(QueueHooks) if not name.startswith("_")}
+    queue = FakeQueue()
+    combined = Hooks([TelemetryHook(), PrometheusHook()]).queue_hooks("c", queue)
+    for receiver in (combined, PrometheusHook().queue_hooks("c", queue), TelemetryHook().queue_hooks("c", queue)):
+        for event in events:
+            assert getattr(receiver, event) != getattr(QueueHooks, event).__get__(receiver)
+    for event in events:
+        getattr(QueueHooks(), event)(*([1.0] if event in ("taken", "finished") else []))

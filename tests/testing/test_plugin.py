@@ -15,7 +15,7 @@ def run(directory: Path, suite: str, *args: str) -> str:
     """The output of pytest over one file."""
     (directory / "test_it.py").write_text(suite)
     command = [sys.executable, "-m", "pytest", "-p", "opsdk.testing.plugin", "-p", "no:cacheprovider", *args]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(directory)}
+    environment = {"PYTHONPATH": f"{ROOT}:{directory}", "PATH": "/usr/bin:/bin", "HOME": str(directory)}
     done = subprocess.run(
         [*command, "-W", "error", "-p", "envtest.testing.pytest_plugin"],
         cwd=directory,
@@ -245,3 +245,32 @@ def test_an_operator_runs_around_a_block(tmp_path: Path) -> None:
     """The block begins when the operator is ready; its errors are raised; it stops at the end."""
     out = run(tmp_path, OPERATOR)
     assert "6 passed" in out, out
+
+
+TAKEN = """
+import asyncio, time
+
+async def test_virtual():
+    started = time.monotonic()
+    await asyncio.sleep(1000)
+    assert time.monotonic() - started < 100
+"""
+RIVAL = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--{name}-mode", dest="{name}_mode", default=None)
+    parser.addini("{name}_mode", "", default="strict")
+"""
+
+
+@pytest.mark.parametrize("name", ["asyncio", "anyio"])
+@pytest.mark.parametrize("by_option", [True, False])
+def test_another_plugin_in_auto_mode_is_an_error(name: str, by_option: bool, tmp_path: Path) -> None:
+    """A plugin that takes all async tests runs them in real time, so the run ends at once and names the option."""
+    (tmp_path / "rival.py").write_text(RIVAL.format(name=name))
+    mode = [f"--{name}-mode=auto"] if by_option else ["-o", f"{name}_mode=auto"]
+    text = run(tmp_path, TAKEN, "-p", "no:anyio", "-p", "rival", *mode)
+    assert f"{name}_mode is auto" in text
+    assert f'set {name}_mode = "strict"' in text
+    assert "1 passed" in run(tmp_path, TAKEN, "-p", "no:anyio", "-p", "rival")

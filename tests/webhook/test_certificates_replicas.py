@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from certificate_world import (
     DAY,
+    INJECTING,
     OPTIONS,
     TARGETS,
     Overtaken,
@@ -177,7 +178,7 @@ async def test_a_replica_that_was_cut_off_in_quiet_times_stays_ready() -> None:
 async def test_a_slow_replica_does_not_bring_back_an_old_bundle(place: str) -> None:
     """A slow replica that meets a new CA between two requests starts again, and both CAs stay trusted."""
     async with world(replicas=0) as w:
-        fast = CertificateManager(w.cluster.uncached, OPTIONS, targets=TARGETS)
+        fast = CertificateManager(w.cluster.uncached, INJECTING)
 
         async def add_next_ca() -> None:
             await fast.check()
@@ -185,7 +186,7 @@ async def test_a_slow_replica_does_not_bring_back_an_old_bundle(place: str) -> N
             await fast.check()
             assert len(await w.authorities_of(TARGETS[0])) == 2
 
-        slow = CertificateManager(Paused(w, place, add_next_ca), OPTIONS, targets=TARGETS)
+        slow = CertificateManager(Paused(w, place, add_next_ca), INJECTING)
         with pytest.raises(ConflictError, match="changed concurrently"):
             await slow.check()
         for target in TARGETS:
@@ -350,7 +351,7 @@ class Refusing(Client):
 async def test_a_target_that_fails_does_not_keep_back_the_others() -> None:
     """If one target fails, the others get their caBundle, the check fails, and no rotation continues."""
     async with world(replicas=0) as w:
-        manager = CertificateManager(Refusing(w.cluster.uncached.executor), OPTIONS, targets=TARGETS)
+        manager = CertificateManager(Refusing(w.cluster.uncached.executor), INJECTING)
         for _ in range(2):
             with pytest.raises(ForbiddenError):
                 await manager.check()
@@ -368,7 +369,7 @@ async def test_each_certificate_is_recorded() -> None:
     """Metrics count what is loaded, not what is checked."""
     hook = RecordingHook()
     async with world(replicas=0) as w:
-        manager = CertificateManager(w.cluster.uncached, OPTIONS, targets=TARGETS, hook=hook)
+        manager = CertificateManager(w.cluster.uncached, INJECTING, hook=hook)
         for _ in range(3):
             await manager.check()
         assert hook.records == [CertificateRead(failed=False)]

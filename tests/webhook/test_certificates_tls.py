@@ -220,7 +220,7 @@ async def test_the_operator_injects_into_what_it_declares() -> None:
         await operator.cluster.aclose()
     runnables = [runnable for group in manager._groups.values() for runnable in group._runnables]
     (issuer,) = [runnable for runnable in runnables if isinstance(runnable, CertificateManager)]
-    assert [str(target) for target in issuer.targets] == [
+    assert [str(target) for target in issuer.registered.targets] == [
         "MutatingWebhookConfiguration sites-mutating",
         "CustomResourceDefinition sites.demo.opsdk.dev",
         "APIService v1.a.b",

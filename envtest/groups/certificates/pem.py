@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from opsdk.apiserver.pem import PemBlock, pem_blocks
+from opsdk.http.pem import PemBlock, pem_blocks
 
 _REQUEST = "CERTIFICATE REQUEST"
 _CERTIFICATE = "CERTIFICATE"

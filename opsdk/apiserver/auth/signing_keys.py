@@ -14,9 +14,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsdk.apiserver.pem import pem_blocks
 from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
+from opsdk.http.pem import pem_blocks
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey

@@ -6,6 +6,8 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go (v1
 from __future__ import annotations
 
 import zlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from opsdk.aio.large_work import compute
 from opsdk.apiserver.endpoints.call import Call
@@ -20,9 +22,23 @@ _GZIP = 31
 
 async def compressed(call: Call, response: HttpResponse) -> HttpResponse:
     """Compress a large response, outside the event loop, if the client accepts gzip without parameters."""
-    encodings = call.http.header("accept-encoding").split(",")
-    whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD
-    if whole and any(token.strip() == "gzip" for token in encodings):
+    streamed = isinstance(response, StreamResponse)
+    if not (call.info.verb == "list" if streamed else len(response.body) > THRESHOLD):
+        return response
+    if all(token.strip() != "gzip" for token in call.http.header("accept-encoding").split(",")):
+        return response
+    response.headers += [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
+    if isinstance(response, StreamResponse):
+        response.chunks = _compressed(response.chunks)
+    else:
         response.body = await compute(len(response.body), zlib.compress, response.body, _LEVEL, _GZIP)
-        response.headers += [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
     return response
+
+
+async def _compressed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if data := await compute(len(chunk), compressor.compress, chunk):
+                yield data
+    yield compressor.flush()

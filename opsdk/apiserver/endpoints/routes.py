@@ -24,6 +24,7 @@ HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
 _ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
 """Path prefixes with a fixed method; trailing slashes are ignored."""
 _SHUTDOWN = "shutdown"
+_STORAGE = "storage"
 
 
 class NonResourceRoutes:
@@ -35,6 +36,7 @@ class NonResourceRoutes:
     Args:
         checks: the health paths with their check names; all checks pass.
         pages: handlers of other paths.
+        storage_failure: returns why the storage takes no writes; the check ``storage`` of ``/readyz`` fails then.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class NonResourceRoutes:
         openapi: OpenApi | None = None,
         checks: Mapping[str, Sequence[str]] = HEALTH_CHECKS,
         pages: Mapping[str, Callable[[Call], HttpResponse]] | None = None,
+        storage_failure: Callable[[], str] = lambda: "",
     ) -> None:
         self.stopping = False
         self._pages = dict(pages or {})
@@ -53,6 +56,7 @@ class NonResourceRoutes:
         self._version = encode(dict(version or {}), PLAIN, pretty=True)
         self._openapi = openapi
         self._checks = checks
+        self._storage_failure = storage_failure
 
     def answer(self, call: Call) -> HttpResponse | None:
         """Return the response; None for another path."""
@@ -161,6 +165,9 @@ class NonResourceRoutes:
         kind = call.info.path.strip("/").partition("/")[0]
         checks = self._checks[kind]
         excluded = set(call.http.query.all("exclude"))
+        if kind == "readyz" and not rest and _STORAGE not in excluded and (failure := self._storage_failure()):
+            lines = [*(f"[+]{name} ok" for name in checks), f"[-]{_STORAGE} failed: {failure}", f"{kind} check failed"]
+            return _plain("\n".join([*lines, ""]), status=500)
         failing = self.stopping and _SHUTDOWN in checks and _SHUTDOWN not in excluded
         if rest:
             name = "/".join(rest)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from opsdk.aio.large_work import attempt
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision
 
 T = TypeVar("T")
@@ -31,9 +32,12 @@ class AuthorizerChecks:
         raise _UnansweredError(attributes)
 
     async def run(self, evaluate: Callable[[], T]) -> T:
-        """Run `evaluate` until all its checks are decided; it runs again after each missing one."""
+        """Run `evaluate` until all its checks are decided; it runs again after each missing one.
+
+        A long evaluation runs outside the event loop.
+        """
         while True:
             try:
-                return evaluate()
+                return await attempt(evaluate)
             except _UnansweredError as unanswered:
                 self._known.append((unanswered.attributes, await self.authorizer.authorize(unanswered.attributes)))

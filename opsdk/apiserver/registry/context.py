@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.large_work import LARGE_BYTES, compute, leaves_loop
+from opsdk.aio.large_work import LARGE_BYTES, attempt, compute, leaves_loop
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 from opsdk.structured_merge.value import JsonObject
@@ -54,6 +54,15 @@ class Context(msgspec.Struct, kw_only=True):
         """Call `work`, outside the event loop if a document of the call is large (see `opsdk.aio.large_work`)."""
         if self.size <= LARGE_BYTES:  # as `compute` does, without a call
             return work(*args, **kwargs)
+        return await compute(self.size, work, *args, **kwargs)
+
+    async def attempt(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `work` that evaluates expressions of users: a small document may take seconds too.
+
+        It may run twice, see `opsdk.aio.large_work.attempt`.
+        """
+        if self.size <= LARGE_BYTES:
+            return await attempt(work, *args, **kwargs)
         return await compute(self.size, work, *args, **kwargs)
 
     def timestamp(self) -> str:

@@ -271,7 +271,8 @@ class GenericStore:
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
             obj["metadata"]["generation"] = 1
-        await context.compute(self._check_new, context, obj)
+        check = context.attempt if self.strategy.custom else context.compute
+        await check(self._check_new, context, obj)
 
     def _check_new(self, context: Context, obj: JsonObject) -> None:
         """Validate a new object, write it in its canonical form, and warn."""
@@ -439,7 +440,10 @@ class GenericStore:
             raise api_errors.modified(self.info, name)
         metadata.restore(meta, old_meta)
         self.strategy.prepare_for_update(context, obj, current)
-        await context.compute(self._check_changed, context, obj, current)
+        for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
+            context.warn(warning)
+        check = context.attempt if self.strategy.custom else context.compute
+        await check(self._check_changed, context, obj, current)
         await validate(obj, current)
         if is_finished(obj, self.strategy):
             return Remove(obj)
@@ -447,8 +451,6 @@ class GenericStore:
 
     def _check_changed(self, context: Context, obj: JsonObject, current: JsonObject) -> None:
         """Validate a changed object, count its generation, write it in its canonical form, and warn."""
-        for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
-            context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
             obj["metadata"]["generation"] = current["metadata"].get("generation", 0) + 1
         if self._update_errors(context, obj, current):

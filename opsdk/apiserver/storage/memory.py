@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from opsdk.apiserver.storage.history import History, put, removal
+from opsdk.apiserver.storage.history import HISTORY_BYTES, History, HistoryBudget, put, removal
 from opsdk.apiserver.storage.objects import bucket_of, same_but_revision, with_revision
 from opsdk.apiserver.storage.ports import (
     ChangeType,
@@ -52,10 +52,16 @@ class _Bucket(msgspec.Struct):
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
 
-    def replace_all(self, entry: SnapshotEntry, *, floor: int, limit: int) -> None:
+    def replace_all(self, entry: SnapshotEntry, *, floor: int) -> None:
         """Replace all objects and drop the history."""
         self.objects, self.keys, self.shared = entry.objects, entry.keys, True
-        self.history = History(floor=floor, limit=limit)
+        self.history.clear()
+        self.history.floor = floor
+
+    def end_late_watches(self) -> None:
+        """End the watches that have to read changes before the history."""
+        for watch in tuple(self.watches):
+            watch.check_floor(self.history.floor)
 
 
 class MemoryStorage:
@@ -64,6 +70,9 @@ class MemoryStorage:
     Attributes:
         history_limit: changes kept for each bucket; older watches get `CompactedError`.
         watch_limit: maximum number of pending changes of a slow watcher before it is closed.
+        failure: why the last write failed; see `LocalStorage`.
+
+    The histories of all buckets share `history_bytes`. A watcher is closed when its next change is dropped.
     """
 
     def __init__(
@@ -72,10 +81,13 @@ class MemoryStorage:
         revision: int = 1,
         history_limit: int = 10_000,
         watch_limit: int = 10_000,
+        history_bytes: int = HISTORY_BYTES,
         journal: Journal | None = None,
     ) -> None:
         self.history_limit = history_limit
         self.watch_limit = watch_limit
+        self.failure = ""
+        self._budget = HistoryBudget(history_bytes)
         self._revision = revision
         self._floor = 0
         self._compacted = 0
@@ -104,7 +116,8 @@ class MemoryStorage:
         name = bucket_of(key)
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = _Bucket(History(floor=self._floor, limit=self.history_limit))
+            bucket = _Bucket(History(floor=self._floor, limit=self.history_limit, budget=self._budget))
+            bucket.history.on_evict = bucket.end_late_watches
             self._buckets[name] = bucket
         return bucket
 
@@ -200,10 +213,10 @@ class MemoryStorage:
         else:
             del bucket.objects[change.key]
             bucket.keys.pop(bisect.bisect_left(bucket.keys, change.key))
-        bucket.history.append(change)
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)
+        bucket.history.append(change)
         for listener in self._listeners_of(bucket, change.key):
             listener(change)
 
@@ -261,7 +274,7 @@ class MemoryStorage:
         storage = MemoryStorage(revision=snapshot.revision)
         storage._floor = snapshot.revision
         for name, held in snapshot.buckets.items():
-            storage._bucket(f"{name}/").replace_all(held, floor=snapshot.revision, limit=storage.history_limit)
+            storage._bucket(f"{name}/").replace_all(held, floor=snapshot.revision)
         return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
@@ -278,7 +291,7 @@ class MemoryStorage:
         self._revision = self._floor = self._compacted = revision
         for name in names:
             bucket = self._bucket(f"{name}/")
-            bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
+            bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
             for listener in self._listeners_of(self._bucket(change.key), change.key):

@@ -233,7 +233,12 @@ class LocalStorage(Storage, Protocol):
     """A storage in this process: each method is atomic, so controllers and caches read synchronously.
 
     The methods with ``_now`` are synchronous versions of those of `Storage`.
+
+    Attributes:
+        failure: why the last write could not be stored; empty after one that was. Readiness reports it.
     """
+
+    failure: str
 
     @property
     def current_rv(self) -> int:

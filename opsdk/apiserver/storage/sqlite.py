@@ -6,6 +6,7 @@ the objects but no history, so watches from before a restart must list again.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ import msgspec
 
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import ChangeType, StorageChange
-from opsdk.errors import ConfigError
+from opsdk.errors import ConfigError, Details, ServiceUnavailableError
 
 __all__ = ["SqliteStorage"]
+
+log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -36,6 +39,21 @@ def make_private(path: Path) -> None:
         file = path.with_name(name)
         if file.exists():
             file.chmod(0o600)
+
+
+_FAILURES = {
+    sqlite3.SQLITE_FULL: "the disk of the API server is full",
+    sqlite3.SQLITE_READONLY: "the database of the API server is read-only",
+    sqlite3.SQLITE_BUSY: "another process uses the database of the API server",
+    sqlite3.SQLITE_IOERR: "the disk of the API server fails",
+    sqlite3.SQLITE_CORRUPT: "the database of the API server is damaged",
+}
+
+
+def _failure(error: sqlite3.Error) -> str:
+    """Return in words why a write failed. The low byte of an extended code is the primary one."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return _FAILURES.get(code, "the database of the API server rejects the write")
 
 
 class SqliteStorage(MemoryStorage):
@@ -64,15 +82,24 @@ class SqliteStorage(MemoryStorage):
         db = self._db
         if db is None:
             raise RuntimeError(f"{self._path} is closed and takes no writes")
-        with db:
-            db.execute("BEGIN IMMEDIATE")
-            for change in changes:
-                if change.kind is ChangeType.PUT:
-                    raw = msgspec.json.encode(change.value)
-                    db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
-                else:
-                    db.execute("DELETE FROM objects WHERE key = ?", (change.key,))
-            db.execute("UPDATE revision SET number = ?", (revision,))
+        try:
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    if change.kind is ChangeType.PUT:
+                        raw = msgspec.json.encode(change.value)
+                        db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
+                    else:
+                        db.execute("DELETE FROM objects WHERE key = ?", (change.key,))
+                db.execute("UPDATE revision SET number = ?", (revision,))
+        except sqlite3.Error as error:
+            self.failure = _failure(error)
+            log.error("cannot write %s: %s", self._path, error)  # noqa: TRY400 - the error has no more to say
+            # Not the path, which is no business of clients.
+            raise ServiceUnavailableError(
+                f"{self.failure}, so nothing was written: try again", details=Details(retry_after_seconds=10)
+            ) from error
+        self.failure = ""
 
     def close(self) -> None:
         """See `LocalStorage.close`; checkpoints the write-ahead log."""

@@ -13,7 +13,10 @@ from opsdk.apiserver.storage.ports import StorageChange, WatchInterruptedError
 
 
 class QueueWatch:
-    """A watch that never blocks the writer; it ends if its reader is more than `limit` changes behind."""
+    """A watch that never blocks the writer.
+
+    It ends if its reader is more than `limit` changes behind, or behind the history. So it holds references only.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,20 @@ class QueueWatch:
         if change.revision <= self.after:
             return  # the watch starts at a later revision
         if len(self._queue) >= self._limit:
-            self.overflowed = True
-            self._queue.clear()
-            self.close()
+            self._overflow()
             return
         self._queue.append(change)
         self._wake.set()
+
+    def check_floor(self, floor: int) -> None:
+        """End if a pending change is no longer in the history: the history bounds what all watches hold."""
+        if self._queue and self._queue[0].revision <= floor:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        self.overflowed = True
+        self._queue.clear()
+        self.close()
 
     def ready(self, limit: int) -> list[StorageChange]:
         queue = self._queue

@@ -37,6 +37,7 @@ class SchemaNode:
     """
 
     __slots__ = (
+        "_pattern",
         "additional",
         "all_of",
         "any_of",
@@ -57,7 +58,6 @@ class SchemaNode:
         "nullable",
         "one_of",
         "open",
-        "pattern",
         "preserve",
         "properties",
         "required",
@@ -107,8 +107,15 @@ class SchemaNode:
         self.any_of = [SchemaNode(below) for below in schema.get("anyOf") or ()]
         self.one_of = [SchemaNode(below) for below in schema.get("oneOf") or ()]
         self.not_ = SchemaNode(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
+        self._pattern: Pattern | None = None
         self.logical = bool(self.all_of or self.any_of or self.one_of or self.not_)
-        self.pattern: Pattern | None = compile_regex(schema["pattern"]) if schema.get("pattern") else None
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The pattern, compiled by the first value that it checks: a definition may have 30,000 of them."""
+        if self._pattern is None and (text := self.schema.get("pattern")):
+            self._pattern = compile_regex(text)
+        return self._pattern
 
     def entry(self, name: str) -> SchemaNode | None:
         """Return the schema of an object's entry, or None."""

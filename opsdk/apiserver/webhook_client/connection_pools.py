@@ -23,6 +23,7 @@ from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.client.upgrade import UpgradeConnection, upgrade
+from opsdk.http.pem import certificates_of, without_comments
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -144,7 +145,7 @@ class ConnectionPools(Closing):
     def _in_process_backend(self, endpoint: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
         extensions = dict(more)
         if self._identity is not None:
-            extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(self._identity().cert.decode("ascii"))
+            extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(certificates_of(self._identity().cert))
         return AsgiBackend(app, _Origin(endpoint), extensions=extensions)
 
     def _context(self, ca: bytes, *, insecure: bool) -> ssl.SSLContext:
@@ -190,8 +191,8 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
     # A bundle may contain the server's own certificate instead of its CA.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(cadata=ca.decode("ascii"))
-    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        context.load_verify_locations(cadata=certificates_of(ca))
+    except (ssl.SSLError, ValueError):
         raise ClientConfigError("unable to load root certificates: unable to parse bytes as PEM block") from None
     return context
 
@@ -201,9 +202,9 @@ def load_client_certificate(context: ssl.SSLContext, identity: ClientCertificate
     # The standard library reads certificates from files only.
     with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
         cert, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        cert.write_bytes(identity.cert)
+        cert.write_bytes(without_comments(identity.cert))
         key.touch(mode=0o600)
-        key.write_bytes(identity.key)
+        key.write_bytes(without_comments(identity.key))
         context.load_cert_chain(cert, key)
 
 

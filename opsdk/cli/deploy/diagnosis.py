@@ -67,10 +67,19 @@ def _pod_problems(pod: JsonObject) -> Iterator[str]:
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     for container in containers:
         yield from _container_problems(container)
+    if status.get("phase", "Pending") == "Pending" and not containers and scheduled.get("status") != "False":
+        yield _pending(pod)
     ready: JsonObject = conditions.get("Ready") or {}
     running = containers and all("running" in (each.get("state") or {}) for each in containers)
     if running and ready.get("status") != "True":
         yield "runs, but its readiness probe fails: kubectl logs shows which check of /readyz failed"
+
+
+def _pending(pod: JsonObject) -> str:
+    """Return why a pod is pending of which neither the scheduler nor a kubelet reports a reason."""
+    if node := pod["spec"].get("nodeName"):
+        return f"pending: the kubelet of node {node} has not started it; kubectl get nodes shows whether it is ready"
+    return "pending: no scheduler has assigned it to a node; kubectl get nodes shows whether there are any"
 
 
 def _container_problems(container: JsonObject) -> Iterator[str]:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
-import os
-import socket
 import sys
-import tempfile
 from collections.abc import Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +22,7 @@ from opsdk.builder.operator import Operator
 from opsdk.cli.apiserver import serving
 from opsdk.cli.dev.console import render, view_of
 from opsdk.cli.dev.reload import imported_again
+from opsdk.cli.dev.reserved_port import reserved_port
 from opsdk.cli.dev.session import DevSession, Reload
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.project import find_project, operator_namespace
@@ -131,26 +128,6 @@ def _server(folder: Path, *, cluster: bool, controllers: str) -> Iterator[tuple[
     kubeconfig.parent.mkdir(exist_ok=True)
     with serving(kubeconfig, ["--port", "0", "--controllers", controllers]) as url:
         yield kubeconfig, f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
-
-
-@contextlib.contextmanager
-def reserved_port(port: int) -> Iterator[int]:
-    """Yield `port` of this machine, or a free port if it is taken by a server or reserved by another process.
-
-    Each reload of the operator closes the port and binds it again, so a bind alone would not keep it: a second
-    ``opsdk dev`` could bind it in between.
-    """
-    lock = Path(tempfile.gettempdir()) / f"opsdk-dev-{os.getuid()}-{port}.lock"
-    with lock.open("w") as file, socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        probe.close()
-        yield port
 
 
 def _load(reference: str, folder: Path) -> Operator:

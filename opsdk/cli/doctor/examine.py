@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.coordination.v1 import Lease
-from opsdk.api.core.v1 import Namespace
+from opsdk.api.core.v1 import Namespace, Service
 from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from opsdk.apimachinery.kinds import metadata_only, unstructured
@@ -19,6 +19,7 @@ from opsdk.cli.doctor.findings import (
     ORPHAN_PREFIXES,
     Finding,
     Level,
+    called_services,
     of_configuration,
     of_definition,
     of_lease,
@@ -38,6 +39,7 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
 
 # Only names and webhooks are compared, so the address does not matter.
@@ -138,12 +140,13 @@ async def _own_permissions(operator: Operator, cluster: Cluster, namespace: str)
 
 async def _definitions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
-    kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    registered = {each.target: each for each in operator.registered_objects()}
     for expected in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG):
+        target = InjectionTarget(InjectionKind.CONVERSION, expected["metadata"]["name"])
         # The address of the webhook server depends on the installation.
         expected["spec"].pop("conversion", None)
-        live = await client.get_or_none(kind, expected["metadata"]["name"])
-        findings += of_definition(expected, to_tree(live) if live is not None else None)
+        live = await client.get_or_none(target.kind.kind, target.name)
+        findings += of_definition(expected, to_tree(live) if live is not None else None, registered.get(target))
     return findings
 
 
@@ -161,8 +164,18 @@ async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
     for expected in configurations:
         kind = unstructured(expected["apiVersion"], expected["kind"])
         live = await client.get_or_none(kind, expected["metadata"]["name"])
-        findings += of_configuration(expected, to_tree(live) if live is not None else None, endpoints)
+        tree = to_tree(live) if live is not None else None
+        for key in called_services(tree or {}):
+            # The server resolves such a name itself, so the Service has no endpoints.
+            if not endpoints[key] and await _is_external_name(client, key):
+                endpoints[key] = 1
+        findings += of_configuration(expected, tree, endpoints)
     return findings
+
+
+async def _is_external_name(client: Client, key: str) -> bool:
+    service = await client.get_or_none(Service, key)
+    return service is not None and service.spec.type == "ExternalName"
 
 
 async def _deletions(operator: Operator, client: Client) -> list[Finding]:

@@ -12,6 +12,8 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import Unstructured
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
+from opsdk.webhook.registered.comparison import RegisteredObject, ca_faults, compare, conversion_faults
 
 # Seconds after which a pending finalizer is reported.
 _SLOW_FINALIZER = 300.0
@@ -58,8 +60,16 @@ def subject_of(obj: Unstructured) -> str:
     return f"{obj.kind} {namespace}{obj.metadata.name}"
 
 
-def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Finding]:
-    """Compare a CustomResourceDefinition of the operator with the one in the cluster."""
+def of_definition(
+    expected: JsonObject, live: JsonObject | None, registered: RegisteredObject | None = None
+) -> Iterator[Finding]:
+    """Compare a CustomResourceDefinition of the operator with the one in the cluster.
+
+    Args:
+        expected: of the operator, without its conversion.
+        live: of the cluster.
+        registered: how the operator follows it; None if it has no webhooks.
+    """
     name = expected["metadata"]["name"]
 
     def finding(level: Level, message: str, advice: str = "") -> Finding:
@@ -81,11 +91,14 @@ def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Fin
         yield finding(
             Level.ERROR, f"differs from the classes: {listed}", "apply the CustomResourceDefinition of this version"
         )
+    faults = list(conversion_faults(registered, live, None)) if registered is not None else []
+    for fault in faults:
+        yield finding(Level.ERROR if fault.critical else Level.WARNING, fault.text, fault.advice)
     stored = [version["name"] for version in live["spec"]["versions"] if version["storage"]]
     if old := [version for version in status.get("storedVersions") or () if version not in stored]:
         text = f"objects may still be stored as {', '.join(old)}"
         yield finding(Level.WARNING, text, "rewrite them: opsdk.recipes.migrate_storage_version")
-    if conditions.get("Established", {}).get("status") == "True" and not changed and not old:
+    if conditions.get("Established", {}).get("status") == "True" and not changed and not faults and not old:
         yield finding(Level.OK, "is served and matches the classes")
 
 
@@ -120,32 +133,35 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
     def finding(level: Level, message: str, advice: str = "") -> Finding:
         return Finding(check="webhook", level=level, subject=subject, message=message, advice=advice)
 
+    declared = RegisteredObject(
+        target=InjectionTarget(InjectionKind((expected["apiVersion"], expected["kind"])), expected["metadata"]["name"]),
+        webhooks=tuple(webhook["name"] for webhook in expected["webhooks"]),
+    )
+    faults = [*compare(declared, live, None).faults, *ca_faults(live or {})]
+    for fault in faults:
+        yield finding(Level.ERROR, fault.text, fault.advice)
     if live is None:
-        yield finding(Level.ERROR, "does not exist: the API server calls no webhook", "opsdk generate manifests")
         return
-    names = {webhook["name"] for webhook in live.get("webhooks") or ()}
-    if lacking := sorted(webhook["name"] for webhook in expected["webhooks"] if webhook["name"] not in names):
-        yield finding(Level.ERROR, f"lacks {', '.join(lacking)}", "apply the configuration of this version")
     problems = 0
     for webhook in live.get("webhooks") or ():
         config = webhook["clientConfig"]
         service: JsonObject = config.get("service") or {}
         key = f"{service.get('namespace')}/{service.get('name')}"
-        if not config.get("caBundle"):
-            problems += 1
-            yield finding(
-                Level.ERROR,
-                f"{webhook['name']} has no caBundle",
-                "start the operator with --webhook-service, or use cert-manager",
-            )
         if service and not endpoints.get(key):
             problems += 1
             blocked = webhook.get("failurePolicy", "Fail") == "Fail"
             effect = "every request that it matches is rejected" if blocked else "it is skipped"
             level = Level.ERROR if blocked else Level.WARNING
             yield finding(level, f"no pod is ready behind service {key}: {effect}", "check the operator's pods")
-    if not problems and not lacking:
-        yield finding(Level.OK, f"{len(names)} webhooks are served")
+    if not problems and not faults:
+        yield finding(Level.OK, f"{len(live['webhooks'])} webhooks are served")
+
+
+def called_services(configuration: JsonObject) -> Iterator[str]:
+    """Return the Services that a webhook configuration calls, as ``namespace/name``."""
+    for webhook in configuration.get("webhooks") or ():
+        if service := webhook["clientConfig"].get("service"):
+            yield f"{service.get('namespace')}/{service.get('name')}"
 
 
 def slow_finalizers(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 from rich.console import Console
 
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.plan_text import markdown_lines, text_lines
 
 __all__ = ["plan_status", "print_plan"]
-
-_CHANGES: Final = 2
-_DANGER: Final = 3
 
 
 def print_plan(planned: Plan, output: PlanFormat) -> None:
@@ -34,7 +31,7 @@ def print_plan(planned: Plan, output: PlanFormat) -> None:
 def plan_status(planned: Plan, *, allow_unseen: bool = False, fail_on: Sequence[ConsequenceKind] = ()) -> int:
     """Return the exit status: 0 if nothing changes, 2 if something does, 3 for danger, 1 if the plan is not whole."""
     if planned.connections or (planned.blind and not allow_unseen):
-        return 1
+        return ExitStatus.ERROR
     if any(each.kind in fail_on for each in planned.consequences) if fail_on else planned.is_dangerous:
-        return _DANGER
-    return 0 if planned.is_empty else _CHANGES
+        return ExitStatus.DANGER
+    return ExitStatus.SUCCESS if planned.is_empty else ExitStatus.FOUND

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from rich.console import Console
 
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
@@ -96,5 +97,5 @@ async def _until_signal(run: ShadowRun) -> ShadowOutcome:
 def shadow_status(outcome: ShadowOutcome, *, allow_unseen: bool) -> int:
     """Return the exit status: 1 if the comparison failed or could not see everything, 2 for disagreements, else 0."""
     if outcome.failure or outcome.connections or (outcome.blind and not allow_unseen):
-        return 1
-    return 2 if outcome.disagreements or outcome.refused or outcome.failing else 0
+        return ExitStatus.ERROR
+    return ExitStatus.FOUND if outcome.disagreements or outcome.refused or outcome.failing else ExitStatus.SUCCESS

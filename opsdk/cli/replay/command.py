@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.plan.printing import plan_status, print_plan
@@ -50,9 +50,6 @@ from opsdk.recording.records import Record
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["replay"]
-
-_DIFFERS: Final = 3
-"""The exit status if a request differs from the recording."""
 
 
 def replay(
@@ -114,7 +111,7 @@ def replay(
     if state is not None and other_version:
         raise SystemExit(_plan_with(other_version, timeline, state, history, output))
     if not running.outcome.is_identical:
-        raise SystemExit(_DIFFERS)
+        raise SystemExit(ExitStatus.DANGER)
 
 
 def _step(content: Recording, timeline: Timeline, factory: Callable[[], Operator], target: ReplayPlace) -> None:

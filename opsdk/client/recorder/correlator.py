@@ -20,6 +20,7 @@ from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.time import MicroTime
+from opsdk.client.recorder.spam_filter import SpamFilter
 
 # Seconds within which a repetition belongs to the same series (finishTime in client-go).
 _SERIES_SECONDS = 360.0
@@ -44,6 +45,8 @@ class Write(Enum):
     SERIES = "series"
     """Patch the series of the existing Event."""
     NOTHING = "nothing"
+    DROP = "drop"
+    """There were too many Events about the object."""
 
 
 class _Correlation(msgspec.Struct):
@@ -82,6 +85,7 @@ class EventCorrelator:
         self._instance = instance[:128]
         self._stamp = 0
         self._correlations: LRUCache[EventKey, _Correlation] = LRUCache(size)
+        self._spam = SpamFilter(size)
 
     def record(
         self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime
@@ -90,6 +94,8 @@ class EventCorrelator:
         state = self._correlations.get(key)
         if state is None or (now - state.last).total_seconds() > _SERIES_SECONDS:
             event = self._new_event(key, references, now)
+            if not self._spam.allows(key.type, key.regarding, now):
+                return Write.DROP, event
             self._correlations[key] = _Correlation(event, now)
             return Write.CREATE, event
         state.last = now
@@ -115,6 +121,7 @@ class EventCorrelator:
         for key, state in list(self._correlations.items()):
             if (now - state.last).total_seconds() > _SERIES_SECONDS:
                 self.forget(key)
+        self._spam.forget_full(now)
 
     def __len__(self) -> int:
         """Return the number of Events that are remembered."""
@@ -133,7 +140,9 @@ class EventCorrelator:
         """Remember Events of a checkpoint."""
         for each in saved:
             event = decode(each.event, kind_of(Event))
-            self._correlations[key_of(event)] = _Correlation(event, each.last, each.sent)
+            key = key_of(event)
+            self._correlations[key] = _Correlation(event, each.last, each.sent)
+            self._spam.allows(key.type, key.regarding, each.last)
             self._stamp = max(self._stamp, int((event.metadata.name or "").rpartition(".")[2], 16))
 
     def _new_event(self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:

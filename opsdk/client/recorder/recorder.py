@@ -111,6 +111,9 @@ class EventRecorder:
             contain(error)
             self._drop(repr_of(error))
             return
+        if write is Write.DROP:
+            self._drop(f"there were too many {type} Events about {event.metadata.name} lately")
+            return
         self._fence = FENCE.get() or self._fence
         if write is not Write.NOTHING and not self.dry_run:
             self._put(write, key, event, FENCE.get())

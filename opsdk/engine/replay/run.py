@@ -179,6 +179,7 @@ class OperatorReplay:
         operator = self._operator = self._factory()
         operator.journal = self._journal
         try:
+            self._boundary.certificates = operator.options.webhook.certificates
             manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
             if self.timeline.stop is not None:
                 self._loop.call_in(self.timeline.stop, manager.stop)

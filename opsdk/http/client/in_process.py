@@ -214,9 +214,13 @@ class AsgiExchange:
         return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
 
     async def _send(self, message: Message) -> None:
-        """Take a message of the application. It waits while the reader is slow."""
+        """Take a message of the application. It waits while the reader is slow.
+
+        Raises:
+            ConnectionLostError: the client has left.
+        """
         if self._disconnected.is_set():
-            return
+            raise ConnectionLostError("the client has left, so nothing more can be sent")
         if message["type"] == "http.response.start":
             if self.status:
                 raise RuntimeError("http.response.start was sent twice")

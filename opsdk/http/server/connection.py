@@ -338,7 +338,7 @@ class ServerConnection(SharedBufferProtocol):
         """See `ServerConnectionPort`."""
         return self._writable is not None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See `ServerConnectionPort`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
@@ -423,4 +423,7 @@ def _fixed_response(status: int, *headers: tuple[bytes, bytes]) -> App:
 
 
 def _address(name: object) -> tuple[str, int] | None:
-    return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) > 1 else None
+    if not isinstance(name, tuple) or len(name) < 2:
+        return None
+    # A socket of both families has IPv4 clients at mapped addresses.
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])

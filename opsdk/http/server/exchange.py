@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 
+from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Message, Scope
 from opsdk.http.server.upgrade import UpgradePort
 
@@ -17,7 +18,8 @@ DISCARD_LIMIT = 256 * 1024
 """Bytes of an unread request body to discard before the next request. With more, the connection closes.
 
 Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
-
+_PART: Final = 64 * 1024
+"""Bytes of a body that are written at once: the write buffer copies what the client does not read."""
 
 _PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
 _breaks_lines = re.compile(rb"[\r\n]").search
@@ -29,6 +31,10 @@ class ServerConnectionPort(UpgradePort, Protocol):
     @property
     def full(self) -> bool:
         """Whether the write buffer is full."""
+        ...
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send or buffer `data`."""
         ...
 
     def date(self) -> bytes:
@@ -140,18 +146,49 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
+        """See ASGI. Waits while the client does not read.
+
+        Raises:
+            ConnectionLostError: the client has disconnected.
+        """
+        await self._writable()
+        if not self.started:
+            self._start_response(message)
+            return
+        if self.complete:
+            raise RuntimeError("http.response.body after the end of the response")
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if len(body) > _PART and not self._no_body:
+            await self._send_large(memoryview(body), more=more)
+        else:
+            self._send_body(body, more=more)
+
+    async def _send_large(self, body: memoryview, *, more: bool) -> None:
+        """Write a large part of the body piece by piece: one chunk, if the response has chunks."""
+        if self._chunked:
+            self._remaining = len(body)  # so that a cancelled response does not end within a chunk
+        self._write_head(b"%x\r\n" % len(body) if self._chunked else b"")
+        for start in range(0, len(body), _PART):
+            self._connection.write(body[start : start + _PART])
+            await self._writable()
+        if self._chunked:
+            self._connection.write(b"\r\n" if more else b"\r\n0\r\n\r\n")
+        self._remaining -= len(body)
+        if not more:
+            self._complete()
+
+    def _write_head(self, rest: bytes) -> None:
+        """Write a head that was kept, and `rest`."""
+        head, self._head = self._head, b""
+        if head or rest:
+            self._connection.write(head + rest)
+
+    async def _writable(self) -> None:
+        """Wait until the write buffer has room. Raises `ConnectionLostError` if the client has disconnected."""
         if self._connection.full:
             await self._connection.drained()
         if self.disconnected:
-            # Yield, so that an application that sends in a loop notices the disconnect.
-            await asyncio.sleep(0)
-            return
-        if not self.started:
-            self._start_response(message)
-        elif self.complete:
-            raise RuntimeError("http.response.body after the end of the response")
-        else:
-            self._send_body(message.get("body", b""), more=message.get("more_body", False))
+            raise ConnectionLostError("the client has disconnected, so nothing more can be sent")
 
     def _start_response(self, message: Message) -> None:
         """Write the response's head, or keep it for the first part of the body."""
@@ -190,25 +227,26 @@ class ServerExchange:
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         """Write a part of the body. Raises `RuntimeError` if it does not fit the length of the head."""
-        head, self._head = self._head, b""
         if self._no_body:
             self._remaining = 0
-            if head:
-                self._connection.write(head)
+            self._write_head(b"")
         elif self._chunked:
             ended = b"" if more else b"0\r\n\r\n"
             if body or ended:
                 self._connection.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
         else:
             self._remaining -= len(body)
-            if head or body:
-                self._connection.write(head + body)
+            self._write_head(body)
         if not more:
-            if self._remaining:
-                raise RuntimeError("the response is shorter or longer than its Content-Length")
-            self.complete = True
-            self._event.set()
-            self._connection.response_complete()
+            self._complete()
+
+    def _complete(self) -> None:
+        """The response is written. Raises `RuntimeError` if it does not fit the length of the head."""
+        if self._remaining:
+            raise RuntimeError("the response is shorter or longer than its Content-Length")
+        self.complete = True
+        self._event.set()
+        self._connection.response_complete()
 
     def finish(self) -> bool:
         """End the response here, if its framing allows that. Returns whether it did."""

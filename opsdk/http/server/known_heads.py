@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from opsdk.base.limits import LIMITS, Limits
 from opsdk.http.server.request import DecodedHeaders, decode_headers
-from opsdk.http.server.request_rules import read_target
+from opsdk.http.server.request_rules import Refusal, admit_target, head_size
 
 _MAX_BLOCKS: Final = 512
 """The limit of both generations together."""
@@ -27,11 +28,12 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class KnownHead(NamedTuple):
-    """The headers of a block, as the scope and `HttpRequest` have them, and the length of the body."""
+    """The headers of a block, as the scope and `HttpRequest` have them, the length of the body, and `head_size`."""
 
     headers: RawHeaders
     decoded: DecodedHeaders
     length: int | None
+    size: int
 
 
 class KnownRequest(NamedTuple):
@@ -58,7 +60,8 @@ class KnownHeads:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
         self._recent: dict[bytes, KnownHead] = {}
         self._older: dict[bytes, KnownHead] = {}
 
@@ -84,9 +87,9 @@ class KnownHeads:
         head = self._recent.get(block) or self._use_older(block)
         if head is None or len(data) - end - len(_HEAD_END) != (head.length or 0):
             return None
-        target = read_target(line[1], line[2])
-        if target is None:
-            return None
+        target = admit_target(line[1], line[2], size=head.size, fields=len(head.headers), limits=self._limits)
+        if isinstance(target, Refusal):
+            return None  # the parser refuses it
         return KnownRequest(line[1].decode(), *target, head, data[end + len(_HEAD_END) :])
 
     def learn(self, data: bytes, headers: RawHeaders) -> None:
@@ -99,7 +102,9 @@ class KnownHeads:
         if not _is_cacheable(block, headers):
             return
         lengths = [int(value) for name, value in headers if name == b"content-length"]
-        self._put(block, KnownHead(headers, decode_headers(headers), lengths[0] if lengths else None))
+        self._put(
+            block, KnownHead(headers, decode_headers(headers), lengths[0] if lengths else None, head_size(headers))
+        )
 
     def _use_older(self, block: bytes) -> KnownHead | None:
         """Return the head of an older block, which is a recent one from now on."""

@@ -274,11 +274,12 @@ class RequestParser:
             refusal = refusal or MALFORMED
         if refusal is not None:
             raise _RefusedError(refusal)
-        target = request_rules.read_target(method, bytes(head.target))
-        if target is None:
-            raise _RefusedError(MALFORMED)
-        if target[2].count(b"&") >= self._limits.query_parameters:
-            raise _RefusedError(request_rules.TOO_LARGE)
+        size = head.size - len(head.target)
+        target = request_rules.admit_target(
+            method, bytes(head.target), size=size, fields=len(head.headers), limits=self._limits
+        )
+        if isinstance(target, Refusal):
+            raise _RefusedError(target)
         self._add_request(method, target, version, head.headers)
 
     def _add_request(

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
+from opsdk.base.limits import Limits
+
 METHODS: Final = frozenset(
     b"GET HEAD POST CONNECT PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND "
     b"REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE MKCALENDAR LINK "
@@ -133,6 +135,26 @@ def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None
     if _BAD_ESCAPE.search(rest):
         return None
     return (unquote_to_bytes(rest) if b"%" in rest else rest).decode("utf-8", "replace"), rest, query
+
+
+def head_size(headers: Headers) -> int:
+    """Return the bytes of header lines, as `Limits.head_bytes` counts them."""
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def admit_target(
+    method: bytes, target: bytes, *, size: int, fields: int, limits: Limits
+) -> tuple[str, bytes, bytes] | Refusal:
+    """Return path, raw path and query of a request whose head is within the limits, or the error response.
+
+    The parser and the blocks that were parsed before both pass here. `size` is `head_size` of the `fields` headers.
+    """
+    if size + len(target) > limits.head_bytes or fields > limits.head_fields:
+        return TOO_LARGE
+    read = read_target(method, target)
+    if read is None:
+        return MALFORMED
+    return TOO_LARGE if read[2].count(b"&") >= limits.query_parameters else read
 
 
 def query_pairs(raw: str) -> Iterable[tuple[str, str]]:

@@ -19,6 +19,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.base.limits import LIMITS, Limits
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
+from opsdk.http.server.listening import listen
 from opsdk.http.server.peer import without_resumption
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
@@ -69,7 +70,7 @@ class ServeOptions:
     """Options of a `WebServer`.
 
     Attributes:
-        host: the address to bind.
+        host: the address to bind; empty for all interfaces, with IPv6 and IPv4.
         port: the TCP port; 0 selects a free one.
         tls: certificates, or an SSL context, or None for plain HTTP.
         shutdown_timeout: seconds for open responses to finish at stop. Short, because watches never end by themselves.
@@ -113,25 +114,15 @@ class WebServer(Closing):
     @property
     def url(self) -> str:
         """The URL of the server."""
-        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        host = self.options.host or "localhost"
+        host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.options.tls else 'http'}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Bind and serve. Raises `ConfigError` if the port is taken or a certificate cannot be loaded."""
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
-        family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
-        # asyncio turns Nagle's algorithm off only where the protocol is named; with it each answer waits 40 ms.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((self.options.host, self.options.port))
-            listening.listen(self.options.backlog)
-        except OSError as error:
-            listening.close()
-            where = f"{self.options.host}:{self.options.port}"
-            raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
-        listening.setblocking(False)
+        listening = listen(self.options.host, self.options.port, self.options.backlog)
         self._socket, self._service = listening, Service(self._app, self.options.limits)
         # Known after the stop too: logs and errors name it.
         self._port = int(listening.getsockname()[1])

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from opsdk.aio.containment import contain
 from opsdk.base.limits import LIMITS, Limits
+from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads, RawHeaders
@@ -47,7 +48,7 @@ class Service:
         self.connections: dict[StoppableConnection, None] = {}  # in order, so that runs repeat
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.draining = False
-        self.heads = KnownHeads()
+        self.heads = KnownHeads(limits)
         self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
         self._date_second = 0
@@ -105,7 +106,8 @@ class Service:
             exchange.finish()
         except BaseException as error:  # noqa: BLE001 - no request may stop the server
             contain(error, task=task)
-            _LOG.exception("the application failed on %r", exchange)
+            if not (exchange.disconnected and isinstance(error, ConnectionLostError)):
+                _LOG.exception("the application failed on %r", exchange)
         finally:
             self.tasks.pop(task, None)  # not a done callback: the loop would run one more handle for each request
         if not exchange.complete and not exchange.disconnected:

@@ -154,7 +154,7 @@ def self_signed_context(host: str) -> ssl.SSLContext:
     try:
         names.append(x509.IPAddress(ip_address(host)))
     except ValueError:
-        names.append(x509.DNSName(host))
+        names += [x509.DNSName(host)] if host else []
     now = utc_now()
     certificate = (
         x509.CertificateBuilder()

@@ -23,6 +23,7 @@ from opsdk.norman.client.subscription import SubscribeEvent, frames
 from opsdk.norman.errors import NormanError
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
+from opsdk.rest.pages import Pages
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse
 from opsdk.rest.transport import Transport
@@ -112,13 +113,14 @@ class NormanClient(Closing):
         """Yield all objects that match, page by page."""
         query = [pair for name, value in (filters or {}).items() for pair in _pairs(name, value)]
         url = self._link(type_id, "collection")
-        page = _decode(await self._send("GET", url, query))
+        page, pages = _decode(await self._send("GET", url, query)), Pages(type_id)
         while True:
             for item in page["data"]:
                 yield item
             following = (page.get("pagination") or {}).get("next")
             if not following:
                 return
+            pages.check(following, progress=bool(page["data"]))
             page = _decode(await self._send("GET", following))
 
     async def by_id(self, type_id: str, object_id: str) -> JsonObject:

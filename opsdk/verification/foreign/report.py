@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.disturbances import DisturbanceKind, by_kind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
@@ -89,7 +89,7 @@ class ForeignSummary:
     Attributes:
         workloads: number of workloads with a reference run.
         runs: number of disturbances that were run, by kind.
-        total: number of disturbances of these workloads.
+        planned: number of disturbances of these workloads, by kind.
         unreached: number of runs that did not reach their disturbance.
         unrepeated: number of broken runs that were not confirmed: a second run with the same disturbance is not broken,
             or one without it is broken too.
@@ -103,7 +103,7 @@ class ForeignSummary:
 
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
-    total: int = 0
+    planned: Counter[DisturbanceKind] = field(default_factory=Counter)
     unreached: int = 0
     unrepeated: int = 0
     omitted_workloads: int = 0
@@ -127,6 +127,21 @@ class ForeignSummary:
         """The number of disturbances that were run."""
         return self.runs.total()
 
+    @property
+    def total(self) -> int:
+        """The number of disturbances of the workloads."""
+        return self.planned.total()
+
+    @property
+    def omitted(self) -> Counter[DisturbanceKind]:
+        """The number of disturbances for which there was no time, by kind."""
+        return self.planned - self.runs
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the time limit has left out a part."""
+        return bool(self.omitted or self.omitted_workloads)
+
     def lines(self) -> Iterator[str]:
         """Yield the report."""
         yield from map(str, self.broken)
@@ -141,13 +156,16 @@ class ForeignSummary:
             yield f"{self.unrepeated} broken runs were not confirmed: runs differ without a disturbance too"
         if self.omitted_workloads:
             yield f"{self.omitted_workloads} workloads left for lack of time"
+        if not self.count:
+            yield "nothing was attacked, so this says nothing of the operator"
+        elif self.unfinished:
+            yield "unfinished: pass a longer --time-limit"
         yield str(self)
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(self.runs.items()))
-        omitted = self.total - self.count
-        unrun = f", {omitted} left for lack of time" if omitted else ""
-        runs = f"{self.count} disturbances of {self.workloads} workloads ({kinds}{unrun})"
+        rest = self.omitted
+        omitted = f"; {rest.total()} left for lack of time: {by_kind(rest)}" if rest else ""
+        runs = f"{self.count} disturbances of {self.workloads} workloads ({by_kind(self.runs)}{omitted})"
         return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
     def as_json(self) -> JsonObject:
@@ -156,7 +174,8 @@ class ForeignSummary:
             "broken": [run.as_json() for run in self.broken],
             "workloads": self.workloads,
             "runs": {kind.value: count for kind, count in sorted(self.runs.items())},
-            "omitted": self.total - self.count,
+            "omitted": {kind.value: count for kind, count in sorted(self.omitted.items())},
+            "unfinished": self.unfinished,
             "omitted_workloads": self.omitted_workloads,
             "unreached": self.unreached,
             "unrepeated": self.unrepeated,

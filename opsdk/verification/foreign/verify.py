@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
@@ -67,7 +68,7 @@ class ForeignVerification:
             if reference is not None:
                 waiting.append([(workload, reference, each) for each in self._disturbances(reference)])
             self._progress(summary)
-        summary.total = sum(map(len, waiting))
+        summary.planned = Counter(place[2].kind for places in waiting for place in places)
         places = _one_of_each(waiting)
         # The workers share one iterator: each takes the next place when it has time.
         async with asyncio.TaskGroup() as workers:

@@ -9,14 +9,14 @@ Upstream: github.com/cert-manager/cert-manager/pkg/controller/cainjector (the sa
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.structured_merge.value import JsonObject
-from opsdk.webhook.configurations import WebhookClientConfig, WebhookRegistration
+from opsdk.webhook.configurations import WebhookClientConfig
 
 __all__ = ["InjectionKind", "InjectionTarget"]
 
@@ -52,25 +52,6 @@ class InjectionTarget:
 
     def __str__(self) -> str:
         return f"{self.kind.value[1]} {self.name}"
-
-
-def declared_targets(
-    registrations: Iterable[WebhookRegistration], definitions: Iterable[str], *, name: str
-) -> list[InjectionTarget]:
-    """Return the objects that `webhook_configurations` and `conversion_stanza` generate or change.
-
-    >>> [str(target) for target in declared_targets([], ["websites.demo.opsdk.dev"], name="website")]
-    ['CustomResourceDefinition websites.demo.opsdk.dev']
-
-    Args:
-        registrations: of a `WebhookServer`.
-        definitions: names of CustomResourceDefinitions whose versions the server converts.
-        name: as for `webhook_configurations`.
-    """
-    kinds = {InjectionKind.MUTATING if r.mutating else InjectionKind.VALIDATING for r in registrations}
-    endings = {InjectionKind.MUTATING: "mutating", InjectionKind.VALIDATING: "validating"}
-    admission = [InjectionTarget(kind, f"{name}-{ending}") for kind, ending in endings.items() if kind in kinds]
-    return admission + [InjectionTarget(InjectionKind.CONVERSION, definition) for definition in definitions]
 
 
 def is_called_by(config: JsonObject, client_config: WebhookClientConfig) -> bool:

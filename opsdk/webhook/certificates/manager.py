@@ -6,7 +6,6 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 
 from opsdk.aio.backoff import Backoff
@@ -18,13 +17,11 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import to_tree
 from opsdk.client.client import Client
-from opsdk.client.patch import json_patch
 from opsdk.errors import (
     AlreadyExistsError,
     ConfigError,
     ConflictError,
     ForbiddenError,
-    InvalidError,
     NotFoundError,
     OpsdkError,
     UsageError,
@@ -32,7 +29,7 @@ from opsdk.errors import (
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
-from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch, trusted_certificates
+from opsdk.webhook.certificates.injection import trusted_certificates
 from opsdk.webhook.certificates.issuing import CertificateKeyPair
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.certificates.rotation import (
@@ -47,6 +44,8 @@ from opsdk.webhook.certificates.rotation import (
     with_inherited,
 )
 from opsdk.webhook.certificates.serving import IssuedServingCertificate, pair_context
+from opsdk.webhook.registered.comparison import RegisteredObject
+from opsdk.webhook.registered.objects import RegisteredObjects
 
 log = SafeLogger(__name__)
 
@@ -60,39 +59,35 @@ _MAX_EXPECTED_CONFLICTS = 5
 _RETRY_BACKOFF = Backoff(base=0.5, cap=10.0, jitter=0.5)
 
 
-class InjectionResult(Enum):
-    """The result for one target."""
-
-    UNCHANGED = "unchanged"
-    """Its ``caBundle`` already has the CAs, or it does not call this server."""
-    CHANGED = "changed"
-    ABSENT = "absent"
-    """It does not exist."""
-
-
 class CertificateManager:
     """Keeps the certificate of a webhook server valid and trusted. A Runnable that runs on every replica.
 
     ::
 
         options = SelfSigned(service="website-webhook", namespace="demo")
-        targets = [InjectionTarget(InjectionKind.VALIDATING, "website-validating")]
-        certificates = CertificateManager(cluster.uncached, options, targets=targets)
+        target = InjectionTarget(InjectionKind.VALIDATING, "website-validating")
+        registered = RegisteredObjects(
+            cluster.uncached,
+            [RegisteredObject(target=target)],
+            client_config=options.client_config(),
+            new_cache=cluster.new_cache,
+        )
+        certificates = CertificateManager(cluster.uncached, options, registered=registered)
         server = WebhookServer()
         server.use_certificates(certificates.tls_context)
         manager.add(certificates)
+        manager.add(registered)
         manager.add(server)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
+        manager.add_readyz_check("registered-objects", registered.check_ready)
 
     All replicas use one Secret. Each write has the resource version that was read, so one of two concurrent writers
-    gets a conflict and reads again. The ``caBundle`` of the targets is patched only where they call this server, and
-    only when it differs.
+    gets a conflict and reads again. `RegisteredObjects` sets each ``caBundle``.
 
     Args:
         client: reads and writes; it must not read from a cache.
         options: see `SelfSigned`; `namespace` must be set.
-        targets: objects whose ``caBundle`` is set, besides ``options.inject``. One that does not exist is skipped until
-            it does.
+        registered: objects whose ``caBundle`` is set; default: those of ``options.inject``, without watches.
         client_ca_file: see `IssuedServingCertificate`.
         hook: receives a record of each certificate that is loaded; pass the manager's.
         namespace_source: where the namespace of `options` comes from, for messages.
@@ -106,7 +101,7 @@ class CertificateManager:
         client: Client,
         options: SelfSigned,
         *,
-        targets: Sequence[InjectionTarget] = (),
+        registered: RegisteredObjects | None = None,
         client_ca_file: Path | None = None,
         hook: TelemetryHook | None = None,
         namespace_source: str = "SelfSigned.namespace",
@@ -114,7 +109,12 @@ class CertificateManager:
         if not options.namespace:
             raise UsageError("the Secret has no namespace: set SelfSigned.namespace")
         self.options = options
-        self.targets = tuple(dict.fromkeys([*targets, *options.inject]))
+        if registered is None:
+            injected = (RegisteredObject(target=target) for target in options.inject)
+            registered = RegisteredObjects(client, injected, client_config=options.client_config())
+        self.registered = registered
+        """The objects that have the ``caBundle``."""
+        registered.confirm = self._confirm
         self.bundle: CertificateBundle | None = None
         """The bundle of the last read of the Secret; None before."""
         self._client = client
@@ -123,7 +123,6 @@ class CertificateManager:
         self._namespace_source = namespace_source
         self._hook = hook or TelemetryHook()
         self._publication = Publication()
-        self._missing_targets: set[InjectionTarget] = set()
         self._serving: IssuedServingCertificate | None = None
         self._open: tuple[CertificateKeyPair, ssl.SSLContext] | None = None
         self._issued, self._ready = asyncio.Event(), asyncio.Event()
@@ -172,7 +171,9 @@ class CertificateManager:
             raise ForbiddenError(message, details=error.details, request=error.request) from error
         if isinstance(error, ConfigError) and not self._ready.is_set():
             raise error
-        self._failure = str(error) or "the request timed out"
+        before, self._failure = self._failure, str(error) or "the request timed out"
+        if self._failure == before:
+            return
         # Repeated conflicts mean that the API server rejects the caBundle, not that other replicas write.
         expected = isinstance(error, ConflictError | AlreadyExistsError) and tries < _MAX_EXPECTED_CONFLICTS
         level = logging.DEBUG if expected else logging.ERROR
@@ -274,7 +275,7 @@ class CertificateManager:
         if step is RotationStep.CREATE and bundle != self.bundle:
             objects = {
                 target: await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
-                for target in self.targets
+                for target in self.registered.targets
             }
             trusted = (
                 trusted_certificates(target, to_tree(obj), self._client_config)
@@ -306,43 +307,26 @@ class CertificateManager:
         self._issued.set()
 
     async def _publish(self, bundle: CertificateBundle) -> None:
-        """Set every ``caBundle``, continue after failures, then raise the first failure."""
-        results: dict[InjectionTarget, InjectionResult | OpsdkError] = {}
-        for target in self.targets:
-            try:
-                results[target] = await self._inject(target, bundle)
-            except OpsdkError as error:
-                results[target] = error
-        if failures := [result for result in results.values() if isinstance(result, OpsdkError)]:
-            raise failures[0]
-        self._publication.observe(bundle, monotonic(), changed=InjectionResult.CHANGED in results.values())
-        absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
-        for target in absent - self._missing_targets:
-            log.warning("%s does not exist: its caBundle will be set after its creation", target)
-        self._missing_targets = absent
+        """Set every ``caBundle``, continue after failures, then raise the first failure.
 
-    async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
-        """Set the caBundle of one target. Raises `ConflictError` if target or Secret changed concurrently."""
-        try:
-            obj = await self._client.get(target.kind.kind, target.name, uncached=True)
-            patch = injection_patch(target, to_tree(obj), self._client_config, bundle.trusted)
-            if not patch:
-                return InjectionResult.UNCHANGED
-            # Read the Secret after the target; the patch tests the values of that read. So a slow replica cannot
-            # replace the caBundle of a newer Secret with an older one.
-            stored = usable_bundle(await self._read_secret())
-            if stored is None or stored.trusted != bundle.trusted:
-                raise ConflictError("the Secret was changed concurrently")
-            await self._client.patch(obj, json_patch(patch))
-        except NotFoundError:
-            return InjectionResult.ABSENT
-        except InvalidError as error:
-            # The API server returns Invalid for a failed `test` operation.
-            raise ConflictError(
-                f"{target} was changed concurrently, or the API server rejected the caBundle: {error}"
-            ) from error
-        log.info("set the caBundle of %s", target)
-        return InjectionResult.CHANGED
+        While a CA is replaced, each object is read: a watch may be late.
+        """
+        is_rotating = bundle.next_authority is not None or bool(bundle.previous)
+        self.registered.ca_bundle = bundle.trusted
+        changed = await self.registered.restore_all(fresh=is_rotating or bundle != self.bundle)
+        self._publication.observe(bundle, monotonic(), changed=changed)
+
+    async def _confirm(self, ca_bundle: bytes) -> None:
+        """Read the Secret after the object; the patch tests the values of that read.
+
+        So a slow replica cannot replace the ``caBundle`` of a newer Secret with an older one.
+
+        Raises:
+            ConflictError: another replica changed the Secret.
+        """
+        stored = usable_bundle(await self._read_secret())
+        if stored is None or stored.trusted != ca_bundle:
+            raise ConflictError("the Secret was changed concurrently")
 
     # -------------------------------------------------------------- forced renewal
     async def renew(self, request: RenewalRequest = RenewalRequest.CA) -> None:

@@ -2,10 +2,12 @@
 
 from secret_copier.operator import make_operator
 
+operator = make_operator()
+
 
 def main() -> None:
     """Run until SIGTERM."""
-    make_operator().main()
+    operator.main()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -71,24 +70,3 @@ async def test_an_error_is_raised() -> None:
 
     with pytest.raises(command.UsageError, match="no operator"):
         await command.run_until_signal(work())
-
-
-def test_a_port_is_reserved_before_it_is_bound() -> None:
-    """Two commands that start at the same time get two ports, though nothing listens on the first yet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-    with command.reserved_port(free) as first:
-        with command.reserved_port(free) as second:
-            assert first == free
-            assert second not in (0, free)
-        with socket.create_server(("127.0.0.1", free)), command.reserved_port(free) as third:
-            assert third != free
-    with command.reserved_port(free) as again:
-        assert again == free
-
-
-def test_a_port_that_a_server_has_is_not_reserved() -> None:
-    """A server of another program keeps its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server, command.reserved_port(server.getsockname()[1]) as port:
-        assert port not in (0, server.getsockname()[1])

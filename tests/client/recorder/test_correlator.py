@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.client.recorder.correlator import EventCorrelator, EventKey, Write
+from opsdk.client.recorder.spam_filter import SpamFilter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -103,3 +107,54 @@ def test_series_that_have_ended_are_forgotten() -> None:
     write, again = record(correlator, similar("Old"), 362)
     assert write is Write.CREATE
     assert again.metadata.name != first.metadata.name
+
+
+def numbered(number: int, name: str = "a", kind: str = "Normal") -> EventKey:
+    """An Event whose note has a number."""
+    return EventKey(kind, "Created", "Created", f"try {number}", ("v1", "Pod", "ns", name, "u"), ())
+
+
+def test_an_object_has_a_burst_and_then_one_event_in_five_minutes() -> None:
+    """601 different notes in ten minutes are 27 Events; the ones that were written still form series."""
+    correlator = made(size=1000)
+    writes = [record(correlator, numbered(second), second)[0] for second in range(601)]
+    assert writes.count(Write.CREATE) == 25 + 2
+    assert writes.count(Write.DROP) == 601 - 27
+    assert writes[:25] == [Write.CREATE] * 25
+    assert record(correlator, numbered(600), 600.5)[0] is Write.SERIES
+
+
+def test_warnings_and_other_objects_have_buckets_of_their_own() -> None:
+    """Normal Events hide neither warnings nor the Events about another object."""
+    correlator = made(size=1000)
+    for number in range(100):
+        record(correlator, numbered(number))
+    assert record(correlator, numbered(0, kind="Warning"))[0] is Write.CREATE
+    assert record(correlator, numbered(0, name="b"))[0] is Write.CREATE
+    assert record(correlator, numbered(100))[0] is Write.DROP
+
+
+def test_nothing_is_kept_for_objects_that_ever_lived() -> None:
+    """A bucket that is full again takes no memory, and the number of buckets is limited."""
+    filter_ = SpamFilter(size=10)
+    for number in range(100):
+        assert filter_.allows("Normal", (str(number),), START)
+    assert len(filter_) == 10
+    filter_.forget_full(START + timedelta(seconds=25 * 300 - 1))
+    assert len(filter_) == 10
+    filter_.forget_full(START + timedelta(seconds=25 * 300))
+    assert len(filter_) == 0
+
+
+@given(st.lists(st.floats(0, 2000), min_size=1, max_size=60))
+def test_a_bucket_admits_no_more_than_its_rate(gaps: list[float]) -> None:
+    """In any span of time, an object gets at most the burst and one Event for each five minutes of the span."""
+    filter_, now, admitted = SpamFilter(size=10), START, []
+    for gap in gaps:
+        now += timedelta(seconds=gap)
+        filter_.forget_full(now)
+        if filter_.allows("Normal", ("a",), now):
+            admitted.append(now)
+    for first, start in enumerate(admitted):
+        for last, end in enumerate(admitted[first:], first):
+            assert last - first + 1 <= 25 + (end - start).total_seconds() / 300 + 1e-6

@@ -249,7 +249,7 @@ async def test_the_queue_is_bounded() -> None:
     recorder = server.recorder()
     recorder.open()
     for n in range(1500):
-        tell(recorder, f"R{n}")
+        recorder.event(site(name=f"a{n}"), "Normal", "Created", "a note")
     assert recorder.dropped == 500
     assert asyncio.get_running_loop().time() == 0
     await recorder.aclose(shutdown_timeout=3)
@@ -292,8 +292,8 @@ async def test_events_of_one_object_stay_in_order_and_several_are_written_at_onc
     recorder = server.recorder()
     recorder.open()
     for n in range(40):
-        tell(recorder, f"R{n}")
-        tell(recorder, f"R{n}")
+        for _ in range(2):
+            recorder.event(site(name=f"a{n % 2}"), "Normal", f"R{n}", "a note")
     await asyncio.sleep(60)
     assert len(server.events) == 40
     assert recorder.dropped == 0

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.base.limits import Limits
 from opsdk.http.server.application import asgi
 from opsdk.http.server.known_heads import KnownHeads
 from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.request_parser import RequestEvent, RequestHead, RequestParser
+from opsdk.http.server.request_rules import Refusal
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.http.server.service import Service
@@ -163,3 +166,62 @@ async def test_a_server_keeps_no_token_of_idle_clients() -> None:
     assert len(service.heads) == 1
     await asyncio.sleep(120)
     assert len(service.heads) == 0
+
+
+SMALL = Limits(head_bytes=200, head_fields=3, query_parameters=5)
+
+
+def request_of(path: int, fields: int, value: int, parameters: int) -> bytes:
+    """A GET request with a path, headers and parameters of these sizes."""
+    query = "&".join(["a"] * parameters)
+    lines = "".join(f"X-{number}: {'v' * value}\r\n" for number in range(fields))
+    return f"GET /{'p' * path}{'?' if query else ''}{query} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode()
+
+
+def parsed(data: bytes) -> list[RequestEvent]:
+    """What the parser reads."""
+    return list(RequestParser(SMALL).feed(data))
+
+
+_PATHS, _PARAMETERS = st.integers(0, 220), st.integers(0, 7)
+
+
+_TARGETS = st.tuples(_PATHS, _PARAMETERS)
+
+
+@given(_TARGETS, st.integers(0, 3), st.integers(0, 80), _TARGETS)
+def test_known_heads_have_the_limits_of_the_parser(
+    target: tuple[int, int], fields: int, value: int, following: tuple[int, int]
+) -> None:
+    """A request is found only if the parser accepts it: heads, fields and parameters, at each limit and above it."""
+    heads = KnownHeads(SMALL)
+    first = request_of(target[0], fields, value, target[1])
+    match parsed(first):
+        case [RequestHead() as head, *_]:
+            heads.learn(first, head.headers)
+        case _:
+            return
+    again = request_of(following[0], fields, value, following[1])
+    known_request, read = heads.find(again), parsed(again)[0]
+    if isinstance(read, Refusal):
+        assert known_request is None
+    else:
+        assert isinstance(read, RequestHead)
+        assert known_request is not None
+        assert (known_request.path, known_request.query, known_request.head.headers) == (
+            read.path,
+            read.query,
+            read.headers,
+        )
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("limit", ["path", "parameters"])
+def test_each_limit_counts_for_a_known_block(limit: str, over: int) -> None:
+    """At the limit a request is found, and one more is left to the parser, which refuses it."""
+    heads = KnownHeads(SMALL)
+    heads.learn(request_of(1, 0, 0, 0), [(b"host", b"x")])
+    size = {"path": 200 - 9 - 1, "parameters": 5}[limit] + over
+    data = request_of(size, 0, 0, 0) if limit == "path" else request_of(1, 0, 0, size)
+    assert (heads.find(data) is None) is bool(over)
+    assert isinstance(parsed(data)[0], Refusal) is bool(over)

@@ -17,10 +17,12 @@ from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
+from opsdk.apiserver.endpoints.handlers.watch_frames import CHUNK_BYTES, EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
 from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
+from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.storage_codec import UndecodableObjectError
@@ -36,17 +38,14 @@ from opsdk.apiserver.storage.ports import (
 from opsdk.errors import ApiError, ServerTimeoutError
 from opsdk.http.server.response import HttpResponse, StreamResponse, encode_json
 from opsdk.http.server.websocket import wants_websocket
-from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
 
 BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks, also without events."""
 _BOOKMARK_JITTER = 1.25
 """Largest delay of a bookmark in seconds: kube-apiserver collects due watches about once a second."""
-_INITIAL_AT_ONCE = 64
-"""Initial events in one chunk; their objects are in memory already."""
-_AT_ONCE = 32
-"""Later events in one chunk. Each blocked watcher holds one, so large chunks cost memory in a burst."""
+_AT_ONCE = 64
+"""Events in one chunk at most; see also `CHUNK_BYTES`. The event loop serves other requests after each."""
 _BEFORE_END = 2.0
 _AGAIN = 1.0
 """Seconds before an undecodable object is retried."""
@@ -74,11 +73,11 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     watch = opened.watch
     stream = _Stream(call, served, options, accepted, start_revision=opened.revision)
     release = None if watch is None else watch.close
+    chunks = until_stalled(stream.chunks(opened.initial, watch), call.http.cut)
     if wants_websocket(call.http):
-        chunks = stream.chunks(opened.initial, watch)
         return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
-    return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
+    return StreamResponse(200, [media], chunks=chunks, release=release)
 
 
 class _OpenedWatch(NamedTuple):
@@ -153,7 +152,10 @@ class _Stream:
         self._served = served
         self._options = options
         self._accepted = accepted
-        self._headless = False
+        self._headless = accepted.kind != "Table"
+        include = call.http.query.get("includeObject") if accepted.kind == "Table" else ""
+        # Everything besides the object that decides about the bytes of an event.
+        self._form = (served.model, accepted.media, accepted.kind, accepted.version, include)
         self._since = start_revision
         seconds = options.timeout or loop_random().uniform(1800, 3600)
         self._end = monotonic() + seconds
@@ -161,16 +163,25 @@ class _Stream:
     async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
         """Yield the chunks in order until the deadline, or until the watch ends."""
         try:
-            for start in range(0, len(initial), _INITIAL_AT_ONCE):
-                if lines := await self._lines(initial[start : start + _INITIAL_AT_ONCE]):
-                    yield lines
+            async for chunk in self._initial(initial):
+                yield chunk
             if watch is None:
                 return
-            async for line in self._live(watch):
-                yield line
+            async for chunk in self._live(watch):
+                yield chunk
         finally:
             if watch is not None:
                 watch.close()
+
+    async def _initial(self, events: list[WatchStreamEvent]) -> AsyncGenerator[bytes, None]:
+        """Yield the chunks of the initial events. Those that are sent are released."""
+        events.reverse()
+        while events:
+            chunk = _Chunk()
+            while events and not chunk.full:
+                await self._add(chunk, events.pop())
+            if lines := chunk.lines():
+                yield lines
 
     async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
         """Yield the lines of changes and bookmarks until the watch's time is over."""
@@ -179,7 +190,7 @@ class _Stream:
         try:
             while monotonic() < self._end:
                 try:
-                    changes = [await anext(watch)]
+                    change = await anext(watch)
                 except WatchInterruptedError:
                     # Pending changes are sent first; a bookmark must not overtake them.
                     due = monotonic() >= bookmark
@@ -197,14 +208,23 @@ class _Stream:
                 except (ApiError, CompactedError) as error:
                     yield self._line(_error_event(error))
                     return
-                # A burst is sent in chunks, because a system call for each line is slow.
-                changes += watch.ready(_AT_ONCE)
-                if lines := await self._lines([event for change in changes if (event := self._selected(change))]):
+                chunk = await self._pending(watch, change)
+                if lines := chunk.lines():
                     yield lines
-                if len(changes) > _AT_ONCE:
+                if chunk.full:
                     await asyncio.sleep(0)  # a long backlog must not block other requests
         finally:
             timer.cancel()
+
+    async def _pending(self, watch: StorageWatch, first: StorageChange) -> _Chunk:
+        """Return the events of a change and of those behind it. A system call for each line would be slow."""
+        chunk, changes = _Chunk(), [first]
+        while changes:
+            if event := self._selected(changes[0]):
+                await self._add(chunk, event)
+            chunk.changes += 1
+            changes = [] if chunk.full else watch.ready(1)
+        return chunk
 
     def _interrupt_at(self, watch: StorageWatch, time: float) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(max(time - monotonic(), 0.0), watch.interrupt)
@@ -227,11 +247,22 @@ class _Stream:
             else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
         )
 
-    async def _lines(self, events: list[WatchStreamEvent]) -> bytes:
-        """Return the lines of events. Large objects are pruned or written as protobuf outside the event loop."""
-        if self._accepted.write is None and not self._served.custom:
-            return b"".join(map(self._line, events))
-        return b"".join([await compute(len(encode_json(event.obj)), self._line, event) for event in events])
+    async def _add(self, chunk: _Chunk, event: WatchStreamEvent) -> None:
+        """Encode an event, and append it to a chunk."""
+        if event.type not in _SHARED:
+            chunk.add(self._line(event))
+            return
+        form = (event.type, self._form, self._headless)
+        frame = _FRAMES.find(event.obj, form)
+        if frame is None:
+            if self._accepted.write is None and not self._served.custom:
+                frame = _FRAMES.add(event.obj, form, self._line(event))
+            else:
+                # Large objects are pruned or written as protobuf outside the event loop.
+                size = len(encode_json(event.obj))
+                frame = await _FRAMES.once(event.obj, form, lambda: compute(size, self._line, event))
+        self._headless = True
+        chunk.add_frame(frame)
 
     def _selected(self, change: StorageChange) -> WatchStreamEvent | None:
         selection, storage = self._options.selection, self._served.storage
@@ -266,21 +297,45 @@ class _Stream:
             meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             shaped = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
             self._headless = True
-        return self._frame(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
+        return self._frame(kind, shaped)
 
-    def _frame(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
+    def _frame(self, kind: str, obj: JsonObject) -> bytes:
         write = self._accepted.write
         if write is not None:
-            return watch_frame(kind, _FRAMES.get_or_compute(obj, write) if once else write(obj))
-        body = _BODIES.get_or_compute(obj, self._plain) if once else self._plain(obj)
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+            return watch_frame(kind, write(obj))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._plain(obj))
 
     def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
 
 
-_LIMIT = 256
-"""Entries per cache, some KB each; enough for the changes between the fastest and the slowest active watcher."""
-_BODIES = IdentityCache[bytes](limit=_LIMIT)
-_FRAMES = IdentityCache[bytes](limit=_LIMIT)
-"""Objects as JSON and as protobuf: encoded for the first watcher and shared by all."""
+class _Chunk:
+    """The lines that are sent at once. It keeps the frames, so that other watchers find them."""
+
+    __slots__ = ("_frames", "_lines", "_size", "changes")
+
+    def __init__(self) -> None:
+        self._frames: list[EncodedEvent] = []
+        self._lines: list[bytes] = []
+        self._size = self.changes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no further event is added."""
+        return self._size >= CHUNK_BYTES or len(self._lines) >= _AT_ONCE or self.changes >= _AT_ONCE
+
+    def add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._size += len(line)
+
+    def add_frame(self, frame: EncodedEvent) -> None:
+        self._frames.append(frame)
+        self.add(frame.data)
+
+    def lines(self) -> bytes:
+        """Return the lines; a single one is not copied."""
+        return self._lines[0] if len(self._lines) == 1 else b"".join(self._lines)
+
+
+_SHARED = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_FRAMES = SharedFrames()

@@ -13,7 +13,7 @@ from typing import Any
 
 from opsdk.apiserver.storage.etcd.messages import EVENT_PUT
 from opsdk.apiserver.storage.etcd.values import decode
-from opsdk.apiserver.storage.history import History, put, removal
+from opsdk.apiserver.storage.history import History, HistoryBudget, put, removal
 from opsdk.apiserver.storage.objects import with_revision
 from opsdk.apiserver.storage.ports import CompactedError, StorageChange
 from opsdk.apiserver.storage.watch import QueueWatch
@@ -27,12 +27,22 @@ class Feed:
         watches: the readers.
     """
 
-    def __init__(self, bucket: str, revision: int, *, prefix: str, history_limit: int, watch_limit: int) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        revision: int,
+        *,
+        prefix: str,
+        history_limit: int,
+        watch_limit: int,
+        budget: HistoryBudget | None = None,
+    ) -> None:
         self.bucket = bucket
         self.seen = revision
         self.watches: dict[QueueWatch, None] = {}
         self._prefix = prefix
-        self._history = History(floor=revision, limit=history_limit)
+        self._history = History(floor=revision, limit=history_limit, budget=budget)
+        self._history.on_evict = self._end_late_watches
         self._watch_limit = watch_limit
         self._fragments: list[Any] = []
         self._successor: Feed | None = None
@@ -73,10 +83,10 @@ class Feed:
             return
         events, self._fragments = self._fragments, []
         for change in self._changes(events):
-            self._history.append(change)
             for watch in tuple(self.watches):
                 if change.key.startswith(watch.prefix):
                     watch.offer(change)
+            self._history.append(change)
         if events:
             self.seen = max(self.seen, events[-1].kv.mod_revision)
         elif not response.created:
@@ -96,6 +106,15 @@ class Feed:
                 raise CompactedError(self.seen, revision)
             else:
                 yield removal(key, revision, with_revision(previous, revision), previous)
+
+    def _end_late_watches(self) -> None:
+        """End the watches that have to read changes before the history."""
+        for watch in tuple(self.watches):
+            watch.check_floor(self._history.floor)
+
+    def release(self) -> None:
+        """Drop the history: the feed has no more readers, or another feed has them."""
+        self._history.clear()
 
     def progress(self) -> int:
         """Return the revision up to which the initial readers have received all changes."""

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from opsdk.apiserver.storage.history import HISTORY_BYTES
 from opsdk.base.options import Options
 from opsdk.errors import ConfigError
 
@@ -32,6 +33,7 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
         page_limit: keys in one request of a list; larger lists take several requests at one revision.
         history_limit: changes of each resource that are kept for watches that start in the past. Older watches read
             from etcd.
+        history_bytes: JSON bytes of these changes for all resources. A watcher that needs a dropped change is closed.
         watch_limit: maximum number of pending changes of a slow watcher before it is closed.
         compaction_interval: seconds between compactions; 0 if another program compacts, e.g. etcd. The default is
             kube-apiserver's. Replicas coordinate through a key, so one of them compacts.
@@ -51,6 +53,7 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
     keepalive_timeout: float = 3.0
     page_limit: int = 1_000
     history_limit: int = 1_000
+    history_bytes: int = HISTORY_BYTES
     watch_limit: int = 10_000
     compaction_interval: float = 300.0
 

@@ -22,6 +22,7 @@ from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, api_erro
 from opsdk.apiserver.storage.etcd.feed import Feed
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.values import range_end
+from opsdk.apiserver.storage.history import HistoryBudget
 from opsdk.apiserver.storage.ports import CompactedError
 from opsdk.apiserver.storage.watch import QueueWatch
 
@@ -40,6 +41,7 @@ class Watches(Closing):
         self._options = options
         self._feeds: dict[Feed, asyncio.Task[None]] = {}
         self._shared: dict[str, Feed] = {}
+        self._budget = HistoryBudget(options.history_bytes)
         self._tasks = TaskOwner("etcd-watches", on_error=_report)
 
     def __repr__(self) -> str:
@@ -63,6 +65,7 @@ class Watches(Closing):
             prefix=options.prefix,
             history_limit=options.history_limit,
             watch_limit=options.watch_limit,
+            budget=self._budget,
         )
         task = self._feeds[feed] = self._tasks.start(self._run(feed), name=bucket)
         task.add_done_callback(partial(self._on_done, feed))
@@ -130,6 +133,7 @@ class Watches(Closing):
         if shared is feed or feed.seen < shared.floor:
             return False
         shared.succeed(feed)
+        feed.release()
         del self._feeds[feed]
         return True
 
@@ -142,6 +146,7 @@ class Watches(Closing):
                     task.cancel()
 
     def _forget(self, feed: Feed) -> None:
+        feed.release()
         self._feeds.pop(feed, None)
         if self._shared.get(feed.bucket) is feed:
             del self._shared[feed.bucket]

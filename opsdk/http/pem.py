@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 _BEGIN: Final = b"-----BEGIN "
 _END: Final = b"-----END "
 _DASHES: Final = b"-----"
+_CERTIFICATES: Final = frozenset({"CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"})
+"""What OpenSSL reads as a certificate."""
 
 
 class PemBlock(NamedTuple):
@@ -41,3 +43,23 @@ def pem_blocks(text: bytes) -> Iterator[PemBlock]:
         else:
             after = end + len(_END)
         begin = text.find(_BEGIN, after)
+
+
+def without_comments(text: bytes) -> bytes:
+    r"""Return the blocks of `text`. Bundles have comments in any encoding, and some begin with a byte order mark.
+
+    >>> without_comments(b"\xef\xbb\xbf-----BEGIN A-----\nYQ==\n-----END A-----\n# K\xf6ln\n")
+    b'-----BEGIN A-----\nYQ==\n-----END A-----\n'
+    """
+    return b"".join(block.text for block in pem_blocks(text))
+
+
+def certificates_of(bundle: bytes) -> str:
+    """Return the certificates of a bundle, for ``SSLContext.load_verify_locations(cadata=...)``; other text is ignored.
+
+    Raises `ValueError` if there is no certificate.
+    """
+    certificates = b"".join(block.text for block in pem_blocks(bundle) if block.kind in _CERTIFICATES)
+    if not certificates:
+        raise ValueError("no PEM certificate")
+    return certificates.decode("ascii")

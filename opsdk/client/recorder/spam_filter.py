@@ -1,0 +1,55 @@
+"""Limits the new Events about one object: a note with a number in it makes each Event another one. Pure.
+
+Upstream: k8s.io/client-go/tools/record/events_cache.go, EventSourceObjectSpamFilter (v1.36)
+Deviates: warnings have a bucket of their own, so that normal Events do not hide them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from cachetools import LRUCache
+
+from opsdk.aio.token_bucket import TokenBucket
+
+BURST: Final = 25
+"""New Events about an object at once (defaultSpamBurst)."""
+REFILL_SECONDS: Final = 300.0
+"""Seconds for one more (defaultSpamQPS)."""
+_FULL_SECONDS: Final = BURST * REFILL_SECONDS
+
+
+class SpamFilter:
+    """Token buckets by object and type. Buckets that are full again are forgotten, and the least recent ones.
+
+    Args:
+        size: the most buckets.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._buckets: LRUCache[tuple[str, tuple[str, ...]], tuple[TokenBucket, float]] = LRUCache(size)
+
+    def allows(self, type_: str, regarding: tuple[str, ...], now: datetime) -> bool:
+        """Whether a new Event may be written, which then counts."""
+        seconds, key = now.timestamp(), (type_, regarding)
+        entry = self._buckets.get(key)
+        bucket = TokenBucket(1 / REFILL_SECONDS, BURST) if entry is None else entry[0]
+        if bucket.reserve(seconds) > 0:
+            bucket.cancel()
+            return False
+        self._buckets[key] = bucket, seconds
+        return True
+
+    def forget_full(self, now: datetime) -> None:
+        """Forget the buckets that are full again."""
+        seconds = now.timestamp()
+        for key, (_, used_at) in list(self._buckets.items()):
+            if seconds - used_at >= _FULL_SECONDS:
+                self._buckets.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def __repr__(self) -> str:
+        return f"<SpamFilter of {len(self)} objects>"

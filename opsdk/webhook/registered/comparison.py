@@ -1,0 +1,207 @@
+"""Compares an object that an operator registered with its declaration: what is restored, and what is reported. Pure.
+
+A JSON patch has ``test`` operations with the values that were read. It changes only the fields of the operator, and
+fails if another client changed them concurrently.
+
+The address of the webhook server and the conversion are restored. Everything else belongs to the installation: it is
+reported. During an update, replicas of two versions run, so a replica must not undo what the next version declares.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types.go (CustomResourceConversion; v1.36)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget, injection_patch, is_called_by
+from opsdk.webhook.configurations import WebhookClientConfig, conversion_stanza
+
+_CONVERSION = "/spec/conversion"
+_APPLY_DEFINITION = "apply the CustomResourceDefinition of this version"
+_APPLY_CONFIGURATION = "apply the configuration of this version"
+_ADD_CA_BUNDLE = "start the operator with --webhook-service, or use cert-manager"
+
+
+class RegisteredVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a CustomResourceDefinition.
+
+    Attributes:
+        name: such as ``v1``.
+        used: a controller of the operator reads it, so it must be served.
+        stored: objects are stored in it.
+        subresources: of ``status`` and ``scale``.
+    """
+
+    name: str
+    used: bool = False
+    stored: bool = False
+    subresources: tuple[str, ...] = ()
+
+
+class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that the operator registered, with the parts that it depends on.
+
+    Attributes:
+        target: its kind and name.
+        converted: a converter of the operator converts the versions of the definition.
+        versions: of the definition.
+        webhooks: the names of the webhooks of a configuration.
+    """
+
+    target: InjectionTarget
+    converted: bool = False
+    versions: tuple[RegisteredVersion, ...] = ()
+    webhooks: tuple[str, ...] = ()
+
+
+class RegistrationFault(NamedTuple):
+    """A difference that the operator does not restore.
+
+    Attributes:
+        text: the observed state.
+        advice: what to do.
+        critical: the operator does not work, or objects lose fields: the replica becomes unready. The others occur
+            during an ordinary update too, where unready replicas would be an outage.
+    """
+
+    text: str
+    advice: str
+    critical: bool = True
+
+
+class RegistrationDiff(NamedTuple):
+    """The result for one object.
+
+    Attributes:
+        patch: the JSON patch that restores the object; empty if nothing is to be restored.
+        restores: what the patch restores.
+        faults: what it does not restore.
+    """
+
+    patch: list[JsonObject]
+    restores: str
+    faults: tuple[RegistrationFault, ...]
+
+
+def compare(
+    declared: RegisteredObject,
+    tree: JsonObject | None,
+    client_config: WebhookClientConfig | None,
+    *,
+    was_seen: bool = False,
+) -> RegistrationDiff:
+    """Compare an object in the cluster with its declaration.
+
+    Args:
+        declared: of the operator.
+        tree: the object; None if it does not exist.
+        client_config: how the API server reaches this server, with the current ``caBundle``. None if the operator
+            does not know it, because other programs issue its certificates: then nothing is restored.
+        was_seen: this process saw the object before. An object that is not created yet is not critical.
+    """
+    kind = declared.target.kind
+    if tree is None:
+        return RegistrationDiff([], "", (_missing(declared, was_seen=was_seen),))
+    if kind is InjectionKind.CONVERSION:
+        faults = [*version_faults(declared, tree), *conversion_faults(declared, tree, client_config)]
+        if client_config is not None and (patch := _conversion_patch(declared, tree, client_config)):
+            return RegistrationDiff(patch, "spec.conversion", tuple(faults))
+    else:
+        faults = list(webhook_faults(declared, tree))
+    if client_config is None:
+        return RegistrationDiff([], "", tuple(faults))
+    patch = injection_patch(declared.target, tree, client_config, client_config.ca_bundle)
+    return RegistrationDiff(patch, "the caBundle" if patch else "", tuple(faults))
+
+
+def _missing(declared: RegisteredObject, *, was_seen: bool) -> RegistrationFault:
+    if declared.target.kind is InjectionKind.CONVERSION:
+        advice = "apply it: opsdk generate crd MODULE:CLASS | kubectl apply -f -"
+        return RegistrationFault("does not exist", advice, was_seen)
+    if declared.target.kind is InjectionKind.API_SERVICE:
+        return RegistrationFault("does not exist", "apply it", was_seen)
+    return RegistrationFault("does not exist: the API server calls no webhook", "opsdk generate manifests", was_seen)
+
+
+# ------------------------------------------------------------------ definitions
+def version_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
+    """Report versions that are not served, another storage version, and missing subresources."""
+    versions = {version["name"]: version for version in tree["spec"].get("versions") or ()}
+    for version in declared.versions:
+        live = versions.get(version.name)
+        if live is None or not live.get("served"):
+            yield RegistrationFault(f"does not serve {version.name}", _APPLY_DEFINITION, version.used)
+            continue
+        if version.stored and not live.get("storage"):
+            stored = next((name for name, each in versions.items() if each.get("storage")), "no version")
+            yield RegistrationFault(f"stores {stored}, not {version.name}", _APPLY_DEFINITION, critical=False)
+        for name in version.subresources:
+            if name not in (live.get("subresources") or {}):
+                yield RegistrationFault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
+
+
+def conversion_faults(
+    declared: RegisteredObject, tree: JsonObject, client_config: WebhookClientConfig | None
+) -> Iterator[RegistrationFault]:
+    """Report a conversion that is not restored: the operator does not know its address, or another server converts."""
+    if not declared.converted or not _needs_conversion(declared, tree):
+        return
+    conversion: JsonObject = tree["spec"].get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        if client_config is None:
+            text = "has no spec.conversion with a webhook, so objects of other versions lose fields"
+            yield RegistrationFault(text, _APPLY_DEFINITION)
+        return
+    config: JsonObject = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    if client_config is not None and not is_called_by(config, client_config):
+        service: JsonObject = config.get("service") or {}
+        other = config.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
+        yield RegistrationFault(f"is converted by {other}, not by this operator", _APPLY_DEFINITION)
+    elif client_config is None and config.get("service") and not config.get("caBundle"):
+        yield RegistrationFault("has no caBundle for its conversion", _ADD_CA_BUNDLE, critical=False)
+
+
+def _needs_conversion(declared: RegisteredObject, tree: JsonObject) -> bool:
+    """Whether objects are converted between versions of the converter. A version that only other versions know is not.
+
+    The next version of the operator may declare one version, without a conversion: that is not to be restored.
+    """
+    listed = {version["name"] for version in tree["spec"].get("versions") or ()}
+    names = {version.name for version in declared.versions}
+    return len(listed & names if names else listed) > 1
+
+
+def _conversion_patch(
+    declared: RegisteredObject, tree: JsonObject, client_config: WebhookClientConfig
+) -> list[JsonObject]:
+    """Return the patch that restores a missing conversion; empty if objects are converted by a webhook."""
+    current: JsonObject | None = tree["spec"].get("conversion")
+    if not declared.converted or not _needs_conversion(declared, tree) or (current or {}).get("strategy") == "Webhook":
+        return []
+    stanza = conversion_stanza(client_config)
+    if current is None:
+        # The server sets a default, so it is always there. A JSON patch cannot test that a member is absent.
+        version = tree["metadata"].get("resourceVersion")
+        test: JsonObject = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+    else:
+        test = {"op": "test", "path": _CONVERSION, "value": current}
+    return [test, {"op": "add", "path": _CONVERSION, "value": stanza}]
+
+
+# ------------------------------------------------------------------ webhook configurations
+def webhook_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
+    """Report webhooks that a configuration lacks."""
+    names = {webhook["name"] for webhook in tree.get("webhooks") or ()}
+    if lacking := sorted(name for name in declared.webhooks if name not in names):
+        yield RegistrationFault(f"lacks {', '.join(lacking)}", _APPLY_CONFIGURATION, critical=False)
+
+
+def ca_faults(tree: JsonObject) -> Iterator[RegistrationFault]:
+    """Report webhooks without a ``caBundle``, which other programs should set."""
+    for webhook in tree.get("webhooks") or ():
+        if not webhook["clientConfig"].get("caBundle"):
+            yield RegistrationFault(f"{webhook['name']} has no caBundle", _ADD_CA_BUNDLE)

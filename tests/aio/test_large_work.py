@@ -1,0 +1,58 @@
+"""Work that leaves the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, attempt, check_time, compute
+
+pytestmark = pytest.mark.realtime
+
+
+def busy(threads: list[str], seconds: float) -> int:
+    """Work for some seconds, in steps."""
+    threads.append(threading.current_thread().name)
+    end, steps = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        steps += 1
+        check_time()
+    return steps
+
+
+async def test_short_work_stays_on_the_loop() -> None:
+    """Nothing is begun twice, and no thread is used."""
+    threads: list[str] = []
+    await attempt(busy, threads, 0.0)
+    assert threads == [threading.current_thread().name]
+
+
+async def test_long_work_begins_again_in_the_thread() -> None:
+    """The event loop serves others while the thread works, and the result is that of the whole work."""
+    threads: list[str] = []
+    work = asyncio.ensure_future(attempt(busy, threads, 30 * ATTEMPT_SECONDS))
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0.005)
+        turns += 1
+    assert turns > 5
+    assert await work > 0
+    assert len(threads) == 2
+    assert threads[0] == threading.current_thread().name != threads[1]
+
+
+async def test_an_error_of_the_work_is_its_result() -> None:
+    """Errors pass, on the loop and in the thread, and leave no trace for the next work."""
+
+    def failing(seconds: float) -> None:
+        busy([], seconds)
+        raise ValueError(str(seconds))
+
+    for seconds in (0.0, 5 * ATTEMPT_SECONDS):
+        with pytest.raises(ValueError, match=str(seconds)):
+            await attempt(failing, seconds)
+    assert busy([], 3 * ATTEMPT_SECONDS) > 0  # no work of `attempt`: it has all the time
+    assert await compute(LARGE_BYTES + 1, busy, [], 3 * ATTEMPT_SECONDS) > 0

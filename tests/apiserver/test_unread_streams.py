@@ -1,0 +1,150 @@
+"""Clients that do not read, over real sockets: what the server holds for them, and what it does when they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from server_caller import Caller
+
+from envtest.environment import Environment
+from opsdk.apiserver.endpoints.handlers import watch
+from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
+from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES
+from opsdk.http.server.server import WebServer
+from opsdk.structured_merge.value import JsonObject
+
+pytestmark = pytest.mark.realtime
+MAPS = "/api/v1/namespaces/default/configmaps"
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+EVENT = 256 * 1024
+HELD = 2 * 64 * 1024
+"""What a connection may hold: a full write buffer, and the piece that filled it."""
+
+
+class CountedFrames(SharedFrames):
+    """Counts what is encoded."""
+
+    encoded = 0
+
+    def add(self, tree: JsonObject, form: object, data: bytes) -> EncodedEvent:
+        """See `SharedFrames`."""
+        self.encoded += 1
+        return super().add(tree, form, data)
+
+
+@pytest.fixture(autouse=True)
+def frames(monkeypatch: pytest.MonkeyPatch) -> CountedFrames:
+    """The frames of this test."""
+    counted = CountedFrames()
+    monkeypatch.setattr(watch, "_FRAMES", counted)
+    return counted
+
+
+@asynccontextmanager
+async def unread(env: Environment, web: WebServer, path: str, count: int) -> AsyncIterator[None]:
+    """Clients that send a request, and never read."""
+    request = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {env.config.token}\r\n\r\n".encode()
+    clients = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(count)]
+    try:
+        for client in clients:
+            client.sendall(request)
+        assert web._service is not None
+        while len(web._service.tasks) < count:
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        for client in clients:
+            client.close()
+    while web._service.connections:
+        await asyncio.sleep(0.01)
+
+
+def buffered(web: WebServer) -> list[int]:
+    """The bytes in the write buffer of each connection."""
+    assert web._service is not None
+    return [connection._transport.get_write_buffer_size() for connection in web._service.connections]  # type: ignore[attr-defined]
+
+
+async def write(env: Environment, count: int) -> None:
+    """Create large objects."""
+    for number in range(count):
+        tree = {"metadata": {"name": f"m{number:03}"}, "data": {"a": "x" * EVENT}}
+        assert (await Caller(env)("POST", MAPS, tree)).status == 201
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.timeout(60)
+async def test_watches_that_are_not_read(frames: CountedFrames, count: int) -> None:
+    """Each event is encoded once, a connection holds two pieces, and nothing is encoded for clients that left."""
+    async with Environment() as env:
+        web = await env.serve(tls=False)
+        async with unread(env, web, f"{MAPS}?watch=1&resourceVersion=1", count):
+            await write(env, 36)
+            await asyncio.sleep(0)
+            assert 0 < frames.encoded <= 36
+            assert len(buffered(web)) == count
+            assert max(buffered(web)) <= HELD
+            encoded = frames.encoded
+        assert frames.encoded == encoded
+
+
+async def test_lists_that_are_not_read() -> None:
+    """A connection holds two pieces of a large list, not its body."""
+    async with Environment() as env:
+        web = await env.serve(tls=False)
+        await write(env, 36)
+        async with unread(env, web, MAPS, 20):
+            await asyncio.sleep(0.5)
+            assert max(buffered(web)) <= HELD
+
+
+@pytest.mark.parametrize("kind", ["configmaps", "widgets"])
+@pytest.mark.parametrize(
+    "accept", ["application/json", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"]
+)
+async def test_a_large_list_equals_its_pages(kind: str, accept: str) -> None:
+    """A list that is streamed has the same items and metadata as a list in small pages, with gzip too."""
+    async with Environment() as env:
+        call, path = Caller(env), MAPS
+        if kind == "widgets":
+            path = "/apis/example.com/v1/widgets"
+            assert (await call("POST", DEFINITIONS, DEFINITION)).status == 201
+        for number in range(WHOLE_BYTES // 8000 + 8):
+            tree = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": f"m{number:03}"}}
+            note = {"annotations": {"a": "<" + "ü" * 4000}}
+            tree["metadata"] |= note  # type: ignore[operator]
+            core = {} if kind == "widgets" else {"kind": "ConfigMap", "apiVersion": "v1"}
+            assert (await call("POST", path, {**tree, **core})).status == 201
+        whole = await call("GET", path, accept=accept)
+        assert len(whole.raw) > WHOLE_BYTES
+        assert b"\\u003c" in whole.raw
+        pages, token = [], ""
+        while True:
+            page = (await call("GET", f"{path}?limit=7&continue={token}", accept=accept)).json
+            pages += page["items"]
+            if not (token := page["metadata"].pop("continue", "")):
+                break
+        assert json.loads(whole.raw)["items"] == pages
+        assert {**json.loads(whole.raw), "items": 0} == {**page, "items": 0, "metadata": whole.json["metadata"]}
+        packed = await call("GET", path, accept=accept, accept_encoding="gzip")
+        assert zlib.decompress(packed.raw, 31) == whole.raw
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITION: JsonObject = {
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}

@@ -1,0 +1,407 @@
+"""What happens for one object stays with that object, wherever an exception is raised."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from boxes import Box, box, environment, running
+
+import opsdk
+from opsdk import (
+    Client,
+    Cluster,
+    Context,
+    ControllerOptions,
+    ObjectMeta,
+    Operator,
+    Request,
+    Unstructured,
+    crd_for,
+    unstructured,
+)
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.events.v1 import Event
+from opsdk.client.patch import merge_patch
+from opsdk.controller.controller import Controller
+from opsdk.controller.daemons import DaemonSpec
+from opsdk.controller.pausing import Pausing
+from opsdk.controller.retries import RetryLimit
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.records import Reconciled, TelemetryHook
+
+_SOURCES = f"{Path(opsdk.__file__).parent}/"
+# What a controller calls. Whatever is raised below comes out of these.
+_WALKED = tuple(
+    f"{_SOURCES}{name}/"
+    for name in ("aio", "base", "children", "client", "cluster", "controller", "queue", "telemetry")
+)
+_WORKER = Controller._worker.__code__
+# More than the calls of the longest first pass, which the test checks.
+CALLS = 700
+# The ends of the stretch: what the queue does for itself.
+_OUTSIDE = {WorkQueue.get.__code__, WorkQueue.done.__code__}
+
+
+@cache
+def _is_walked(file: str) -> bool:
+    return file.startswith(_WALKED)
+
+
+@types.coroutine
+def in_steps(coroutine: Coroutine[Any, Any, None], trace: Callable[..., None]) -> Generator[Any, Any, None]:
+    """Run a coroutine with a trace function, which other tasks do not have."""
+    step = partial(coroutine.send, None)
+    while True:
+        sys.settrace(trace)
+        try:
+            waits_for = step()
+        except StopIteration:
+            return
+        finally:
+            sys.settrace(None)
+        try:
+            step = partial(coroutine.send, (yield waits_for))
+        except BaseException as error:  # noqa: BLE001 - a cancellation, for the coroutine
+            step = partial(coroutine.throw, error)
+
+
+class UnprintableError(Exception):
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Panic(BaseException):
+    """What a native library raises."""
+
+
+FAULTS: Sequence[Callable[[], BaseException]] = (
+    lambda: ValueError("bad \udce9 bytes"),
+    UnprintableError,
+    lambda: Panic("native"),
+    asyncio.CancelledError,
+)
+
+
+class RaisingWalk:
+    """Raises in the n-th call that a worker makes for the object with the number n, in its first pass.
+
+    The calls are those of opsdk's functions, and the continuations of its coroutines, between the end of
+    `WorkQueue.get` and the call of `WorkQueue.done`. So with enough objects, each call of the stretch raises for one.
+
+    Args:
+        first: the fault of the first call. The next call has the next fault.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self.calls = Counter[str]()
+        self.raised: dict[str, str] = {}
+        """The function that raised, by object."""
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """Count a call, and raise in the one of its object."""
+        if not _is_walked(frame.f_code.co_filename):
+            return
+        outer: FrameType | None = frame.f_back
+        while outer is not None and outer.f_code is not _WORKER:
+            if outer.f_code in _OUTSIDE:
+                return
+            outer = outer.f_back
+        if outer is None or frame.f_code in _OUTSIDE or "queue_item" not in outer.f_locals:
+            return
+        name = outer.f_locals["queue_item"].item.name
+        if self.calls[name] < 0:
+            return  # not the first pass
+        self.calls[name] += 1
+        number = int(name.rpartition("-")[2])
+        if self.calls[name] == number:
+            self.raised[name] = frame.f_code.co_name
+            fault = FAULTS[(self._first + number) % len(FAULTS)]
+            raise fault()
+
+    @contextmanager
+    def walking(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Walk while the block runs."""
+        done, work = WorkQueue.done, Controller._worker
+
+        def done_and_walk(queue: WorkQueue[Any], item: Any) -> None:
+            self.calls[item.name] = -1
+            sys.settrace(self)  # a trace function that raises is removed
+            done(queue, item)
+
+        async def work_in_steps(controller: Controller) -> None:
+            await in_steps(work(controller), self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkQueue, "done", done_and_walk)
+            patch.setattr(Controller, "_worker", work_in_steps)
+            yield
+
+
+class Outcomes(TelemetryHook):
+    """Counts the failures."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def record(self, record: object) -> None:
+        """Count a failure."""
+        self.failures += isinstance(record, Reconciled) and record.error is not None
+
+
+def make_operator(failing: int) -> Operator:
+    """Return an operator of boxes with everything that a controller does around a reconcile.
+
+    Args:
+        failing: 0 fails in the first pass of each box with an even number, 1 of those with an odd one.
+    """
+    operator = Operator("boxes")
+    tried: set[str] = set()
+
+    async def clean_up(obj: Box, ctx: Context) -> None:
+        pass
+
+    async def monitor(obj: Box, ctx: Context) -> None:
+        await asyncio.sleep(3600)
+
+    @operator.reconciler(
+        Box,
+        owns=[ConfigMap],
+        finalizers={"tests.opsdk.dev/clean-up": clean_up},
+        daemons=[DaemonSpec(function=monitor)],
+        options=ControllerOptions(
+            rate_limiter=ItemExponentialFailureRateLimiter[Any](base=1, cap=60),
+            error_condition="Stalled",
+            ready_condition="Ready",
+            retry_limit=RetryLimit(attempts=50),
+            reconciliation_timeout=30,
+            max_interval=3600,
+            last_reconciled="annotation",
+            pausing=Pausing(condition="Paused"),
+        ),
+    )
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        name = obj.metadata.name
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=name), data={"size": str(obj.spec.size)}))
+        if int(name.rpartition("-")[2]) % 2 == failing and name not in tried:
+            tried.add(name)
+            raise OSError("no route")
+        async with ctx.status(obj) as patch:
+            patch.status.size = obj.spec.size
+
+    return operator
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    """Stop an operator."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+# A coroutine or a generator whose call raised stays behind.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
+@pytest.mark.slow
+async def test_whatever_raises_while_an_object_is_reconciled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator goes on, the object is retried and counted, and the other objects too, also after a restart."""
+    caplog.set_level(logging.CRITICAL)  # thousands of tracebacks
+    names = [f"box-{number}" for number in range(1, CALLS)]
+    async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
+        client = outside.uncached
+        for name in names:
+            await client.create(box(name))
+        for start in range(2):
+            walk, outcomes = RaisingWalk(start), Outcomes()
+            with walk.walking(monkeypatch):
+                task = asyncio.create_task(make_operator(failing=start).start(env.config, hooks=[outcomes]))
+                await asyncio.sleep(200)
+            assert not task.done()
+            boxes = await client.list(Box, namespace="default")
+            assert [b.metadata.name for b in boxes if b.status is None or b.status.size != b.spec.size] == []
+            assert outcomes.failures >= len(walk.raised) > CALLS // 2
+            # Fewer calls than objects, in passes that fail and in passes that do not: each call has raised.
+            assert {0, 1} <= {int(name.rpartition("-")[2]) % 2 for name in names if name not in walk.raised}
+            await stopped(task)
+            for name in names:
+                await client.patch(box(name), merge_patch({"spec": {"size": 2 + start}}))
+
+
+# ------------------------------------------------------------------ objects that their class cannot decode
+def lenient_definition() -> JsonObject:
+    """Return the definition of boxes, with a spec that may be anything."""
+    definition = crd_for(Box)
+    [version] = definition["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    return definition
+
+
+def malformed(name: str = "bad") -> Unstructured:
+    """Return a box whose size is no number."""
+    tree = {"metadata": {"name": name, "namespace": "default"}, "spec": {"size": "large"}}
+    return Unstructured.from_tree({"apiVersion": Box.gvk.api_version, "kind": "Box", **tree})
+
+
+async def condition_of(client: Client, name: str, type: str) -> JsonObject | None:  # noqa: A002 - the field's name
+    """Return a condition of a box that may be malformed."""
+    obj = await client.get(unstructured(Box.gvk.api_version, "Box"), f"default/{name}")
+    return next((c for c in obj.get("status", "conditions") or [] if c["type"] == type), None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ControllerOptions(max_interval=60),
+        ControllerOptions(max_interval=60, error_condition="Stalled", ready_condition="Ready"),
+        ControllerOptions(hot_loop_limit=1, retry_limit=RetryLimit(attempts=3)),
+        ControllerOptions(last_reconciled="annotation", pausing=Pausing(condition="Paused")),
+    ],
+    ids=["interval", "conditions", "limits", "record"],
+)
+@pytest.mark.parametrize("form", ["object", "request"])
+async def test_a_malformed_object_ends_no_operator(options: ControllerOptions, form: str) -> None:
+    """The other objects are reconciled, whatever the options are, also by an operator that is started later."""
+    passes = Counter[str]()
+
+    def make() -> Operator:
+        operator = Operator("boxes")
+        if form == "object":
+
+            @operator.reconciler(Box, options=options)
+            async def reconcile_object(obj: Box) -> None:
+                passes[obj.metadata.name] += 1
+        else:
+
+            @operator.reconciler(Box, options=options)
+            async def reconcile(request: Request) -> None:
+                passes[request.name] += 1
+
+        return operator
+
+    async with environment.Environment(crds=[lenient_definition()]) as env, Cluster(env.config) as outside:
+        await outside.uncached.create(malformed())
+        await outside.uncached.create(box("good"))
+        for size in (1, 2):
+            task = asyncio.create_task(make().start(env.config))
+            await asyncio.sleep(200)
+            assert passes["good"] >= size
+            assert not task.done()
+            await stopped(task)
+
+
+async def test_a_malformed_object_shows_why_it_fails() -> None:
+    """Its condition and its Event are written, though its class cannot decode it."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box, options=ControllerOptions(error_condition="Stalled", retry_limit=RetryLimit(attempts=3)))
+    async def reconcile(obj: Box) -> None:
+        pass
+
+    async with environment.Environment(crds=[lenient_definition()]) as env, Cluster(env.config) as outside:
+        await outside.uncached.create(malformed())
+        task = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(200)
+        condition = await condition_of(outside.uncached, "bad", "Stalled")
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("True", "RetryLimitExceeded")
+        assert "spec.size" in condition["message"]
+        [event] = [e for e in await outside.uncached.list(Event, namespace="default") if e.type == "Warning"]
+        assert event.reason == "RetryLimitExceeded"
+        # Repaired, it is reconciled.
+        await outside.uncached.patch(box("bad"), merge_patch({"spec": {"size": 2}}))
+        await asyncio.sleep(10)
+        condition = await condition_of(outside.uncached, "bad", "Stalled")
+        assert condition is not None
+        assert condition["status"] == "False"
+        await stopped(task)
+
+
+async def test_a_daemon_outlives_an_object_that_does_not_decode() -> None:
+    """The daemon reads its object again until it decodes."""
+    operator, sizes = Operator("boxes"), list[int]()
+
+    @operator.daemon(Box, every=10)
+    async def monitor(obj: Box, ctx: Context) -> None:
+        sizes.append(obj.spec.size)
+
+    async with environment.Environment(crds=[lenient_definition()]) as env, Cluster(env.config) as outside:
+        await outside.uncached.create(box())
+        task = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(15)
+        await outside.uncached.patch(malformed("a"), merge_patch({"spec": {"size": "large"}}))
+        await asyncio.sleep(60)
+        before = len(sizes)
+        await outside.uncached.patch(box(), merge_patch({"spec": {"size": 7}}))
+        await asyncio.sleep(120)
+        assert 7 in sizes[before:]
+        await stopped(task)
+
+
+# ------------------------------------------------------------------ texts of errors
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("bad \udce9 bytes"), "bad \\udce9 bytes"),
+        (ValueError(), "ValueError"),
+        (UnprintableError(), "its text cannot be shown: RuntimeError"),
+        (ExceptionGroup("two", [ValueError("\ud800"), UnprintableError()]), "two"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "surrogates not allowed"),
+    ],
+)
+async def test_any_error_has_a_text_for_the_object(error: Exception, text: str) -> None:
+    """The condition and the Event of a failed reconcile are written, whatever the text of the error is."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box, options=ControllerOptions(error_condition="Stalled", retry_limit=RetryLimit(attempts=2)))
+    async def reconcile(obj: Box) -> None:
+        raise error
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(60)
+        condition = await condition_of(client, "a", "Stalled")
+        assert condition is not None
+        assert text in condition["message"]
+        assert [e.reason for e in await client.list(Event, namespace="default")] == ["RetryLimitExceeded"]
+
+
+class BrokenLimiter(ItemExponentialFailureRateLimiter[Any]):
+    """A rate limiter of an author that raises."""
+
+    def when(self, item: Any, *, now: float) -> float:
+        """Raise."""
+        raise LookupError(item)
+
+
+async def test_a_broken_rate_limiter_ends_no_worker() -> None:
+    """A failed request is retried after a minute where the rate limiter raises."""
+    operator, times = Operator("boxes"), list[float]()
+
+    @operator.reconciler(Box, options=ControllerOptions(rate_limiter=BrokenLimiter()))
+    async def reconcile(obj: Box) -> None:
+        times.append(asyncio.get_running_loop().time())
+        raise OSError("no route")
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(150)
+    assert [round(b - a) for a, b in pairwise(times)] == [60, 60]
