@@ -35,8 +35,8 @@ class FieldLines:
             step = self._step(tree, path.removeprefix("."))
             if step is None:
                 break
-            found, tree, path = step
-            line = found or line
+            step_line, tree, path = step
+            line = step_line or line
         return line
 
     def _step(self, tree: JsonValue, path: str) -> tuple[int, JsonValue, str] | None:
