@@ -74,7 +74,7 @@ def verify(
     each short run is repeated with each disturbance. What the operator decided must be the same as without. With
     --exhaustive, each run is repeated in every order of what happens at once, with one crash and one stale view.
 
-    Exits with status 0 if the operator survives, 2 if not, 4 if the time limit left out a part, 1 if it is not verifiable.
+    Exits with status 0 if the operator survives, 2 if not, 4 if the time limit left out a part, 1 if it cannot run.
 
     opsdk verify
 
