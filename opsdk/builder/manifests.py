@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from opsdk.apimachinery.crd import crd_for, definition_name, stored_classes, subresources_of
 from opsdk.apimachinery.gvk import GroupKind
@@ -26,6 +26,26 @@ def field_manager(operator: str) -> str:
     'opsdk-deploy/website'
     """
     return f"opsdk-deploy/{operator}"
+
+
+_DEPLOYED: Final = {"app.kubernetes.io/managed-by": "opsdk"}
+
+
+def labelled(tree: JsonObject) -> JsonObject:
+    """Return a copy of an object with the label of what ``opsdk deploy`` installs.
+
+    An object without any field but its name, such as a ServiceAccount, would have no field manager.
+
+    >>> labelled({"metadata": {"name": "a"}})
+    {'metadata': {'name': 'a', 'labels': {'app.kubernetes.io/managed-by': 'opsdk'}}}
+    """
+    metadata = tree["metadata"]
+    return {**tree, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **_DEPLOYED}}}
+
+
+def is_labelled(tree: JsonObject) -> bool:
+    """Whether ``opsdk deploy`` has installed an object."""
+    return _DEPLOYED.items() <= (tree["metadata"].get("labels") or {}).items()
 
 
 def operator_definitions(

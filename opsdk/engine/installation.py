@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from opsdk.apimachinery.object import Unstructured, to_tree
-from opsdk.builder.manifests import field_manager
+from opsdk.builder.manifests import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
@@ -97,7 +97,14 @@ async def install_definitions(operator: Operator, env: RunEnvironment, client: C
     """
     operator.options = replace(operator.options, leader_election=False)
     serve_in_process(operator, env.local_apps)
-    await apply_definitions(client, operator.definitions(CLIENT_CONFIG), field_owner=field_manager(operator.name))
+    definitions = [_as_deployed(definition, env) for definition in operator.definitions(CLIENT_CONFIG)]
+    await apply_definitions(client, definitions, field_owner=field_manager(operator.name))
+
+
+def _as_deployed(definition: JsonObject, env: RunEnvironment) -> JsonObject:
+    """Return a definition as the next deployment applies it: ``opsdk deploy`` keeps its label, other ways have none."""
+    stored = env.stored(f"apiextensions.k8s.io/customresourcedefinitions/{definition['metadata']['name']}")
+    return labelled(definition) if stored is not None and is_labelled(stored) else definition
 
 
 async def add_operator_user(

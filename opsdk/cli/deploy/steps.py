@@ -20,7 +20,6 @@ _RECORD: Final = "opsdk.dev/deployed-objects"
 """Annotation of the operator's Deployment: the objects of the deployment, so that a later one finds the surplus."""
 # With a definition or a namespace, objects of users are deleted: only undeploy deletes them, after its checks.
 _NOT_RECORDED: Final = ("CustomResourceDefinition", "Namespace")
-_LABEL: Final = {"app.kubernetes.io/managed-by": "opsdk"}
 # Written by the server at each write.
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 # Characters of a value in a line.
@@ -63,18 +62,6 @@ class DeployStep:
         text += f": {self.reason}" if self.reason else ""
         text += " (dry run)" if self.dry_run and self.action not in (DeployAction.KEPT, DeployAction.MISSING) else ""
         return "\n".join([text, *(f"  {change}" for change in self.changes)])
-
-
-def labelled(tree: JsonObject) -> JsonObject:
-    """Return a copy with the label ``app.kubernetes.io/managed-by``.
-
-    An object without any field but its name, such as a ServiceAccount, would have no field manager.
-
-    >>> labelled({"metadata": {"name": "a"}})
-    {'metadata': {'name': 'a', 'labels': {'app.kubernetes.io/managed-by': 'opsdk'}}}
-    """
-    metadata = tree["metadata"]
-    return {**tree, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **_LABEL}}}
 
 
 def with_record(deployment: JsonObject, objects: Iterable[JsonObject]) -> JsonObject:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opsdk.apimachinery.gvk import GroupKind
+from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.differences import differences
 from opsdk.engine.plan import Consequence, ConsequenceKind, Severity
@@ -31,9 +32,10 @@ def conversion_consequences(evidence: Evidence) -> Iterator[Consequence]:
         objects = [
             obj for obj in evidence.before(spec["names"]["kind"]) if obj["apiVersion"].startswith(f"{spec['group']}/")
         ]
+        schemas = {f"{spec['group']}/{version['name']}": _schema_of(version) for version in spec["versions"]}
         served = [f"{spec['group']}/{version['name']}" for version in spec["versions"] if version.get("served")]
         for version in served:
-            for problem, count in _problems(objects, version, converter).items():
+            for problem, count in _problems(objects, version, converter, schemas).items():
                 yield Consequence(
                     kind=ConsequenceKind.CONVERSION_LOSES_DATA,
                     severity=Severity.DANGER,
@@ -42,15 +44,25 @@ def conversion_consequences(evidence: Evidence) -> Iterator[Consequence]:
                 )
 
 
-def _problems(objects: Sequence[JsonObject], version: str, converter: Converter) -> Counter[str]:
-    """Return what happens to objects on the way to a version and back, with the number of the objects."""
+def _schema_of(version: JsonObject) -> StructuralSchema:
+    return StructuralSchema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+
+
+def _problems(
+    objects: Sequence[JsonObject], version: str, converter: Converter, schemas: Mapping[str, StructuralSchema]
+) -> Counter[str]:
+    """Return what happens to objects on the way to a version and back, with the number of the objects.
+
+    The server fills in the defaults of each version, so a field with its default may be absent on the way.
+    """
     problems = Counter[str]()
     for obj in objects:
         source = obj["apiVersion"]
         if source == version:
             continue
         try:
-            back = converter.convert(converter.convert(obj, version), source)
+            there = schemas[version].default(converter.convert(obj, version))
+            back = schemas[source].default(converter.convert(there, source))
         except Exception as error:  # noqa: BLE001 - the operator's own code may raise anything
             reason = str(error) if isinstance(error, OpsdkError) else f"{type(error).__name__}: {error}"
             problems[f"cannot be converted to {version} and back: {reason}"] += 1
