@@ -29,6 +29,8 @@ from opsdk.testing.simulation.plan_file import play, read_plan
 
 # Seconds between checks of the parent process.
 _PARENT_POLL = 0.5
+ERROR_SUFFIX = ".error"
+"""Of the file beside a kubeconfig that says why the server could not start."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,7 +68,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
-    """Start the server and return the message to print."""
+    """Start the server and return the message to print.
+
+    A start that fails leaves its reason beside the kubeconfig, for a process that waits for that.
+    """
+    reason = Path(f"{options.kubeconfig}{ERROR_SUFFIX}") if options.kubeconfig else None
+    if reason is not None:
+        reason.unlink(missing_ok=True)
+    try:
+        return await _start(options, stack)
+    except Exception as error:
+        if reason is not None:
+            reason.write_text(f"{error}\n", encoding="utf-8")
+        raise
+
+
+async def _start(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     gc.freeze()  # schemas live as long as the process
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(

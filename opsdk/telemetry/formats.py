@@ -89,7 +89,7 @@ class TextFormatter(logging.Formatter):
             lines.append(self.formatException(record.exc_info))
         if record.stack_info:
             lines.append(self.formatStack(record.stack_info))
-        return "\n".join(lines)
+        return encodable("\n".join(lines))
 
 
 class JsonFormatter(logging.Formatter):

@@ -366,9 +366,13 @@ async def test_a_daemon_outlives_an_object_that_does_not_decode() -> None:
         (ExceptionGroup("two", [ValueError("\ud800"), UnprintableError()]), "two"),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "surrogates not allowed"),
     ],
+    ids=["surrogate", "empty", "unprintable", "group", "encoding"],
 )
-async def test_any_error_has_a_text_for_the_object(error: Exception, text: str) -> None:
+async def test_any_error_has_a_text_for_the_object(
+    error: Exception, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The condition and the Event of a failed reconcile are written, whatever the text of the error is."""
+    caplog.set_level(logging.CRITICAL)  # pytest-xdist cannot send the tracebacks
     operator = Operator("boxes")
 
     @operator.reconciler(Box, options=ControllerOptions(error_condition="Stalled", retry_limit=RetryLimit(attempts=2)))
