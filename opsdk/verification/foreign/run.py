@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from opsdk.aio.tasks import until_set
 from opsdk.base.options import Options
+from opsdk.base.shortened import shortened
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.installation import WriteJournal
@@ -59,6 +60,7 @@ _AROUND: Final = 6
 """Requests before and after the disturbed one that a report shows."""
 _VERSION: Final = b'"resourceVersion"'
 _LINE: Final = 200
+_SHOWN_BODY: Final = 120
 """Characters of a line of output that a report shows."""
 _REFUSED: Final = (400, 403, 409, 422)
 
@@ -523,5 +525,17 @@ class _ForeignRun:
 def _request_lines(exchanges: Iterable[Exchange], begin: float) -> Iterable[str]:
     for each in exchanges:
         fault = f" {each.fault}" if each.fault else ""
-        body = f" {each.body[:120].decode(errors='replace')}" if each.is_write and each.body else ""
+        body = f" {shown_body(each.body)}" if each.is_write and each.body else ""
         yield f"+{each.time - begin:.1f} s {each.method} {each.target}: {each.status or 'no answer'}{fault}{body}"
+
+
+def shown_body(body: bytes) -> str:
+    """Return the beginning of a body of JSON or YAML; of another one, such as protobuf, its size.
+
+    >>> shown_body(b'{"kind":"Pod"}'), shown_body(bytes([107, 56, 115, 0]))
+    ('{"kind":"Pod"}', '(4 bytes, not text)')
+    """
+    text = body.decode(errors="replace")
+    if "\ufffd" in text or not all(char.isprintable() or char.isspace() for char in text):
+        return f"({len(body)} bytes, not text)"
+    return shortened(text, _SHOWN_BODY)
