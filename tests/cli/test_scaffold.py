@@ -72,10 +72,12 @@ def test_the_rules_for_agents_are_true(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests, mypy strict and ruff; with two kinds, one of them cluster-scoped with a name of several words."""
+    """Tests, mypy strict and ruff; with three kinds: one is cluster-scoped, one has a long name."""
     project = new_project(tmp_path, monkeypatch)
     assert main(["create", "api", "--group", "demo.example.com", "--kind", "HTTPGadget", "--cluster-scoped"]) == 0
-    for kind in ("Widget", "HTTPGadget"):
+    long_name = "ClusterCertificateRotationPolicyTemplate"
+    assert main(["create", "api", "--group", f"{'g' * 40}.example.com", "--kind", long_name]) == 0
+    for kind in ("Widget", "HTTPGadget", long_name):
         assert main(["create", "webhook", "--kind", kind]) == 0
         assert main(["create", "version", "--kind", kind, "--version", "v1beta1"]) == 0
     environment = {**os.environ, "PYTHONPATH": str(project)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -191,7 +194,20 @@ def _add(project: Project, module: str, files: Mapping[str, str], output: Output
         raise UsageError(f"{operator} cannot be changed: {error}") from error
     written = _write_new(project.folder, files)
     operator.write_text(source, encoding="utf-8")
+    _format(project.folder, [path for path in (*written, operator) if path.suffix == ".py"])
     print_files(output, {**written, operator: "changed"})
+
+
+def _format(folder: Path, paths: Sequence[Path]) -> None:
+    """Format files as the project's own check does: the lines of a template break where the names are long.
+
+    Without ruff, which the project lists for development, they stay as they are.
+    """
+    beside = Path(sys.executable).with_name("ruff")
+    ruff = str(beside) if beside.is_file() else shutil.which("ruff")
+    if ruff is not None:
+        # What ruff cannot format is code of the author: its own check says so.
+        subprocess.run([ruff, "format", "--quiet", "--no-cache", *paths], cwd=folder, check=False)  # noqa: S603 - own files
 
 
 def _write_new(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:

@@ -157,7 +157,7 @@ class $kind(Object[${kind}Spec, ${kind}Status]):
 
 
 async def reconcile($variable: $kind, ctx: Context) -> None:
-    """Make the cluster match the spec. Runs again when the $kind or one of its children changes."""
+    """Make the cluster match the spec. Runs again when the object or one of its children changes."""
     meta = ObjectMeta(name=$variable.metadata.name$child_namespace)
     await ctx.apply(ConfigMap(metadata=meta, data={"text": $variable.spec.text}))
     async with ctx.status($variable) as patch:

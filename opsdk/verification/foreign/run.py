@@ -525,14 +525,14 @@ class _ForeignRun:
 def _request_lines(exchanges: Iterable[Exchange], begin: float) -> Iterable[str]:
     for each in exchanges:
         fault = f" {each.fault}" if each.fault else ""
-        body = f" {shown_body(each.body)}" if each.is_write and each.body else ""
+        body = f" {_shown_body(each.body)}" if each.is_write and each.body else ""
         yield f"+{each.time - begin:.1f} s {each.method} {each.target}: {each.status or 'no answer'}{fault}{body}"
 
 
-def shown_body(body: bytes) -> str:
+def _shown_body(body: bytes) -> str:
     """Return the beginning of a body of JSON or YAML; of another one, such as protobuf, its size.
 
-    >>> shown_body(b'{"kind":"Pod"}'), shown_body(bytes([107, 56, 115, 0]))
+    >>> _shown_body(b'{"kind":"Pod"}'), _shown_body(bytes([107, 56, 115, 0]))
     ('{"kind":"Pod"}', '(4 bytes, not text)')
     """
     text = body.decode(errors="replace")
