@@ -26,6 +26,10 @@ class TokenBucket(msgspec.Struct):
         self._tokens -= 1
         return max(0.0, -self._tokens / self.qps)
 
+    def is_full(self, now: float) -> bool:
+        """Whether all tokens are there again."""
+        return self._refilled_at is None or self._tokens + (now - self._refilled_at) * self.qps >= self.burst
+
     def cancel(self) -> None:
         """Return a token that was not used."""
         self._tokens += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,17 @@ def planned(state: ClusterSnapshot, namespace: str) -> tuple[Plan, ClusterSnapsh
     assert not outcome.failure
     assert outcome.end is not None
     return make_plan(run.snapshot, outcome, operator, namespace=namespace), outcome.end
+
+
+@pytest.fixture(autouse=True)
+def own_modules() -> Iterator[None]:
+    """Give other tests their modules back."""
+    before = dict(sys.modules)
+    yield
+    for name in sys.modules.keys() - before.keys():
+        if name.partition(".")[0] in ("website", "secret_copier"):
+            del sys.modules[name]
+    sys.modules.update(before)
 
 
 @pytest.mark.parametrize("way", ["opsdk deploy", "kubectl apply", "kubectl create", "helm"])

@@ -21,6 +21,7 @@ _CONSTANT = (
     "FieldSet.",
     "IdentityCache.",
     "FieldManager._by_structure",  # 128 structures of new objects for each kind
+    "History._sizes",  # as many as changes
     "History._changes",  # `history_limit` changes for each resource
     "StorageChange.",
     "AuditLog.",

@@ -71,6 +71,7 @@ def test_the_rules_name_only_metrics_that_exist(tmp_path: Path) -> None:
         "opsdk_apply_contentions_total",
         "opsdk_recording_active",
         "opsdk_recording_skipped_records_total",
+        "opsdk_registered_object_faults",
     }
 
 

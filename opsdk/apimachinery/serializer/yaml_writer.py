@@ -25,11 +25,11 @@ _ODD: Final = (
 """Characters that are escaped: controls, line breaks that a parser normalizes, spaces, marks that change the order."""
 _AMBIGUOUS: Final = r"""(?:
     |~|=|<<|[yn]|yes|no|true|false|on|off|null
-    |[-+]?_*(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:e[-+_]*[0-9_]*)?
+    |[-+]?_*(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:e[-+_]*+[0-9_]*+)?
     |[-+]?_*0_*(?:b[-+_01]+|o[-+_0-7]+|x[0-9a-f_]+)
     |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?
     |[-+]?\.(?:inf|nan)
-    |[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:t|\ +).*)?
+    |[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[t\ ].*+)?
 )\Z"""
 """Strings that are another type without quotes, by YAML 1.1, the core schema of YAML 1.2, or goyaml v2 and v3."""
 _PLAIN: Final = re.compile(

@@ -250,7 +250,7 @@ def place_in(output: str, folder: Path) -> tuple[str, int]:
     ('main.py', 5)
     """
     place = ("", 0)
-    for match in re.finditer(r"""(?:File "([^"]+)", line (\d+))|([^\s:'"]+\.py):(\d+)""", output):
+    for match in re.finditer(r"""(?:File "([^"]+)", line (\d+))|(?<![^\s:'"])([^\s:'"]++)(?<=\.py):(\d+)""", output):
         path = folder / (match[1] or match[3])
         if path.is_relative_to(folder):
             place = (str(path.relative_to(folder)), int(match[2] or match[4]))

@@ -17,7 +17,6 @@ BURST: Final = 25
 """New Events about an object at once (defaultSpamBurst)."""
 REFILL_SECONDS: Final = 300.0
 """Seconds for one more (defaultSpamQPS)."""
-_FULL_SECONDS: Final = BURST * REFILL_SECONDS
 
 
 class SpamFilter:
@@ -28,24 +27,23 @@ class SpamFilter:
     """
 
     def __init__(self, size: int) -> None:
-        self._buckets: LRUCache[tuple[str, tuple[str, ...]], tuple[TokenBucket, float]] = LRUCache(size)
+        self._buckets: LRUCache[tuple[str, tuple[str, ...]], TokenBucket] = LRUCache(size)
 
     def allows(self, type_: str, regarding: tuple[str, ...], now: datetime) -> bool:
         """Whether a new Event may be written, which then counts."""
         seconds, key = now.timestamp(), (type_, regarding)
-        entry = self._buckets.get(key)
-        bucket = TokenBucket(1 / REFILL_SECONDS, BURST) if entry is None else entry[0]
+        bucket = self._buckets.get(key) or TokenBucket(1 / REFILL_SECONDS, BURST)
         if bucket.reserve(seconds) > 0:
             bucket.cancel()
             return False
-        self._buckets[key] = bucket, seconds
+        self._buckets[key] = bucket
         return True
 
     def forget_full(self, now: datetime) -> None:
         """Forget the buckets that are full again."""
         seconds = now.timestamp()
-        for key, (_, used_at) in list(self._buckets.items()):
-            if seconds - used_at >= _FULL_SECONDS:
+        for key, bucket in list(self._buckets.items()):
+            if bucket.is_full(seconds):
                 self._buckets.pop(key, None)
 
     def __len__(self) -> int:

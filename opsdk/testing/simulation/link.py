@@ -273,6 +273,10 @@ class Link:
         is_watch = parse_qs(query).get("watch", ["0"])[0] in ("1", "true", "True")
         exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target, is_watch=is_watch)
         abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
+        if is_watch:
+            # A message that is held here is not a client that does not read: the server must not disconnect it.
+            extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name != CUT}
+            scope = {**scope, "extensions": extensions}
         if self.dead:
             exchange.fault = "dead"
             abort()

@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.schema_validation import check_structural
+from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath, get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -55,6 +56,7 @@ class DefinitionVersion:
         cut, self.cut = cut_schema(schema, budget)
         try:
             self._schema = StructuralSchema(cut)
+            _compile_patterns(cut)
         except UsageError:
             # A pattern, for example: the error of the server has its path.
             errors = [str(error) for error in check_structural(schema, FieldPath(chosen), has_status=True)]
@@ -97,3 +99,16 @@ class DefinitionVersion:
         if isinstance(replicas, int) and replicas < 0:
             return [f"{'.'.join(self._replicas)}: Invalid value: {replicas}: should be a non-negative integer"]
         return []
+
+
+def _compile_patterns(schema: JsonValue) -> None:
+    """Raise `UsageError` for a pattern that no server takes. A schema compiles each one with its first value."""
+    if isinstance(schema, dict):
+        if isinstance(pattern := schema.get("pattern"), str):
+            compile_regex(pattern)
+        for name, value in schema.items():
+            if name not in ("default", "enum", "example"):
+                _compile_patterns(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _compile_patterns(value)

@@ -140,9 +140,9 @@ def test_nothing_is_kept_for_objects_that_ever_lived() -> None:
     for number in range(100):
         assert filter_.allows("Normal", (str(number),), START)
     assert len(filter_) == 10
-    filter_.forget_full(START + timedelta(seconds=25 * 300 - 1))
+    filter_.forget_full(START + timedelta(seconds=300 - 1))
     assert len(filter_) == 10
-    filter_.forget_full(START + timedelta(seconds=25 * 300))
+    filter_.forget_full(START + timedelta(seconds=300))
     assert len(filter_) == 0
 
 
