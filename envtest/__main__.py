@@ -24,13 +24,12 @@ from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.errors import ConfigError
+from opsdk.rest.start_failure import clear_start_failure, write_start_failure
 from opsdk.testing.simulation.link import Link
 from opsdk.testing.simulation.plan_file import play, read_plan
 
 # Seconds between checks of the parent process.
 _PARENT_POLL = 0.5
-ERROR_SUFFIX = ".error"
-"""Of the file beside a kubeconfig that says why the server could not start."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,14 +71,13 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
 
     A start that fails leaves its reason beside the kubeconfig, for a process that waits for that.
     """
-    reason = Path(f"{options.kubeconfig}{ERROR_SUFFIX}") if options.kubeconfig else None
-    if reason is not None:
-        reason.unlink(missing_ok=True)
+    if options.kubeconfig:
+        clear_start_failure(options.kubeconfig)
     try:
         return await _start(options, stack)
     except Exception as error:
-        if reason is not None:
-            reason.write_text(f"{error}\n", encoding="utf-8")
+        if options.kubeconfig:
+            write_start_failure(options.kubeconfig, error)
         raise
 
 

@@ -18,15 +18,12 @@ import typer
 from opsdk.errors import ConnectError, OpsdkError, UsageError
 from opsdk.rest.load import load_config
 from opsdk.rest.request import RestRequest
+from opsdk.rest.start_failure import read_start_failure
 from opsdk.rest.transport import Transport
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
-# A server that cannot start writes the reason into a file with this ending beside its kubeconfig (`envtest serve`).
-_ERROR_SUFFIX = ".error"
-# Seconds that the start may have begun before the wait for it.
-_START_LEAD = 10.0
 
 
 def apiserver(
@@ -118,18 +115,8 @@ def wait_until_served(kubeconfig: Path | None, seconds: float) -> None:
             reason = f"/readyz returns {code}"
         except OpsdkError as error:
             reason = str(error)
-        if kubeconfig is not None and (failure := _failure_of_start(kubeconfig, began)):
+        if kubeconfig is not None and (failure := read_start_failure(kubeconfig, since=began)):
             raise ConnectError(f"the API server could not start: {failure}")
         if time.monotonic() > deadline:
             raise ConnectError(f"the API server is not ready after {seconds:g} s: {reason}")
         time.sleep(_POLL_SECONDS)
-
-
-def _failure_of_start(kubeconfig: Path, began: float) -> str:
-    """Return why the server that was to write a kubeconfig could not start; empty if nothing says that it failed."""
-    file = Path(f"{kubeconfig}{_ERROR_SUFFIX}")
-    try:
-        # An older file is of an earlier start: this one may not have removed it yet.
-        return file.read_text(encoding="utf-8").strip() if file.stat().st_mtime > began - _START_LEAD else ""
-    except OSError:
-        return ""
