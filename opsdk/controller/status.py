@@ -149,13 +149,14 @@ class StatusPatch(Generic[S]):
         return previous is None or previous.status != str(status)
 
     def _keep_transition_time(self, conditions: list[Condition], type: str) -> None:  # noqa: A002 - the field's name
-        for stored in (self._original or {}).get("conditions") or ():
-            if stored.get("type") == type and (before := msgspec.convert(stored, Condition)).last_transition_time:
-                index = next(i for i, condition in enumerate(conditions) if condition.type == type)
-                if conditions[index].status == before.status:
-                    conditions[index] = msgspec.structs.replace(
-                        conditions[index], last_transition_time=before.last_transition_time
-                    )
+        """Give a condition that was just set the time from before the block, if its status is the same as there."""
+        stored = (self._original or {}).get("conditions") or ()
+        before = get_condition([msgspec.convert(item, Condition) for item in stored], type)
+        condition = get_condition(conditions, type)
+        if before is None or condition is None or before.status != condition.status:
+            return
+        if before.last_transition_time is not None:
+            condition.last_transition_time = before.last_transition_time
 
     def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
         """Remove a condition. Returns False if there is none of this type."""
