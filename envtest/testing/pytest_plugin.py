@@ -193,7 +193,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def _text_or_reason(text: Callable[[], str]) -> str:
-    """Return a report, or why there is none: an exception here would end the session without the test's failure."""
+    """Return a report, or the reason for its absence. An exception would end the session and hide the failure."""
     try:
         return text()
     except Exception as error:  # noqa: BLE001 - the state of the server may be the reason for the test's failure

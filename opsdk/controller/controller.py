@@ -452,12 +452,12 @@ class Controller:
         )
 
     def _retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
-        """Log, count and queue again a request for which something beside the reconciler and its steps raised.
+        """Log, count and queue again a request whose error no attempt holds.
 
-        Such as a request without a text, or a rate limiter of the author. The worker goes on with other requests.
+        The error is that of a request without a text, of a rate limiter, of a hook: the worker continues.
         """
         text, _ = describe(error)
-        log.error("controller %s failed beside its reconciler, and retries: %s", self.name, text, exc_info=error)
+        log.error("controller %s failed outside its reconciler, retrying: %s", self.name, text, exc_info=error)
         outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
         self.hook.record(Reconciled(controller=self.name, result=outcome, seconds=0.0, panicked=panicked, error=error))
         cause = ReconcileCause("retry", detail=shorten_error(error))

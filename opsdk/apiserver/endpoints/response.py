@@ -255,7 +255,7 @@ def shape_list(
 
 
 def _item_shape(served: InstalledResource, accepted: AcceptedMediaType) -> Callable[[JsonObject], JsonObject]:
-    """Return the transformation of one item of a list that is no Table."""
+    """Return the transformation of one item of a list, for responses other than a Table."""
     if accepted.kind == "PartialObjectMetadataList":
         return lambda obj: partial(obj, version=accepted.version)
     return _without_kind if served.model.typed else lambda obj: obj

@@ -95,7 +95,7 @@ class SqliteStorage(MemoryStorage):
         except sqlite3.Error as error:
             self.failure = _failure(error)
             log.error("cannot write %s: %s", self._path, error)  # noqa: TRY400 - the error has no more to say
-            # Not the path, which is no business of clients.
+            # Without the path: clients must not see it.
             raise ServiceUnavailableError(
                 f"{self.failure}, so nothing was written: try again", details=Details(retry_after_seconds=10)
             ) from error
