@@ -13,21 +13,35 @@ from typing import Any, Final, TypeVar
 
 from opsdk.errors import OpsdkError
 
-__all__ = ["beside_threads", "run_in_processes"]
+__all__ = ["become_child", "forking", "run_in_processes"]
 
 S = TypeVar("S")
 _REPORT_SECONDS: Final = 0.5
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def beside_threads() -> Iterator[None]:
-    """In the block, a fork does not warn of other threads, such as those of a test runner: copies do not use them.
+def forking() -> Iterator[None]:
+    """In the block, this process forks. The child calls `become_child`.
 
-    Python 3.12 and later warn.
+    SIGINT and SIGTERM wait for the end of the block: Python prints and drops what a handler raises while the hooks of
+    a fork run, so the process would go on. A fork does not warn of other threads, such as those of a test runner:
+    copies do not use them.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 and later
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def become_child() -> None:
+    """End at SIGINT and SIGTERM. A handler of the parent would raise an exception in the operator's code."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
 def run_in_processes(
@@ -47,15 +61,15 @@ def run_in_processes(
     results: dict[int, S] = {}
     pipes: dict[Connection, int] = {}
     processes = []
-    for number, part in enumerate(parts):
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(part, there), daemon=True)
-        with beside_threads():
-            process.start()
-        there.close()
-        pipes[here] = number
-        processes.append(process)
     try:
+        for number, part in enumerate(parts):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_run, args=(part, there), daemon=True)
+            with forking():
+                process.start()
+                processes.append(process)
+            there.close()
+            pipes[here] = number
         for number, is_result, state in _received(pipes):
             latest[number] = state
             if is_result:
@@ -71,8 +85,7 @@ def run_in_processes(
 
 
 def _run(part: Callable[[Callable[[S], None]], S], pipe: Connection) -> None:
-    # A handler of the command would raise an exception in the operator's code.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    become_child()
     reported = time.monotonic()
 
     def report(state: S) -> None:

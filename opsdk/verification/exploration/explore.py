@@ -27,7 +27,7 @@ from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
 from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, outside_text, run_workload
-from opsdk.verification.processes import beside_threads
+from opsdk.verification.processes import become_child, forking
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
 __all__ = ["DEFAULT_BOUNDS", "Counterexample", "Exploration", "explore", "verify_schedule"]
@@ -187,18 +187,18 @@ class _RunEnd(msgspec.Struct, kw_only=True, omit_defaults=True):
 def _run_processes(search: _Search, processes: int, progress: Callable[[], None]) -> None:
     """Run the search in a process group of its own, and wait for its end."""
     slots = ProcessSlots(processes)
+    pid = 0
     try:
-        with beside_threads():
+        with forking():
             if not (pid := os.fork()):
                 search.run(slots)
-        os.setpgid(pid, pid)
-        try:
-            while os.waitpid(pid, os.WNOHANG) == (0, 0):
-                progress()
-                time.sleep(_POLL_SECONDS)
-        finally:
-            _kill_group(pid)
+            os.setpgid(pid, pid)
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            progress()
+            time.sleep(_POLL_SECONDS)
     finally:
+        if pid:
+            _kill_group(pid)
         slots.close()
 
 
@@ -225,8 +225,7 @@ class _Search:
     def run(self, slots: ProcessSlots) -> NoReturn:
         """Run the workload, and continue its snapshots. Each copy of this process comes to the end of this method."""
         os.setpgid(0, 0)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        become_child()
         gc.freeze()
         self._snapshots = Snapshots(slots)
         self._threads = threading.active_count()
