@@ -15,12 +15,12 @@ import msgspec
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.base.shortened import shortened
-from opsdk.controller.condition_writer import check_condition
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import Finalizers
-from opsdk.controller.last_reconciled import check_place
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.steps.condition_writer import check_condition
+from opsdk.controller.steps.last_reconciled import check_place
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
 from opsdk.event.predicates import Predicate, PredicateFunc

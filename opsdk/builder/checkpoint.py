@@ -171,8 +171,8 @@ def _passes_of(controller: Controller) -> Iterator[RepeatedRequest]:
 
 
 def _held_by(controller: Controller) -> Iterator[HeldRequest]:
-    if controller.gate is not None:
-        for key, (pause, causes) in controller.gate.book.held.items():
+    if controller.chain.gate is not None:
+        for key, (pause, causes) in controller.chain.gate.book.held.items():
             encoded = msgspec.msgpack.encode(pause)
             yield HeldRequest(controller.name, key.namespace, key.name, encoded, causes.all())
 

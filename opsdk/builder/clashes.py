@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from opsdk.builder.rbac import DeclaredController
-from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reverse_deletion import children_finalizer
+from opsdk.controller.steps.last_reconciled import ANNOTATION
 from opsdk.errors import UsageError
 
 

@@ -38,12 +38,12 @@ from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.controller.reverse_deletion import ReverseDeletion, children_finalizer
 from opsdk.controller.status import status_class
-from opsdk.controller.unobserved_generations import UnobservedGenerations
+from opsdk.controller.steps.own_changes import OwnChanges
+from opsdk.controller.steps.unobserved_generations import UnobservedGenerations
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
 from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion, on

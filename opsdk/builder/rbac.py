@@ -12,8 +12,8 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.options import OperatorOptions
 from opsdk.controller.external import ExternalResource
-from opsdk.controller.last_reconciled import ANNOTATION
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.steps.last_reconciled import ANNOTATION
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet

@@ -362,7 +362,7 @@ class Reflector:
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
         elif kind in ("ADDED", "MODIFIED"):
-            if self.store.size() + OBJECT_BYTES * len(self.store) > self._list_bytes:
+            if self.store.size(OBJECT_BYTES) > self._list_bytes:
                 raise self._too_much("cache")
             deltas = self.store.put(entry, watched=True)
             if revision is not None and revision < self.store.revision:

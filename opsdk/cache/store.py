@@ -443,9 +443,9 @@ class InformerStore:
     def __contains__(self, key: object) -> bool:
         return key in self._tables.entries
 
-    def size(self) -> int:
-        """Return the number of bytes of all objects."""
-        return self._tables.size
+    def size(self, per_object: int = 0) -> int:
+        """Return the number of bytes of all objects, and `per_object` bytes more for each."""
+        return self._tables.size + per_object * len(self._tables.entries)
 
     def __repr__(self) -> str:
         return f"<InformerStore of {len(self)} objects, indices {sorted(self._tables.indices) or 'none'}>"

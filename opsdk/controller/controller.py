@@ -6,61 +6,45 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from opsdk.aio.blocking import BlockingPool
-from opsdk.aio.clock import monotonic, utc_now
-from opsdk.aio.containment import cancellations, contain, is_contained, is_panic
-from opsdk.aio.randomness import UuidSequence, loop_random
+from opsdk.aio.clock import utc_now
+from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.waiting import wait_ended
-from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind, as_unstructured
-from opsdk.apimachinery.object import AnyObject, KubeObject
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.context import Context, request_key
-from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec, daemon_record
+from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.debug_rows import DebugView, queue_rows, retry_rows, running_rows
+from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconciler
 from opsdk.controller.external import ExternalResource
-from opsdk.controller.failure_report import FailureReport
-from opsdk.controller.finalizers import FinalizerFunction, Finalizers
-from opsdk.controller.hot_loops import HotLoops
+from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.journal import Journal, ReconcileRecord
-from opsdk.controller.last_reconciled import SpecRecorder
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, shorten_error
-from opsdk.controller.own_changes import OwnChanges, Versions
-from opsdk.controller.pause_gate import PauseGate
-from opsdk.controller.pausing import HeldBack, Pause
-from opsdk.controller.progress import describe as describe_unready
-from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
+from opsdk.controller.parts import ControllerParts, make_daemons, make_queue
+from opsdk.controller.pausing import Pause
+from opsdk.controller.request_processor import RequestProcessor
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.slow_reconciles import SlowReconciles
 from opsdk.controller.source_group import SourceGroup
-from opsdk.controller.unobserved_generations import UnobservedGenerations
-from opsdk.errors import ShutdownTimeoutError, UsageError
-from opsdk.event.event import cause_of
+from opsdk.controller.steps.chain import ReconcileChain
+from opsdk.controller.steps.hot_loops import HotLoops
+from opsdk.controller.steps.own_changes import OwnChanges
+from opsdk.controller.steps.unobserved_generations import UnobservedGenerations
+from opsdk.controller.worker_pool import WorkerPool
+from opsdk.errors import UsageError
 from opsdk.event.request import Request
 from opsdk.event.sources import EventSource
-from opsdk.queue.core import LOW_PRIORITY, QueueItem
-from opsdk.queue.work_queue import ShutDownError, WorkQueue
-from opsdk.telemetry.context import LogContext, log_context
-from opsdk.telemetry.describe import describe
+from opsdk.queue.core import QueueItem
+from opsdk.telemetry.context import log_context
 from opsdk.telemetry.failures import FunctionFailure
-from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import (
     ControllerPaused,
-    DaemonChanged,
     Hooks,
-    HotLoopFound,
-    Reconciled,
-    ReconcileOutcome,
-    ReconcileStarted,
     TelemetryHook,
     Workers,
 )
@@ -68,12 +52,6 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Seconds until a retry where the rate limiter itself raises.
-_RETRY_WITHOUT_LIMITER = 60.0
-# Seconds for a cancelled task to end.
-_CANCEL_GRACE = 5.0
-# The share of `max_interval` that is spread at random, so that objects of one list do not stay together.
-_INTERVAL_JITTER = 0.1
 # Priority of a request from the console: before everything that waits.
 _NOW_PRIORITY = 100
 
@@ -133,73 +111,50 @@ class Controller:
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
-        self.name = name
-        self.kind = kind
-        self._kind_name = str(kind.gvk) if kind is not None else ""
-        options = self.options = options or ControllerOptions()
+        options = options or ControllerOptions()
+        is_inspected = isinstance(reconciler, ReconcilerDeclaration)
+        declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
+        hooks = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
+        queue = make_queue(name, options, hooks, declaration.request_type)
+        tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
+        ids = UuidSequence()
+        self._parts = ControllerParts(
+            name=name,
+            declaration=declaration,
+            kind=kind,
+            options=options,
+            cluster=cluster,
+            hook=hooks,
+            journal=journal,
+            queue=queue,
+            sources=SourceGroup(name, sources, queue=queue, options=options, tasks=tasks),
+            requeue=requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit),
+            finalizers=finalizers or {},
+            daemons=make_daemons(daemons, name=name, kind=kind, cluster=cluster, hook=hooks, journal=journal, ids=ids),
+            externals=tuple(externals),
+            own_changes=own_changes,
+            generations=generations,
+            hot_loops=HotLoops(options.hot_loop_limit),
+            reconcile_ids=ids,
+            threads=BlockingPool(f"controller {name}", options.threads),
+            tasks=tasks,
+        )
+        self._build(self._parts)
+
+    def _build(self, parts: ControllerParts) -> None:
+        self.name, self.kind, self.options, self.hook = parts.name, parts.kind, parts.options, parts.hook
+        self.queue, self.sources, self.requeue = parts.queue, parts.sources, parts.requeue
+        self.hot_loops, self.reconcile_ids = parts.hot_loops, parts.reconcile_ids
         self.state = ControllerState.NEW
-        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
-        self._daemons = self._make_daemons(daemons)
-        threads = self._threads = BlockingPool(f"controller {name}", options.threads)
-        specs = self._specs = SpecRecorder.of(kind, options.last_reconciled, name)
-        self.gate, functions = self._make_gate(kind, cluster), Finalizers(finalizers, threads)
-        adapter = ReconcilerAdapter(reconciler, kind, functions, self._daemons, self.gate, threads=threads, specs=specs)
-        if adapter.needs_cluster and cluster is None:
-            raise UsageError(f"controller {name} reads objects: pass cluster=...")
-        self.reconciler: AdaptedReconciler = adapter
-        self.journal = journal
-        self.requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
-        self._own_changes, self._generations = own_changes, generations
-        self.hot_loops = HotLoops(options.hot_loop_limit)
-        self._externals = tuple(externals)
-        self._failure_report = self._make_failure_report(kind, cluster)
-        self._has_finish = bool(specs is not None or self._failure_report is not None or options.max_interval)
-        self.reconcile_ids = UuidSequence()
-        self._cluster = cluster
-        self._cluster_name = cluster.name if cluster is not None else ""
-        self.queue = self._make_queue(adapter.declaration.request_type)
-        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
-        self.sources = SourceGroup(name, sources, queue=self.queue, options=options, tasks=self._tasks)
-        self._slow_reconciles = SlowReconciles(name, options, self.queue.core)
+        self._workers = WorkerPool(parts.name, parts.queue)
+        self._slow_reconciles = SlowReconciles(parts.name, parts.options, parts.queue.core)
+        self.chain = ReconcileChain(parts, self._workers.is_contained, self._slow_reconciles)
+        self._requests = RequestProcessor(parts, self.chain)
         self._pause_timer: asyncio.TimerHandle | None = None
         self._pause: Pause | None = None
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
         self._start_called = asyncio.Event()
-        self._workers: list[asyncio.Task[None]] = []
-        self._cancelled_workers = False
-
-    def _make_queue(self, item_type: type[Any]) -> WorkQueue[Any]:
-        options, limiter = self.options, copy.deepcopy(self.options.rate_limiter)
-        queue = WorkQueue[Any](
-            self.name, rate_limiter=limiter, item_type=item_type, fairness=options.fairness, max_wait=options.max_wait
-        )
-        queue.hooks = self.hook.queue_hooks(self.name, queue.core)
-        queue.keeps_traces = self.hook.follows_writes
-        return queue
-
-    def _make_daemons(self, daemons: Sequence[DaemonSpec]) -> Daemons:
-        return Daemons(
-            daemons,
-            owner=self.name,
-            make_context=self._daemon_context,
-            read=self._read_object,
-            on_change=self._on_daemon_change,
-        )
-
-    def _make_gate(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> PauseGate | None:
-        """Return what holds back paused objects, if the controller has objects and no option ignores pauses."""
-        if self.options.pausing is None or kind is None or cluster is None:
-            return None
-        return PauseGate(self.name, kind, self.options.pausing, cluster, self.hook)
-
-    def _make_failure_report(self, kind: Kind[AnyObject] | None, cluster: Cluster | None) -> FailureReport | None:
-        """Return what shows outcomes on objects, if the controller has objects and an option asks for it."""
-        options = self.options
-        conditions = options.error_condition or options.ready_condition
-        if kind is None or cluster is None or not (conditions or options.retry_limit or options.finalizer_retry_limit):
-            return None
-        return FailureReport(kind, options.error_condition, options.ready_condition)
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -212,7 +167,7 @@ class Controller:
         self.sources.add(source)
         if self.state is ControllerState.RUNNING:
             await self.sources.start(source)
-            self._tasks.start(self.sources.sync_late(source), name=f"sync {source!r}")
+            self._parts.tasks.start(self.sources.sync_late(source), name=f"sync {source!r}")
         elif self.sources.started:
             await self.sources.start(source)
 
@@ -243,15 +198,15 @@ class Controller:
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {
             "controllers": lambda: queue_rows(self._view()),
-            "running": lambda: running_rows(self._view(), self._workers),
+            "running": lambda: running_rows(self._view(), self._workers.tasks),
             "retries": lambda: retry_rows(self._view()),
         }
 
     def _view(self) -> DebugView:
         return DebugView(
             name=self.name,
-            cluster=self._cluster_name,
-            kind=self._kind_name,
+            cluster=self._parts.cluster.name if self._parts.cluster is not None else "",
+            kind=str(self.kind.gvk) if self.kind is not None else "",
             queue=self.queue,
             state=self.state.value,
             pause=self._pause,
@@ -349,131 +304,26 @@ class Controller:
         """Run the workers until the first of them ends, then stop the others."""
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
-        self._daemons.activate()
+        self._parts.daemons.activate()
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
-        started = Workers(controller=self.name, limit=limit, queue=self.queue.core, generations=self._generations)
+        started = Workers(controller=self.name, limit=limit, queue=self.queue.core, generations=self._parts.generations)
         self.hook.record(started)
         self.hook.record(ControllerPaused(controller=self.name, paused=self.queue.core.paused))
-        workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
-        self._workers = workers
+        self._workers.start(limit, self._parts.tasks, self._requests)
         self._ready.set()
         try:
-            # Workers end only by shutdown. Any other end is a bug, which must not stay hidden.
-            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
-            for worker in done:
-                worker.result()
+            await self._workers.wait()
         finally:
+            self.state = ControllerState.DRAINING
             try:
-                await self._stop_workers(workers)
+                await self._workers.stop(self.options.shutdown_timeout)
             finally:
-                await self._daemons.aclose()
-                await self._threads.aclose()
-
-    async def _stop_workers(self, workers: list[asyncio.Task[None]]) -> None:
-        self.state = ControllerState.DRAINING
-        self.queue.shut_down()
-        try:
-            if pending := [w for w in workers if not w.done()]:
-                await asyncio.wait(pending, timeout=self.options.shutdown_timeout)
-        finally:
-            await self._cancel_workers(workers)
-
-    async def _cancel_workers(self, workers: list[asyncio.Task[None]]) -> None:
-        pending = [w for w in workers if not w.done()]
-        if not pending:
-            return
-        stuck = ", ".join(str(item) for item in self.queue.core.processing())
-        log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
-        self._cancelled_workers = True
-        for worker in pending:
-            worker.cancel()
-        if await wait_ended(pending, _CANCEL_GRACE):
-            stuck = ", ".join(str(item) for item in self.queue.core.processing())
-            raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
-
-    def _daemon_context(self, request: Request, obj: KubeObject, failures: int) -> Context:
-        return Context(
-            request=request,
-            controller=self.name,
-            reconcile_id=self.reconcile_ids.next(),
-            attempt=failures,
-            object=obj,
-            _cluster=self._cluster,
-        )
-
-    async def _read_object(self, request: Request) -> KubeObject | None:
-        assert self.kind is not None
-        assert self._cluster is not None
-        return await self._cluster.client.get_or_none(self.kind, request.key)
-
-    def _on_daemon_change(self, change: DaemonChange) -> None:
-        self.hook.record(
-            DaemonChanged(controller=self.name, daemon=change.daemon, event=change.event.value, running=change.running)
-        )
-        if self.journal is not None:
-            self.journal.add(daemon_record(self.name, self._kind_name, change))
+                await self._parts.daemons.aclose()
+                await self._parts.threads.aclose()
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
         """Log the error of a worker. `_run_workers` raises it too, except while stopping."""
         log.error("%s ended: %r", worker, error, exc_info=error)
-
-    # -------------------------------------------------------------- work
-    async def _worker(self) -> None:
-        task = asyncio.current_task()
-        while True:
-            before = cancellations(task)
-            try:
-                queue_item = await self.queue.get()
-            except ShutDownError:
-                return
-            except asyncio.CancelledError as error:
-                # A timer of the last reconcile that was not removed must not end the worker.
-                if not self._is_contained(error, task, before):
-                    raise
-                continue
-            try:
-                if task is not None:
-                    task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
-                if queue_item.item not in self.hot_loops.rows or not self._wait_in_hot_loop(queue_item):
-                    await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
-            except BaseException as error:
-                if not self._is_contained(error, task, before):
-                    raise
-                self._retry_after_error(queue_item, error)
-            finally:
-                self.queue.done(queue_item.item)
-
-    def _is_contained(self, error: BaseException, task: asyncio.Task[Any] | None, before: int) -> bool:
-        """Whether an exception stays with its request, see `opsdk.aio.containment`."""
-        # Nothing but this controller cancels its workers: a library that cancels its own task must not end one.
-        is_foreign = task in self._workers and not self._cancelled_workers
-        return (is_foreign and isinstance(error, asyncio.CancelledError)) or is_contained(
-            error, task=task, cancelling=before
-        )
-
-    def _retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
-        """Log, count and queue again a request whose error no attempt holds.
-
-        The error is that of a request without a text, of a rate limiter, of a hook: the worker continues.
-        """
-        text, _ = describe(error)
-        log.error("controller %s failed outside its reconciler, retrying: %s", self.name, text, exc_info=error)
-        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
-        self.hook.record(Reconciled(controller=self.name, result=outcome, seconds=0.0, panicked=panicked, error=error))
-        cause = ReconcileCause("retry", detail=shorten_error(error))
-        try:
-            wait = self.queue.next_delay(queue_item.item)
-        except BaseException as broken:  # noqa: BLE001 - a rate limiter of the author may raise anything
-            contain(broken)
-            wait = _RETRY_WITHOUT_LIMITER
-        self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
-
-    def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
-        """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
-        wait = self.hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
-        for cause in queue_item.causes if wait else ():
-            self.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
-        return wait > 0
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
         """Reconcile one request now, independently of the workers, and return its record.
@@ -481,219 +331,7 @@ class Controller:
         For tests and interactive use. A failure is in the record, and the request is queued again, as after any
         reconcile.
         """
-        return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
-
-    async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
-        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps."""
-        ctx = self._context(queue_item)
-        started = self._started_record(ctx)
-        began, started_at = monotonic(), utc_now()
-        with (
-            LogContext(started.log_fields),
-            self.hook.reconcile(started),
-            Activity(enabled=recorded) as activity,
-        ):
-            log_started(ctx.causes)
-            attempt, end = await self._attempt(ctx, queue_item, activity)
-            seconds = monotonic() - began
-            if attempt.error is None:
-                log_result(end, seconds)
-            self.hook.record(
-                Reconciled(
-                    controller=self.name,
-                    result=end.outcome,
-                    seconds=seconds,
-                    terminal=attempt.terminal or bool(end.gave_up),
-                    panicked=attempt.panicked,
-                    timed_out=attempt.timed_out,
-                    error=attempt.error,
-                )
-            )
-        record = ReconcileRecord(
-            controller=self.name,
-            kind=self._kind_name,
-            namespace=started.namespace,
-            name=started.name,
-            reconcile_id=ctx.reconcile_id,
-            started_at=started_at,
-            seconds=seconds,
-            waited=queue_item.waited,
-            attempt=ctx.attempt,
-            causes=ctx.causes,
-            reads=tuple(activity.reads),
-            requests=tuple(activity.requests),
-            more_reads=activity.more_reads,
-            more_requests=activity.more_requests,
-            result=end.outcome._value_,  # `value` is a property: two calls
-            detail=end.detail,
-            children=ctx.progress.records(),
-        )
-        # Later events of a paused object add nothing: they would replace other reconciles.
-        if self.journal is not None and not end.is_repeated:
-            self.journal.add(record)
-        return record
-
-    async def _attempt(
-        self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
-    ) -> tuple[ReconcileAttempt, ReconcileEnd]:
-        """Call the reconciler, and queue the request again if needed, or if its object has changed in the meantime."""
-        own, generations = self._own_changes, self._generations
-        key = ctx.request.key if own is not None or generations is not None else None
-        if own is not None:
-            own.begin(key)
-        try:
-            change = generations.changes.get(key) if generations is not None and key is not None else None
-            generation = change.newest if change is not None else 0
-            attempt = await self._call_reconciler(ctx)
-            end = self._queue_again(queue_item, attempt)
-            if attempt.error is not None and self._failure_report is not None:
-                await self._show_failure(self._failure_report, ctx, queue_item, attempt, end)
-            elif end.gave_up:
-                self.requeue.forget(self.queue, queue_item.item)
-            if generation and generations is not None and key is not None:
-                generations.end(key, generation, attempt)
-        finally:
-            if own is not None:
-                changes = activity.own_changes
-                for event in own.end(key, self._versions_of(key, changes) if changes else ()):
-                    self.queue.add(queue_item.item, cause=cause_of(event, traced=self.queue.keeps_traces))
-        if self.options.hot_loop_limit and (activity.requests or queue_item.item in self.hot_loops.rows):
-            await self._check_hot_loop(ctx, queue_item, activity)
-        return attempt, end
-
-    async def _check_hot_loop(self, ctx: Context, queue_item: QueueItem[Any], activity: Activity) -> None:
-        """Report a request that reconciles itself repeatedly: once in the log, as a metric, and as an Event."""
-        hot_loop = self.hot_loops.ended(queue_item.item, activity.requests, monotonic())
-        if hot_loop is None:
-            return
-        log.warning("controller %s: %s %s", self.name, ctx.request, hot_loop)
-        self.hook.record(HotLoopFound(controller=self.name, request=str(ctx.request), description=str(hot_loop)))
-        if self.kind is None or self._cluster is None:
-            return
-        obj = ctx.object or await ctx.client.get_or_none(
-            as_unstructured(self.kind), ObjectKey(*request_key(ctx.request))
-        )
-        if obj is not None:
-            ctx.event("HotLoop", str(hot_loop), type="Warning", regarding=obj, action="Reconcile")
-
-    def _started_record(self, ctx: Context) -> ReconcileStarted:
-        namespace, name = request_key(ctx.request)
-        return ReconcileStarted(
-            controller=self.name,
-            group=self.kind.gvk.group if self.kind is not None else "",
-            kind=self.kind.name if self.kind is not None else "",
-            namespace=namespace,
-            name=name,
-            reconcile_id=ctx.reconcile_id,
-            causes=ctx.causes,
-        )
-
-    def _context(self, queue_item: QueueItem[Any]) -> Context:
-        """Return the context of an item's reconcile."""
-        limit = self.options.reconciliation_timeout
-        request = queue_item.item
-        if self._cluster_name and type(request) is Request:
-            # The queue belongs to one cluster, so its items need no name.
-            request = Request(request.namespace, request.name, self._cluster_name)
-        return Context(
-            request=request,
-            controller=self.name,
-            reconcile_id=self.reconcile_ids.next(),
-            causes=queue_item.causes,
-            attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
-            deadline=monotonic() + limit if limit else None,
-            _cluster=self._cluster,
-            _is_watched=self.sources.is_watched,
-            _keeps_order=self.options.delete_in_reverse,
-            _externals=self._externals,
-        )
-
-    async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
-        """Call the reconciler within its timeout, and what follows a success.
-
-        Raises only what ends the worker, see `opsdk.aio.containment`.
-        """
-        scope: asyncio.Timeout | None = None
-        task = asyncio.current_task()
-        before = cancellations(task)
-        self._slow_reconciles.begin()
-        try:
-            if not self.options.reconciliation_timeout:
-                result = await self.reconciler.reconcile(ctx.request, ctx)
-            else:
-                async with asyncio.timeout(self.options.reconciliation_timeout) as scope:
-                    result = await self.reconciler.reconcile(ctx.request, ctx)
-            in_interval = self._has_finish and not isinstance(result, HeldBack) and await self._finish(ctx)
-            waits_for = describe_unready(unready) if (unready := ctx.progress.unready()) else ""
-        except BaseException as error:
-            if not self._is_contained(error, task, before):
-                raise
-            return ReconcileAttempt.failed(
-                error, timed_out=scope is not None and scope.expired(), finalizing=ctx.finalizing
-            )
-        timed_out = scope is not None and scope.expired()
-        return ReconcileAttempt(result=result, timed_out=timed_out, waits_for=waits_for, in_interval=in_interval)
-
-    async def _finish(self, ctx: Context) -> bool:
-        """Record the spec and the success of a reconcile. What raises here fails it.
-
-        Returns whether `max_interval` applies: the object exists.
-        """
-        if self._specs is not None:
-            await self._specs.write(ctx)
-        if self._failure_report is not None:
-            await self._failure_report.report_success(ctx)
-        if not self.options.max_interval:
-            return False
-        if self.kind is None or ctx.object is not None:
-            return True
-        return await ctx.client.get_or_none(as_unstructured(self.kind), ctx.request.key) is not None
-
-    def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
-        """Queue the request again, if its attempt or the longest interval needs that."""
-        if isinstance(attempt.result, HeldBack):
-            return self.requeue.after_pause(self.queue, queue_item, attempt.result)
-        if attempt.error is None:
-            end = self.requeue.after_success(self.queue, queue_item, attempt.result)
-            if attempt.waits_for:
-                end = ReconcileEnd(ReconcileOutcome.WAITING, attempt.waits_for)
-            if attempt.in_interval and end.outcome in (ReconcileOutcome.SUCCESS, ReconcileOutcome.WAITING):
-                self._queue_next_interval(queue_item)
-            return end
-        if attempt.terminal:
-            return self.requeue.after_terminal_error(self.queue, queue_item, attempt.error)
-        if attempt.finalizing:
-            return self.requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
-        return self.requeue.after_failure(self.queue, queue_item, attempt.error)
-
-    def _queue_next_interval(self, queue_item: QueueItem[Any]) -> None:
-        """Queue the request for the longest interval."""
-        after = self.options.max_seconds * (1 - _INTERVAL_JITTER * loop_random().random())
-        cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
-        self.queue.add(queue_item.item, after=after, priority=LOW_PRIORITY, cause=cause, timer=True)
-
-    async def _show_failure(
-        self,
-        report: FailureReport,
-        ctx: Context,
-        queue_item: QueueItem[Any],
-        attempt: ReconcileAttempt,
-        end: ReconcileEnd,
-    ) -> None:
-        """Show a failed attempt on the object."""
-        assert attempt.error is not None
-        is_shown = await report.report_failure(ctx, attempt.error, end)
-        if is_shown and end.gave_up:
-            self.requeue.forget(self.queue, queue_item.item)
-        elif not is_shown and (end.gave_up or attempt.terminal):
-            # No retry follows that would report it: the next attempt fails as this one, and reports again.
-            self.queue.add_rate_limited(queue_item.item, cause=ReconcileCause("retry", detail="report the failure"))
-
-    def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:
-        """Return the changes that are of the reconciled object."""
-        assert self.kind is not None
-        gvk = self.kind.gvk
-        return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
+        return await self._requests.reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"

@@ -19,8 +19,8 @@ from opsdk.aio.task_stacks import author_frame, await_stack, waits_for
 from opsdk.aio.watchdog import thread_frames
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import request_key
-from opsdk.controller.hot_loops import HotLoops
 from opsdk.controller.pausing import Pause
+from opsdk.controller.steps.hot_loops import HotLoops
 from opsdk.queue.core import QueuedItem
 from opsdk.queue.work_queue import WorkQueue
 

@@ -10,10 +10,10 @@ from typing import Any
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
-from opsdk.controller.condition_writer import CONDITION_TYPE
-from opsdk.controller.last_reconciled import PLACE
 from opsdk.controller.pausing import Pausing
 from opsdk.controller.retries import RetryLimit
+from opsdk.controller.steps.condition_writer import CONDITION_TYPE
+from opsdk.controller.steps.last_reconciled import PLACE
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.core import MAX_WAIT
@@ -83,7 +83,8 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         cache_sync_timeout: time for every source to sync, see `sync_policy`. None is 120 s.
         sync_policy: action when a source cannot sync because its CRD, namespace or permission is missing. None is
             FAIL with a `cache_sync_timeout`, else RETRY. A source may have a policy of its own.
-        reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
+        reconciliation_timeout: seconds for one reconcile before it is cancelled and counts as failed, with what opsdk
+            reads and writes for it; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
         enable_warmup: start the sources before this replica leads, so that its caches are full when it
@@ -119,7 +120,7 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
         pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
             Controllers without a kind, or without a cluster, have no pauses.
         hot_loop_limit: number of reconciles of an object in a row, faster than one a second, that only its own writes
-            cause, before they are logged and slowed, see `opsdk.controller.hot_loops`; 0 for no limit. Needs the
+            cause, before they are logged and slowed, see `opsdk.controller.steps.hot_loops`; 0 for no limit. Needs the
             journal.
     """
 

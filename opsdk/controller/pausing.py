@@ -26,7 +26,7 @@ from opsdk.base.cause import ReconcileCause, ReconcileCauses
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.base.shortened import shortened
-from opsdk.controller.condition_writer import CONDITION_TYPE
+from opsdk.controller.steps.condition_writer import CONDITION_TYPE
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 from opsdk.event.predicates import Predicate, PredicateFunc, all_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause, traceparents_of
-from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, Requeue, shorten_error
 from opsdk.controller.pausing import HeldBack, format_time
 from opsdk.controller.reconcile import Result
 from opsdk.controller.retries import FailureStreaks, RetryLimit, requested_delay
@@ -21,7 +21,9 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 
 class RequeuePolicy:
-    """Queues a request again after its reconcile, as the result, the error or the rate limiter decides.
+    """Decides when a request comes back after its reconcile: as the result, the error or the rate limiter says.
+
+    It counts failures in the rate limiter of the queue, and adds nothing to the queue.
 
     Args:
         retry_limit: when a failing request is given up; None for never.
@@ -34,8 +36,21 @@ class RequeuePolicy:
     def __init__(self, retry_limit: RetryLimit | None = None, finalizer_retry_limit: RetryLimit | None = None) -> None:
         self.streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
 
+    def after(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
+        """Return the outcome of an attempt, with what the controller adds to the queue."""
+        if isinstance(attempt.result, HeldBack):
+            return self.after_pause(queue, queue_item, attempt.result)
+        if attempt.error is None:
+            end = self.after_success(queue, queue_item, attempt.result)
+            return ReconcileEnd(Outcome.WAITING, attempt.waits_for, requeues=end.requeues) if attempt.waits_for else end
+        if attempt.terminal:
+            return self.after_terminal_error(queue, queue_item, attempt.error)
+        if attempt.finalizing:
+            return self.after_finalizer_failure(queue, queue_item, attempt.error)
+        return self.after_failure(queue, queue_item, attempt.error)
+
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
-        """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`.
+        """Retry after the delay of the `TemporaryError`, or of the rate limiter, up to the `RetryLimit`.
 
         Call `forget` after a request is given up: until then, the next attempt is given up too.
         """
@@ -58,14 +73,14 @@ class RequeuePolicy:
             return ReconcileEnd(Outcome.ERROR, detail=f"{gave_up}: {text_of(error)}", gave_up=gave_up)
         traceparents = traceparents_of(queue_item.causes)
         cause = ReconcileCause("retry", detail=shorten_error(error), traceparents=traceparents)
-        queue.add(item, after=wait, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}")
+        retry = Requeue(cause=cause, after=wait, priority=queue_item.priority)
+        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}", requeues=(retry,))
 
     def after_terminal_error(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException
     ) -> ReconcileEnd:
-        """Queue nothing: the next event of the object does."""
+        """Retry at the next event of the object."""
         log_failure(error, wait=None)
         self.forget(queue, queue_item.item)
         return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}")
@@ -76,7 +91,7 @@ class RequeuePolicy:
         self.streaks.forget(item)
 
     def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
-        """Queue the request if the result asks for it. Only ``Result(requeue=True)`` keeps the count of failures."""
+        """Do what the result says. Only ``Result(requeue=True)`` keeps the count of failures."""
         item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
@@ -84,24 +99,25 @@ class RequeuePolicy:
             delay = f"{seconds:g} s"
             self.forget(queue, item)
             cause = ReconcileCause("requeue_after", detail=delay)
-            queue.add(item, after=seconds, priority=priority, cause=cause, timer=True)
-            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay)
+            timer = Requeue(cause=cause, after=seconds, priority=priority, timer=True)
+            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, requeues=(timer,))
         if result is not None and result.requeue:
-            queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
-            return ReconcileEnd(Outcome.REQUEUE)
+            again = Requeue(cause=ReconcileCause("requeue"), is_failure=True, priority=priority)
+            return ReconcileEnd(Outcome.REQUEUE, requeues=(again,))
         self.forget(queue, item)
         return ReconcileEnd(Outcome.SUCCESS)
 
     def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], held: HeldBack) -> ReconcileEnd:
-        """Queue the request for the end of the pause. Without an end, the change of the annotation queues it."""
+        """Come back at the end of the pause. Without an end, the change of the annotation queues the request."""
         self.forget(queue, queue_item.item)
         pause = held.pause
-        if pause.until is not None:
-            after = max((pause.until - utc_now()).total_seconds(), 0.0)
-            detail, traceparents = f"ended at {format_time(pause.until)}", traceparents_of(queue_item.causes)
-            cause = ReconcileCause("pause", detail=detail, traceparents=traceparents)
-            queue.add(queue_item.item, after=after, priority=queue_item.priority, cause=cause, timer=True)
-        return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new)
+        if pause.until is None:
+            return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new)
+        after = max((pause.until - utc_now()).total_seconds(), 0.0)
+        detail, traceparents = f"ended at {format_time(pause.until)}", traceparents_of(queue_item.causes)
+        cause = ReconcileCause("pause", detail=detail, traceparents=traceparents)
+        timer = Requeue(cause=cause, after=after, priority=queue_item.priority, timer=True)
+        return ReconcileEnd(Outcome.PAUSED, detail=str(pause), is_repeated=not held.is_new, requeues=(timer,))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

@@ -25,7 +25,7 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.outcome import ReconcileEnd, Requeue, shorten_error
 from opsdk.controller.pausing import HeldBack, Pause, or_pause_changes
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
@@ -66,7 +66,7 @@ _DEFERRED = Result()
 
 
 class _RequeueHandlers(RequeuePolicy):
-    """Queues each failed handler with its own backoff. For `RetryPolicy.FAILED`.
+    """Retries each failed handler with its own backoff. For `RetryPolicy.FAILED`.
 
     Args:
         retry: see `RetryPolicy`.
@@ -86,19 +86,20 @@ class _RequeueHandlers(RequeuePolicy):
         if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
             return super().after_failure(queue, queue_item, error)
         now = monotonic()
-        waits = []
+        waits, requeues = [], []
         traceparents = traceparents_of(queue_item.causes)
         for name, reason in zip(error.names, error.exceptions, strict=True):
             item = HandlerRequest.of(request_of(queue_item.item), name)
             if not is_terminal(reason) and item not in self.scheduled:
                 cause = ReconcileCause("retry", detail=shorten_error(reason), traceparents=traceparents)
-                wait = queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
+                wait = queue.next_delay(item)
+                requeues.append(Requeue(item=item, after=wait, priority=LOW_PRIORITY, cause=cause))
                 self.scheduled[item] = now + wait
             if item in self.scheduled:
                 waits.append(max(self.scheduled[item] - now, 0.0))
         log_failure(error, wait=min(waits))
         detail = f"retry {', '.join(error.names)} in {min(waits):.3g} s: {error}"
-        return ReconcileEnd(Outcome.ERROR, detail=detail)
+        return ReconcileEnd(Outcome.ERROR, detail=detail, requeues=tuple(requeues))
 
     def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
         if result is _DEFERRED:

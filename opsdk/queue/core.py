@@ -324,10 +324,12 @@ class QueueCore(Generic[K]):
             return self._fair.pop(overdue)
         if not self._depth:
             return None
-        priority = max(self._depth) if overdue is None else overdue
-        _, item, _ = self._oldest(priority)
-        self._levels[priority].popleft()
-        return item
+        level = self._levels[max(self._depth) if overdue is None else overdue]
+        while True:  # a level has the place of an item, and perhaps outdated ones before it
+            ticket, item, _ = level.popleft()
+            entry = self._entries.get(item)
+            if entry is not None and entry.ticket == ticket:
+                return item
 
     def _overdue(self, now: float) -> int | None:
         """Return the lower priority whose oldest item waits for too long, every second time; else None."""

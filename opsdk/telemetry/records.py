@@ -356,7 +356,7 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HotLoopFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A request kept reconciling itself, and is now slowed, see `opsdk.controller.hot_loops`.
+    """A request kept reconciling itself, and is now slowed, see `opsdk.controller.steps.hot_loops`.
 
     Attributes:
         controller: the controller's name.

@@ -65,7 +65,7 @@ async def running(
             server already serves them.
         ready_within: seconds until the operator must be ready.
         stop_within: seconds until the operator must have ended after the block.
-        hot_loops: allow requests that keep reconciling themselves, see `opsdk.controller.hot_loops`.
+        hot_loops: allow requests that keep reconciling themselves, see `opsdk.controller.steps.hot_loops`.
 
     Raises:
         OperatorTimeoutError: one of the two time limits has passed.

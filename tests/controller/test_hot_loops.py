@@ -18,8 +18,8 @@ from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.events.v1 import Event
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
-from opsdk.controller.hot_loops import HotLoopReport, HotLoops
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.steps.hot_loops import HotLoopReport, HotLoops
 from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.predicates import matches_labels
 from opsdk.testing.loop import HotLoopError

@@ -34,8 +34,8 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.client.patch import merge_patch
-from opsdk.controller.last_reconciled import SpecRecorder, annotation_of
 from opsdk.controller.spec_comparison import SpecChange, SpecComparison, check_path
+from opsdk.controller.steps.last_reconciled import SpecRecorder, annotation_of
 from opsdk.structured_merge.value import JsonValue
 
 ANNOTATION = annotation_of("box")

@@ -16,7 +16,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.cache.entry import make_entry
 from opsdk.client.patch import merge_patch
-from opsdk.controller.own_changes import OwnChanges
+from opsdk.controller.steps.own_changes import OwnChanges
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 
 KEY = ObjectKey("default", "a")

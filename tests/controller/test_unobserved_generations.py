@@ -13,7 +13,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.cache.entry import make_entry
-from opsdk.controller.unobserved_generations import UnobservedGenerations, observed_generation
+from opsdk.controller.steps.unobserved_generations import UnobservedGenerations, observed_generation
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 from opsdk.event.predicates import generation_changed
 

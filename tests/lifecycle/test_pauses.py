@@ -65,7 +65,8 @@ def controller_of(world: Any, **options: Any) -> GenericController[ConfigMap]:
 
 def held(controller: GenericController[ConfigMap]) -> int:
     """The number of paused objects."""
-    gate = controller.controller.reconciler._gate
+    gate = controller.controller.chain.gate
+    assert gate is not None
     return len(gate.book.held)
 
 

@@ -24,7 +24,7 @@ from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.client.blocking import BlockingClient
 from opsdk.controller.daemons import DaemonSpec
-from opsdk.controller.last_reconciled import annotation_of
+from opsdk.controller.steps.last_reconciled import annotation_of
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World

@@ -32,7 +32,7 @@ EXPLAINED_ON = {
     "opsdk.controller": "controllers.html",
     "opsdk.controller.declaration": "controllers.html#what-a-reconciler-takes",
     "opsdk.controller.finalizers": "howto/finalizers.html",
-    "opsdk.controller.hot_loops": "observability.html",
+    "opsdk.controller.steps.hot_loops": "observability.html",
     "opsdk.event.event": "howto/mapping.html",
     "opsdk.event.references": "howto/metadata-only.html",
     "opsdk.fleet.outage": "howto/sharding.html",

@@ -15,9 +15,9 @@ from opsdk.cache.list_watch import RestListerWatcher
 from opsdk.cache.watch_history import SavedHistory
 from opsdk.client.recorder.correlator import SavedEvent
 from opsdk.controller.controller import Controller
-from opsdk.controller.hot_loops import OwnPasses
 from opsdk.controller.pausing import Pause
 from opsdk.controller.retries import FailureStreak
+from opsdk.controller.steps.hot_loops import OwnPasses
 from opsdk.engine.replay.timeline import Checkpoint
 from opsdk.event.request import Request
 from opsdk.manager.leader_election.leader_election_record import SavedTimes
@@ -83,9 +83,9 @@ def _restore_controller(controller: Controller, checkpoint: Checkpoint, now: flo
     for each in queued:
         _restore_failures(controller, each, now)
     for held in checkpoint.held:
-        if controller.gate is not None and held.controller == controller.name:
+        if controller.chain.gate is not None and held.controller == controller.name:
             pause = msgspec.msgpack.decode(held.pause, type=Pause)
-            controller.gate.book.hold(ObjectKey(held.namespace, held.name), pause, held.causes)
+            controller.chain.gate.book.hold(ObjectKey(held.namespace, held.name), pause, held.causes)
     for own in checkpoint.passes:
         if own.controller == controller.name:
             passes = msgspec.msgpack.decode(own.passes, type=OwnPasses)

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from opsdk.aio.randomness import loop_random
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
-from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
-from opsdk.controller.pausing import HeldBack
-from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter, Result
+from opsdk.controller.outcome import ReconcileAttempt
+from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
@@ -67,15 +66,15 @@ class Observer:
     record: Callable[[Operator, Config], Callable[[], None]] | None = None
 
 
-class _ObservedReconciler:
-    """Forwards requests, and reports a key that is reconciled twice at the same time."""
+class _ObservedReconciles:
+    """A step that reports a key that is reconciled twice at the same time."""
 
-    def __init__(self, target: AdaptedReconciler, replica: Replica, link: Link) -> None:
-        self._target, self._replica, self._link = target, replica, link
+    def __init__(self, replica: Replica, link: Link) -> None:
+        self._replica, self._link = replica, link
         self._busy: set[Request] = set()
 
-    async def reconcile(self, request: Request, ctx: Context) -> Result | HeldBack | None:
-        observer = self._replica.observer
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        observer, request = self._replica.observer, work.ctx.request
         if request in self._busy:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
         self._busy.add(request)
@@ -84,7 +83,7 @@ class _ObservedReconciler:
                 await observer.begin(request)
             if (rng := self._link.window(Fault.SLOW_RECONCILE)) is not None:
                 await asyncio.sleep(rng.uniform(0, _MAX_SLOWNESS))
-            return await self._target.reconcile(request, ctx)
+            return await proceed(work)
         finally:
             observer.reconciles += 1
             observer.finish(request)
@@ -124,7 +123,6 @@ class Replica:
         """The journals of the operator, one for each start."""
         self.controllers: list[Controller] = []
         """The controllers of the present start."""
-        self._adapters: list[ReconcilerAdapter] = []
         self._on_stop: Callable[[], None] = lambda: None
         self.link = self._new_link()
 
@@ -134,7 +132,7 @@ class Replica:
     @property
     def functions(self) -> Sequence[Callable[..., Any]]:
         """The functions that the operator declares for its controllers: reconcilers, finalizers, daemons."""
-        return [function for reconciler in self._adapters for function in reconciler.functions]
+        return [function for controller in self.controllers for function in controller.chain.functions]
 
     @property
     def webhook_app(self) -> App | None:
@@ -191,7 +189,7 @@ class Replica:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
             self._prepare(operator)
-            self.controllers, self._adapters = [], []
+            self.controllers = []
             self._observe(operator, self.link)
             config = replace(self._config, app=self.link)
             if self.observer.record is not None:
@@ -207,7 +205,7 @@ class Replica:
             self.link = self._new_link()
 
     def _observe(self, operator: Operator, link: Link) -> None:
-        """Put an observer around the reconciler of every controller that the operator builds."""
+        """Observe the reconciles of every controller that the operator builds."""
         controller_for = operator.controller_for
 
         def observed_builder(*args: Any, **kwargs: Any) -> ControllerBuilder[Any]:
@@ -216,9 +214,7 @@ class Replica:
 
             def observed() -> Controller:
                 controller = build()
-                if isinstance(controller.reconciler, ReconcilerAdapter):
-                    self._adapters.append(controller.reconciler)
-                controller.reconciler = _ObservedReconciler(controller.reconciler, self, link)
+                controller.chain.observe(_ObservedReconciles(self, link))
                 self.controllers.append(controller)
                 return controller
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hot_loop_simulation import LOOPS, NO_LOOPS
 
-from opsdk.controller import hot_loops
-from opsdk.controller.hot_loops import HotLoops
+from opsdk.controller.steps import hot_loops
+from opsdk.controller.steps.hot_loops import HotLoops
 from opsdk.testing.simulate import simulate
 
 

@@ -14,8 +14,8 @@ from opsdk.builder import controller_builder
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import Reflector, ReflectorStep
 from opsdk.controller.outcome import ReconcileEnd
-from opsdk.controller.pause_gate import PauseGate
 from opsdk.controller.requeue import RequeuePolicy
+from opsdk.controller.steps.pause_gate import PauseGate
 from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import EventType
 from opsdk.event.predicates import all_of

@@ -1,4 +1,6 @@
-"""Measures the time from a change of an object's spec until the change was handled. Pure.
+"""Measures the time from a change of an object's spec until the change was handled.
+
+Pure but for the step.
 
 A generation counts changes of the spec. A change begins when an event shows a new generation. It ends when the watch
 shows ``status.observedGeneration``, or when a reconcile that began after the change has succeeded, whichever comes
@@ -17,6 +19,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.pausing import HeldBack
+from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.event.event import AnyEvent
 
 
@@ -87,6 +90,15 @@ class UnobservedGenerations:
         return self._declares and observed_generation(entry) < entry.generation
 
     # -------------------------------------------------------------- reconciles
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        """End the change of an object that was there when its reconcile began."""
+        change = self.changes.get(work.key)
+        generation = change.newest if change is not None else 0
+        attempt = await proceed(work)
+        if generation:
+            self.end(work.key, generation, attempt)
+        return attempt
+
     def end(self, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
         """End the change that a reconcile began with. A terminal error answers the spec too."""
         if isinstance(attempt.result, HeldBack):

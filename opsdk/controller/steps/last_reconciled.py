@@ -20,8 +20,10 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
+from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.spec_comparison import SpecComparison, fields_of, members_of, spec_class
 from opsdk.controller.status import status_class
+from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.errors import ConflictError, NotFoundError, UsageError
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.structured_merge.value import JsonObject
@@ -57,6 +59,8 @@ def annotation_of(controller: str) -> str:
 class SpecRecorder:
     """Reads the record of an object when its reconcile begins, and writes it after its success.
 
+    In the chain with the option ``last_reconciled``.
+
     Args:
         kind: the reconciled kind.
         place: ``annotation``, or ``status.`` and the name of a field.
@@ -71,10 +75,12 @@ class SpecRecorder:
         self._annotation = annotation_of(controller) if place == ANNOTATION else ""
         self._field = "" if place == ANNOTATION else _status_field(self._cls, place.partition(".")[2])
 
-    @staticmethod
-    def of(kind: Kind[AnyObject] | None, place: str, controller: str) -> SpecRecorder | None:
-        """Return the recorder of a controller; None without a kind, or without a place."""
-        return SpecRecorder(kind, place, controller) if kind is not None and place else None
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        if (obj := await work.read()) is not None:
+            self.begin(work.ctx, obj)
+        attempt = await proceed(work)
+        await self.write(work.ctx)
+        return attempt
 
     def begin(self, ctx: Context, obj: AnyObject) -> None:
         """Give the context the record and the present spec of an object."""

@@ -11,9 +11,11 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCauses
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
+from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.pausing import PAUSED_ANNOTATION, HeldBack, Pause, PauseBook, Pausing, has_mark, read_pause
+from opsdk.controller.steps.condition_writer import ConditionWriter, DesiredCondition, check_condition
+from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.telemetry.records import PausedObjects, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -22,7 +24,7 @@ log = SafeLogger(__name__)
 
 
 class PauseGate:
-    """Decides before each pass of a controller whether its object is paused.
+    """Decides before each reconcile whether the object is paused. In the chain unless the option ignores pauses.
 
     Args:
         controller: its name, for logs and metrics.
@@ -30,10 +32,18 @@ class PauseGate:
         options: see `Pausing`.
         cluster: has the cache with the objects.
         hook: receives `PausedObjects`.
+        always_reads: another step reads each object; else only those that may be paused are read.
     """
 
     def __init__(
-        self, controller: str, kind: Kind[AnyObject], options: Pausing, cluster: Cluster, hook: TelemetryHook
+        self,
+        controller: str,
+        kind: Kind[AnyObject],
+        options: Pausing,
+        cluster: Cluster,
+        hook: TelemetryHook,
+        *,
+        always_reads: bool = False,
     ) -> None:
         check_condition(kind, options.condition, "condition")
         self._controller = controller
@@ -42,7 +52,15 @@ class PauseGate:
         self._cluster = cluster
         self._hook = hook
         self._writer = ConditionWriter(kind, options.condition) if options.condition else None
+        self._always_reads = always_reads
         self.book = PauseBook()
+
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        if self._always_reads or self.concerns(work.ctx.request):
+            held = await self.check(await work.read(), work.ctx)
+            if held is not None:
+                return ReconcileAttempt(result=held)
+        return await proceed(work)
 
     def concerns(self, request: Any) -> bool:
         """Whether the object of a request may be paused, or was: `check` needs it. Reads only the cache."""
@@ -65,7 +83,8 @@ class PauseGate:
             ctx: gets the causes that a pause held back.
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
-        if PAUSED_ANNOTATION not in annotations and ctx.request.key not in self.book.held:
+        is_held = bool(self.book.held) and ctx.request.key in self.book.held
+        if PAUSED_ANNOTATION not in annotations and not is_held:
             if self._writer is not None:
                 await self._show(obj, None, ctx)
             return None

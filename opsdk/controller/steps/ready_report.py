@@ -8,8 +8,8 @@ from __future__ import annotations
 from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
-from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.controller.context import Context
+from opsdk.controller.steps.condition_writer import ConditionWriter, DesiredCondition, check_condition
 from opsdk.recipes.finalizers import is_deleting
 
 # Characters of the condition's message.

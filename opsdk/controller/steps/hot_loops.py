@@ -1,4 +1,4 @@
-"""Finds requests that reconcile themselves repeatedly. Pure: the caller passes the time.
+"""Finds requests that reconcile themselves repeatedly. Pure but for the step: the caller passes the time.
 
 A pass is own if each of its causes is the event of an own write: one that this process sent as a whole, or one of the
 pass before it. 100 own passes in a row, besides one in a second, are a hot loop: each pass writes, and each write is
@@ -20,8 +20,16 @@ from itertools import islice
 
 import msgspec
 
+from opsdk.aio.clock import monotonic
+from opsdk.apimachinery.kinds import as_unstructured
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
+from opsdk.controller.outcome import ReconcileAttempt
+from opsdk.controller.steps.step import Proceed, ReconcilePass
+from opsdk.telemetry.records import HotLoopFound, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
 
 # Own passes in a second that are not a hot loop, besides the first ones. A token bucket: idle times save nothing.
 _RATE = 1.0
@@ -139,6 +147,44 @@ class HotLoops:
             if now - row.last_at < _KEEP and len(self.rows) <= _MAX_ROWS:
                 return
             del self.rows[request]
+
+
+class HotLoopStep:
+    """Reports a request that reconciles itself repeatedly: once in the log, as a metric, and as an Event.
+
+    In the chain with the option ``hot_loop_limit``.
+
+    Args:
+        controller: its name.
+        loops: the rows of own passes.
+        hook: receives `HotLoopFound`.
+        records_events: the controller has a cluster for the Event.
+    """
+
+    def __init__(self, controller: str, loops: HotLoops, hook: TelemetryHook, *, records_events: bool) -> None:
+        self._controller = controller
+        self._loops = loops
+        self._hook = hook
+        self._records_events = records_events
+
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        attempt = await proceed(work)
+        requests, item = work.activity.requests, work.queue_item.item
+        if requests or item in self._loops.rows:
+            report = self._loops.ended(item, requests, monotonic())
+            if report is not None:
+                await self._show(work, str(report))
+        return attempt
+
+    async def _show(self, work: ReconcilePass, description: str) -> None:
+        ctx = work.ctx
+        log.warning("controller %s: %s %s", self._controller, ctx.request, description)
+        self._hook.record(HotLoopFound(controller=self._controller, request=str(ctx.request), description=description))
+        if work.kind is None or not self._records_events:
+            return
+        obj = ctx.object or await ctx.client.get_or_none(as_unstructured(work.kind), work.key)
+        if obj is not None:
+            ctx.event("HotLoop", description, type="Warning", regarding=obj, action="Reconcile")
 
 
 def _link(cause: ReconcileCause, writes: Sequence[RequestSent]) -> str:

@@ -1,4 +1,4 @@
-"""Tells the events of a reconcile's own status writes and finalizers from all others. Pure.
+"""Tells the events of a reconcile's own status writes and finalizers from all others. Pure but for the step.
 
 A write that named the resource version before it is known by two versions: the one it named, and the one it got. The
 event with exactly these two shows no other change. The watch may be faster than the response to the write, so
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from opsdk.event.event import AnyEvent, EventType
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.controller.outcome import ReconcileAttempt, Requeue
+from opsdk.controller.steps.step import Proceed, ReconcilePass
+from opsdk.event.event import AnyEvent, EventType, cause_of
 
 # Events of one object that wait for the end of its reconcile. With more, one of them is certainly foreign.
 _MAX_HELD = 16
@@ -88,6 +91,39 @@ class OwnChanges:
 
     def __repr__(self) -> str:
         return f"<OwnChanges: {len(self._held)} running, {len(self._pending)} pending>"
+
+
+class OwnChangesStep:
+    """Keeps the events of an object until its reconcile ends, and drops those of its own writes.
+
+    In the chain with the option ``ignore_own_status_writes``.
+
+    Args:
+        own: the writes.
+        follows_writes: the causes of events have traces.
+    """
+
+    def __init__(self, own: OwnChanges, *, follows_writes: bool) -> None:
+        self._own = own
+        self._follows_writes = follows_writes
+
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        key = work.key
+        self._own.begin(key)
+        try:
+            return await proceed(work)
+        finally:
+            changes = work.activity.own_changes
+            for event in self._own.end(key, _versions(work, key) if changes else ()):
+                work.requeues.append(Requeue(cause=cause_of(event, traced=self._follows_writes)))
+
+
+def _versions(work: ReconcilePass, key: ObjectKey) -> list[Versions]:
+    """Return the writes of a reconcile that changed its object."""
+    assert work.kind is not None
+    gvk = work.kind.gvk
+    changes = work.activity.own_changes
+    return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
 
 
 def versions_of(event: AnyEvent) -> Versions:

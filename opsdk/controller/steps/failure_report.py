@@ -12,10 +12,12 @@ from opsdk.aio.containment import cancellations, contain, leaf_errors
 from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
-from opsdk.controller.condition_writer import ConditionWriter, DesiredCondition, check_condition
+from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import Context
-from opsdk.controller.outcome import ReconcileEnd
-from opsdk.controller.ready_report import ReadyReport
+from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, Requeue
+from opsdk.controller.steps.condition_writer import ConditionWriter, DesiredCondition, check_condition
+from opsdk.controller.steps.ready_report import ReadyReport
+from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.errors import ApiError
 from opsdk.telemetry.describe import describe, text_of
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -50,7 +52,7 @@ class _Failed(DesiredCondition, frozen=True):
 
 
 class FailureReport:
-    """Writes the outcome of reconciles to their objects.
+    """Writes the outcome of reconciles to their objects. In the chain with a condition or a `RetryLimit`.
 
     Args:
         kind: the reconciled kind.
@@ -67,6 +69,25 @@ class FailureReport:
         self._writer = ConditionWriter(kind, condition)
         self._ready_report = ReadyReport(kind, ready_condition) if ready_condition else None
         check_condition(kind, condition, "error_condition")
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it writes conditions: `SuccessReport` has something to do."""
+        return bool(self._condition) or self._ready_report is not None
+
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        """Show a failed attempt on the object. Outside of `Containment`, which decides whether it is given up."""
+        attempt, ctx = await proceed(work), work.ctx
+        if attempt.error is None:
+            return attempt
+        assert work.end is not None
+        is_shown = await self.report_failure(ctx, attempt.error, work.end)
+        if not is_shown and (work.end.gave_up or attempt.terminal):
+            # No retry follows that would report it: the next attempt fails as this one, and reports again.
+            work.keeps_failures = True
+            cause = ReconcileCause("retry", detail="report the failure")
+            work.requeues.append(Requeue(cause=cause, is_failure=True))
+        return attempt
 
     async def report_success(self, ctx: Context) -> None:
         """Write that nothing failed, and whether the children are ready. Raises the error of a write that failed."""
@@ -107,6 +128,22 @@ class FailureReport:
 
     def __repr__(self) -> str:
         return f"<FailureReport of {self._kind.name}: {self._condition or 'Events only'}>"
+
+
+class SuccessReport:
+    """Shows a success on the object. Inside of `Containment`: if it cannot be written, the reconcile fails.
+
+    Args:
+        report: has the conditions.
+    """
+
+    def __init__(self, report: FailureReport) -> None:
+        self._report = report
+
+    async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
+        attempt = await proceed(work)
+        await self._report.report_success(work.ctx)
+        return attempt
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,0 +1,189 @@
+"""Reconciles the requests of a controller, one for each call: record, chain of steps, requeue.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go, reconcileHandler
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.containment import contain, is_panic
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import Activity
+from opsdk.controller.context import Context, request_key
+from opsdk.controller.journal import ReconcileRecord
+from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.parts import ControllerParts
+from opsdk.controller.steps.chain import ReconcileChain
+from opsdk.controller.steps.step import ReconcilePass
+from opsdk.event.request import Request
+from opsdk.queue.core import QueueItem
+from opsdk.telemetry.context import LogContext
+from opsdk.telemetry.describe import describe
+from opsdk.telemetry.reconcile_log import log_result, log_started
+from opsdk.telemetry.records import Reconciled, ReconcileOutcome, ReconcileStarted
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Seconds until a retry where the rate limiter itself raises.
+_RETRY_WITHOUT_LIMITER = 60.0
+
+
+class RequestProcessor:
+    """Reconciles requests.
+
+    Args:
+        parts: of the controller.
+        chain: the steps and the reconciler.
+    """
+
+    def __init__(self, parts: ControllerParts, chain: ReconcileChain) -> None:
+        self._parts = parts
+        self._chain = chain
+        self._kind_name = str(parts.kind.gvk) if parts.kind is not None else ""
+        self._cluster_name = parts.cluster.name if parts.cluster is not None else ""
+
+    async def process(self, queue_item: QueueItem[Any]) -> None:
+        """Reconcile a request that a worker took, unless it waits because it reconciles itself."""
+        if queue_item.item not in self._parts.hot_loops.rows or not self._wait_in_hot_loop(queue_item):
+            await self.reconcile(queue_item, recorded=self._parts.journal is not None and self._parts.journal.size > 0)
+
+    def retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
+        """Log, count and queue again a request whose error no attempt holds.
+
+        The error is that of a request without a text, of a rate limiter, of a hook: the worker continues.
+        """
+        text, _ = describe(error)
+        log.error("controller %s failed outside its reconciler, retrying: %s", self._parts.name, text, exc_info=error)
+        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
+        self._parts.hook.record(
+            Reconciled(controller=self._parts.name, result=outcome, seconds=0.0, panicked=panicked, error=error)
+        )
+        cause = ReconcileCause("retry", detail=shorten_error(error))
+        try:
+            wait = self._parts.queue.next_delay(queue_item.item)
+        except BaseException as broken:  # noqa: BLE001 - a rate limiter of the author may raise anything
+            contain(broken)
+            wait = _RETRY_WITHOUT_LIMITER
+        self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
+
+    def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
+        """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
+        wait = self._parts.hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
+        for cause in queue_item.causes if wait else ():
+            self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
+        return wait > 0
+
+    async def reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
+        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps."""
+        ctx = self._context(queue_item)
+        started = self._started_record(ctx)
+        began, started_at = monotonic(), utc_now()
+        with (
+            LogContext(started.log_fields),
+            self._parts.hook.reconcile(started),
+            Activity(enabled=recorded) as activity,
+        ):
+            log_started(ctx.causes)
+            work = ReconcilePass(
+                queue_item=queue_item,
+                ctx=ctx,
+                activity=activity,
+                key=ObjectKey(started.namespace, started.name),
+                kind=self._parts.kind,
+            )
+            try:
+                attempt = await self._chain.proceed(work)
+            finally:
+                self._queue_again(work)
+            end = work.end
+            assert end is not None
+            seconds = monotonic() - began
+            if attempt.error is None:
+                log_result(end, seconds)
+            self._parts.hook.record(
+                Reconciled(
+                    controller=self._parts.name,
+                    result=end.outcome,
+                    seconds=seconds,
+                    terminal=attempt.terminal or bool(end.gave_up),
+                    panicked=attempt.panicked,
+                    timed_out=attempt.timed_out,
+                    error=attempt.error,
+                )
+            )
+        record = self._record(work, started, end, started_at, seconds)
+        # Later events of a paused object add nothing: they would replace other reconciles.
+        if self._parts.journal is not None and not end.is_repeated:
+            self._parts.journal.add(record)
+        return record
+
+    def _record(
+        self, work: ReconcilePass, started: ReconcileStarted, end: ReconcileEnd, started_at: datetime, seconds: float
+    ) -> ReconcileRecord:
+        ctx, activity = work.ctx, work.activity
+        return ReconcileRecord(
+            controller=self._parts.name,
+            kind=self._kind_name,
+            namespace=started.namespace,
+            name=started.name,
+            reconcile_id=ctx.reconcile_id,
+            started_at=started_at,
+            seconds=seconds,
+            waited=work.queue_item.waited,
+            attempt=ctx.attempt,
+            causes=ctx.causes,
+            reads=tuple(activity.reads),
+            requests=tuple(activity.requests),
+            more_reads=activity.more_reads,
+            more_requests=activity.more_requests,
+            result=end.outcome._value_,  # `value` is a property: two calls
+            detail=end.detail,
+            children=ctx.progress.records(),
+        )
+
+    def _queue_again(self, work: ReconcilePass) -> None:
+        """Queue what the steps of a reconcile ask for. The queue joins them: the soonest, with all causes."""
+        queue, item = self._parts.queue, work.queue_item.item
+        if work.end is not None and work.end.gave_up and not work.keeps_failures:
+            self._parts.requeue.forget(queue, item)
+        for requeue in work.requeues:
+            again = item if requeue.item is None else requeue.item
+            after = queue.next_delay(again) if requeue.is_failure else requeue.after
+            queue.add(again, after=after, priority=requeue.priority, cause=requeue.cause, timer=requeue.timer)
+
+    def _started_record(self, ctx: Context) -> ReconcileStarted:
+        namespace, name = request_key(ctx.request)
+        return ReconcileStarted(
+            controller=self._parts.name,
+            group=self._parts.kind.gvk.group if self._parts.kind is not None else "",
+            kind=self._parts.kind.name if self._parts.kind is not None else "",
+            namespace=namespace,
+            name=name,
+            reconcile_id=ctx.reconcile_id,
+            causes=ctx.causes,
+        )
+
+    def _context(self, queue_item: QueueItem[Any]) -> Context:
+        """Return the context of an item's reconcile."""
+        limit = self._parts.options.reconciliation_timeout
+        request = queue_item.item
+        if self._cluster_name and type(request) is Request:
+            # The queue belongs to one cluster, so its items need no name.
+            request = Request(request.namespace, request.name, self._cluster_name)
+        return Context(
+            request=request,
+            controller=self._parts.name,
+            reconcile_id=self._parts.reconcile_ids.next(),
+            causes=queue_item.causes,
+            attempt=self._parts.queue.rate_limiter.num_requeues(queue_item.item),
+            deadline=monotonic() + limit if limit else None,
+            _cluster=self._parts.cluster,
+            _is_watched=self._parts.sources.is_watched,
+            _keeps_order=self._parts.options.delete_in_reverse,
+            _externals=self._parts.externals,
+        )

@@ -1,0 +1,1 @@
+"""The steps around a reconcile, one module each, and their order: `opsdk.controller.steps.chain`."""
