@@ -45,11 +45,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """`requeue_after` in seconds."""
         return as_seconds(self.requeue_after) or 0.0
 
-    @property
-    def comes_back(self) -> bool:
-        """Whether the request is reconciled again without an event."""
-        return self.requeue or self.requeue_seconds > 0
-
 
 class Reconciler(Protocol):
     """Brings the cluster into the state that an object describes.

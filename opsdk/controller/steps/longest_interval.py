@@ -28,7 +28,8 @@ class LongestInterval:
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
         attempt = await proceed(work)
-        comes_back = isinstance(attempt.result, Result) and attempt.result.comes_back
+        result = attempt.result
+        comes_back = isinstance(result, Result) and (result.requeue or result.requeue_seconds > 0)
         if (not comes_back or work.ctx.progress.unready()) and await self._exists(work):
             after = self._seconds * (1 - _JITTER * loop_random().random())
             cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
