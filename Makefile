@@ -44,7 +44,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
+.PHONY: help test test-slow test-deep test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -73,10 +73,13 @@ test: $(STAMP) ## run the tests, on all cores, except those that take more than 
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not deep" $(ARGS)
 
-test-pythons: $(STAMP) ## the fast tests on 3.11 to 3.14, those that can be had; PYTHONS="3.13 3.14"
-	$(BIN)/python -m tools.pythons $(if $(PYTHONS),--pythons '$(PYTHONS)') $(ARGS)
+test-deep: $(STAMP) ## longer searches for what shorter tests prove: before a release
+	$(PYTEST) -m deep $(ARGS)
+
+test-pythons: $(STAMP) ## the fast tests on 3.11 to 3.14, those that can be had; PYTHONS="3.13 3.14"; RUNTIME=1 leaves the other products out
+	$(BIN)/python -m tools.pythons $(if $(PYTHONS),--pythons '$(PYTHONS)') $(if $(RUNTIME),$(RUNTIME_TESTS) tests/testing) $(ARGS)
 
 # Each product alone, see docs/products.
 test-runtime: $(STAMP) ## the tests of the runtime and the command alone

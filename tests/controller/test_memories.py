@@ -219,6 +219,7 @@ async def test_no_memory_of_a_queue_grows_with_names() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 async def test_no_memory_of_a_queue_grows_with_100_000_names() -> None:
     """The full number: every container is bounded by a constant."""
     await _assert_queues_are_bounded(100_000)

@@ -21,7 +21,7 @@ from opsdk.fleet.ownership_rules import OwnershipRules
 from opsdk.fleet.placement import place
 from opsdk.fleet.shard_lease import holder_of, shard_of
 
-SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
+SEEDS = [*range(12), *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.deep]) for seed in range(12, 60))]
 SHARDS = tuple(f"s{number}" for number in range(6))
 VERSIONS = st.dictionaries(st.sampled_from([f"m{n}" for n in range(6)]), st.sampled_from(["", OLD, NEW, "3"]))
 CANARIES = st.builds(

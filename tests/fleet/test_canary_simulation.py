@@ -21,7 +21,7 @@ pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip 
 import canary_simulation
 from canary_simulation import NEW, OLD
 
-SEEDS = int(os.environ.get("OPSDK_CANARY_SEEDS", "6"))
+SEEDS = int(os.environ.get("OPSDK_CANARY_SEEDS", "3"))
 
 
 @pytest.fixture(autouse=True)
