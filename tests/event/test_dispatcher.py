@@ -169,7 +169,7 @@ async def test_every_state_is_mapped_after_random_failures(seed: int, asynchrono
         await asyncio.sleep(1000)
         names |= set(bound.taken())
         assert names == {str(n) for n in range(1, version + 1)}
-        assert not bound.dispatcher._pending_retries
+        assert not bound.dispatcher._retries.pending
         assert bound.dispatcher.counts["given_up"] == 0
 
 
@@ -346,7 +346,7 @@ async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> N
         assert len(asyncio.all_tasks()) - before <= 2
         await asyncio.sleep(1000)
         assert len(asyncio.all_tasks()) - before == 1
-        assert list(bound.dispatcher._pending_retries) == [view("lives").key]
+        assert list(bound.dispatcher._retries.pending) == [view("lives").key]
         assert bound.dispatcher.failures.failing()[0].failing == {view("lives").key}
         broken = False
         await asyncio.sleep(600)
@@ -439,5 +439,5 @@ async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
         await asyncio.sleep(60)
         assert len(set(bound.taken())) == 3000
         assert bound.dispatcher.counts["given_up"] == 0
-        assert not bound.dispatcher._pending_retries
-        assert not bound.dispatcher._deleted
+        assert not bound.dispatcher._retries.pending
+        assert not bound.dispatcher._retries._deleted
