@@ -40,15 +40,18 @@ def test_a_shard_has_one_owner_in_every_state(bounds: OwnershipBounds, states: i
     assert search(bounds) > states
 
 
+DEEP = pytest.mark.deep
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
-        pytest.param(OwnershipBounds(seconds=4, owned=True), 14_000, marks=pytest.mark.deep),
-        pytest.param(OwnershipBounds(seconds=2), 8000, marks=pytest.mark.deep),
-        pytest.param(OwnershipBounds(seconds=3, kinds=("stands", "gets", "sends")), 6500, marks=pytest.mark.deep),
+        pytest.param(OwnershipBounds(seconds=4, owned=True), 14_000, marks=DEEP),
+        pytest.param(OwnershipBounds(seconds=2), 8000, marks=DEEP),
+        pytest.param(OwnershipBounds(seconds=3, kinds=("stands", "gets", "sends")), 6500, marks=DEEP),
         (OwnershipBounds(seconds=2, owned=True, joining=True, kinds=("leaves",)), 4000),
-        pytest.param(OwnershipBounds(seconds=2, faults=2, kinds=("stands", "requests")), 10_000, marks=pytest.mark.deep),
+        pytest.param(OwnershipBounds(seconds=2, faults=2, kinds=("stands", "requests")), 10_000, marks=DEEP),
     ],
 )
 def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: int) -> None:
