@@ -12,38 +12,30 @@ import asyncio
 import functools
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
-from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.containment import contain
 from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.meta import ListMeta
-from opsdk.cache.entry import Problem, StoreEntry
-from opsdk.cache.head import decode_head
+from opsdk.cache.entry import Problem
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.informer_indices import InformerIndices
 from opsdk.cache.informer_writes import InformerWrites
 from opsdk.cache.lag_monitor import LagMonitor
-from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.list_watch import ListerWatcher
+from opsdk.cache.list_watch_loop import ListWatchLoop
 from opsdk.cache.options import ListWatchOptions
 from opsdk.cache.reflector import (
-    Action,
-    CheckRevision,
-    ListPage,
     Reflector,
-    ReflectorState,
     ReflectorStep,
     Rollback,
-    Wait,
-    WatchFrom,
 )
 from opsdk.cache.registration import Handler, HandlerRegistration
-from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.cache.unknown_reads import UnknownReads
 from opsdk.errors import (
@@ -64,8 +56,6 @@ log = SafeLogger(__name__)
 
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500
-# Seconds without progress after which a streaming list is given up.
-_WATCH_LIST_TIMEOUT = 10.0
 # Errors that only an administrator can correct: readers with `fail_fast` get them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
@@ -123,10 +113,15 @@ class Informer(Closing):
         self._closed = False
         self._synced = False
         self._waiters: list[asyncio.Future[None]] = []
-        self._last_contact_at: float | None = None
-        self._watch_lost_at = 0.0
-        self._watching: asyncio.Timeout | None = None
-        self._rollback_version = ""
+        self._loop = ListWatchLoop(
+            self.name,
+            source,
+            self.reflector,
+            self.store,
+            counts=self.counts,
+            apply=self._apply_step,
+            on_failure=self._on_failure,
+        )
         self.indices = InformerIndices(self.store, tasks=self._tasks, report=self._report_problems)
         """The indices of the store."""
         self.own_writes = InformerWrites(
@@ -154,8 +149,8 @@ class Informer(Closing):
         if self._started:
             raise UsageError(f"the informer for {self.name} is started already")
         self._started = True
-        self._watch_lost_at = monotonic()
-        self._tasks.start(self._run(), name="reflect")
+        self._loop.watch_lost_at = monotonic()
+        self._tasks.start(self._loop.run(), name="reflect")
         if self.options.resync:
             self._tasks.start(self._resync_handlers(), name="resync")
         if self.options.lag_interval is not None:
@@ -183,8 +178,8 @@ class Informer(Closing):
 
     def health(self) -> InformerHealth:
         """Return the health now."""
-        now = monotonic()
-        lost = 0.0 if self.reflector.connected(now) else now - self._watch_lost_at
+        now, contact = monotonic(), self._loop.last_contact_at
+        lost = 0.0 if self.reflector.connected(now) else now - self._loop.watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
         elif not self._synced:
@@ -195,7 +190,7 @@ class Informer(Closing):
         return InformerHealth(
             name=self.name,
             state=state,
-            seconds_since_contact=None if self._last_contact_at is None else now - self._last_contact_at,
+            seconds_since_contact=None if contact is None else now - contact,
             seconds_without_watch=lost,
             last_error=self.last_error,
             failing_functions=tuple(f"{name} fails for {len(keys)} objects" for name, keys in failing.items() if keys),
@@ -302,178 +297,10 @@ class Informer(Closing):
         if delta.change is DeltaType.DELETED:
             self._failures.forget(delta.entry.key)
 
-    # -------------------------------------------------------------- the loop
+    # -------------------------------------------------------------- deltas
     def on_rollback(self, resource_version: str) -> None:
-        """List again: a response shows that the API server went back, and the watch may stay silent then.
-
-        Without a watch, the next one ends at once, unless a list is requested before: one that is under way may be
-        older than the response.
-
-        Args:
-            resource_version: of the response, older than one that was seen before the request.
-        """
-        self._rollback_version = self._rollback_version or resource_version
-        if self._watching is not None:
-            self._watching.reschedule(monotonic())
-
-    async def _run(self) -> None:
-        """Carry out what the reflector asks for, one action after the other. It ends only by cancellation."""
-        action: Action = self.reflector.start()
-        task = asyncio.current_task()
-        while True:
-            cancelling = cancellations(task)
-            try:
-                match action:
-                    case Wait():
-                        await asyncio.sleep(action.seconds)
-                        action = self.reflector.after_wait(action.then)
-                    case ListPage():
-                        action = await self._list(action)
-                    case WatchFrom():
-                        action = await self._watch(action)
-                    case CheckRevision():
-                        action = await self._check_revision()
-            except BaseException as error:
-                # A defect. The informer must not end: its readers would get stale objects.
-                unexpected = contain(error, task=task, cancelling=cancelling)
-                log.exception("the informer for %s lists again after an unexpected error", self.name)
-                action = await self._next_action(self.reflector.on_unexpected_error(unexpected, now=monotonic()))
-
-    async def _check_revision(self) -> Action:
-        self.reflector.on_list_start()
-        newest, version = self.store.newest_entry(), ""
-        try:
-            _, meta = await self.source.list_page(continue_token="", limit=1)
-            if newest is not None:
-                version = await self._version_on_server(newest)
-        except OpsdkError as error:
-            self._on_failure("list", error)
-            return await self._next_action(self.reflector.on_check_error(error, now=monotonic()))
-        return await self._next_action(self.reflector.on_checked(meta, newest, version))
-
-    async def _version_on_server(self, entry: StoreEntry) -> str:
-        """Return the object's resource version on the server, or "" if it does not exist. Raises `OpsdkError`."""
-        try:
-            return decode_head(await self.source.get(entry.key)).metadata.resource_version
-        except NotFoundError:
-            return ""
-        except (ForbiddenError, MethodNotAllowedError):
-            return entry.resource_version  # not to be known: the list's resource version has to do
-
-    async def _list(self, page: ListPage) -> Action:
-        """Read one page of a list, in slices, so that other tasks run between them."""
-        self.counts["list"] += 1
-        if not page.continue_token:
-            self._start_list()
-        try:
-            items, meta = await self.source.list_page(continue_token=page.continue_token, limit=page.limit)
-            step = await self._read_page(items, meta)
-        except OpsdkError as error:
-            self._on_failure("list", error)
-            step = self.reflector.on_list_error(error, page=page, now=monotonic())
-        return await self._next_action(step)
-
-    async def _read_page(self, items: Sequence[bytes], meta: ListMeta) -> ReflectorStep:
-        begin, slicer = 0, Slicer()
-        for end, item in enumerate(items, 1):
-            if slicer.add(len(item)):
-                self.reflector.on_items(items[begin:end])
-                begin = end
-                await asyncio.sleep(0)
-        self.reflector.on_items(items[begin:])
-        return self.reflector.on_page(meta)
-
-    async def _watch(self, start: WatchFrom) -> Action:
-        """Open one watch and read it to its end, or to the timeout of a streaming list."""
-        self.counts["list" if start.initial_events else "watch"] += 1
-        if start.initial_events:
-            self._start_list()
-        self.reflector.on_watch_start()
-        limit = asyncio.timeout(_WATCH_LIST_TIMEOUT if start.initial_events else None)
-        try:
-            async with (
-                limit,
-                self.source.watch(
-                    resource_version=start.resource_version, initial_events=start.initial_events
-                ) as events,
-            ):
-                self.reflector.on_watch_open(monotonic())
-                if not start.initial_events:
-                    self._watch_for_rollback(limit)
-                try:
-                    if (action := await self._read(events, limit)) is not None:
-                        return action
-                finally:
-                    self._watching = None
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            if self._rollback_version and self.reflector.state is ReflectorState.WATCHING:
-                version, self._rollback_version = self._rollback_version, ""
-                self._record_watch_lost()
-                step = self.reflector.on_rollback(version, now=monotonic())
-                self._on_failure("watch", self.reflector.last_error)
-                return await self._next_action(step)
-            return await self._next_action(self.reflector.on_list_timeout(now=monotonic()))
-        except OpsdkError as error:
-            self._record_watch_lost()
-            self._on_failure("watch", error)
-            return await self._next_action(self.reflector.on_watch_error(error, now=monotonic()))
-        self._record_watch_lost()
-        return await self._next_action(self.reflector.on_watch_closed(now=monotonic()))
-
-    def _start_list(self) -> None:
-        """Tell the reflector that a list is requested: it is newer than all that was received until now."""
-        self._rollback_version = ""
-        self.reflector.on_list_start()
-
-    def _watch_for_rollback(self, limit: asyncio.Timeout) -> None:
-        """Let `on_rollback` end the watch from now on, and at once if it was called before."""
-        self._watching = limit
-        if self._rollback_version:
-            limit.reschedule(monotonic())
-
-    def _record_watch_lost(self) -> None:
-        now = monotonic()
-        if self.reflector.connected(now):
-            self._watch_lost_at = now
-
-    async def _read(self, events: AsyncIterator[RawEvent], limit: asyncio.Timeout) -> Action | None:
-        """Read events until the stream ends. Returns the next action, if an event decides it."""
-        slicer = Slicer()
-        async for event in events:
-            self.counts["event"] += 1
-            self._last_contact_at = monotonic()
-            if event.type == "ERROR":
-                self._record_watch_lost()
-            listing = self.reflector.state is ReflectorState.LISTING
-            step = self.reflector.on_event(event.type, event.data, now=self._last_contact_at)
-            if listing:
-                self._extend(limit, now=self._last_contact_at, ended=step.synced)
-            if step.next is not None:
-                self._on_failure("watch", self.reflector.last_error)
-                return await self._next_action(step)
-            await self._apply_step(step)
-            if listing and step.synced:
-                self._watch_for_rollback(limit)
-            # One chunk of the stream may hold thousands of events.
-            if slicer.add(len(event.data)):
-                await asyncio.sleep(0)
-        return None
-
-    def _extend(self, limit: asyncio.Timeout, *, now: float, ended: bool) -> None:
-        """Let the limit of a streaming list begin again, at most once a second: each time makes a timer."""
-        if ended:
-            limit.reschedule(None)
-            return
-        ends_at = now + _WATCH_LIST_TIMEOUT
-        if ends_at - (limit.when() or 0.0) >= 1:
-            limit.reschedule(ends_at)
-
-    async def _next_action(self, step: ReflectorStep) -> Action:
-        await self._apply_step(step)
-        assert step.next is not None
-        return step.next
+        """List again: a response shows that the API server went back. See `ListWatchLoop.on_rollback`."""
+        self._loop.on_rollback(resource_version)
 
     async def _apply_step(self, step: ReflectorStep) -> None:
         """Report problems, deliver deltas to the handlers, and wake who waits for the sync."""
@@ -486,7 +313,7 @@ class Informer(Closing):
             if self.store.own.shown_own_changes:
                 self.own_writes.measure_shown()
             return
-        self._last_contact_at = monotonic()
+        self._loop.last_contact_at = monotonic()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True
         if step.rollback is not None:
