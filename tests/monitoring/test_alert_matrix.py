@@ -82,10 +82,11 @@ def test_a_single_fault_heals_itself(fault: Fault, tmp_path: Path) -> None:
 
 @needs_promtool
 @pytest.mark.slow
-def test_ten_calm_hours_fire_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hours", [2, pytest.param(10, marks=pytest.mark.deep)])
+def test_calm_hours_fire_nothing(hours: int, tmp_path: Path) -> None:
     """Users change specs, watches end and begin anew, and no alert fires."""
-    scrapes = MonitoredRun(monitored(), workload=QUIET, before=10 * HOUR, during=0).scrapes()
-    assert scrapes.count * INTERVAL == 10 * HOUR
+    scrapes = MonitoredRun(monitored(), workload=QUIET, before=hours * HOUR, during=0).scrapes()
+    assert scrapes.count * INTERVAL == hours * HOUR
     assert fired(tmp_path, OPERATOR, scrapes) == [frozenset()]
 
 
