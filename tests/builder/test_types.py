@@ -36,7 +36,6 @@ from opsdk.api.rbac.v1 import Role
 from opsdk.apimachinery.kinds import metadata_only
 from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
-from opsdk.lifecycle import ObjectSet, ObjectSetOptions
 from opsdk.rbac.rules import applies, patches_status, reads
 from opsdk.recipes import create_crds
 from opsdk.testing.eventually import eventually
@@ -195,7 +194,6 @@ async def of_lists(operator: Operator, cluster: Cluster, ctx: Context) -> None:
     operator.rbac(applies(*children), reads(*children), patches_status(*sites))
     operator.register(*sites)
     await ctx.apply_all([], prune=children)
-    ObjectSet(cluster.uncached, cluster.applier(), kinds=children, options=ObjectSetOptions(no_delete=children))
     await create_crds(cluster.uncached, sites)
     crd_for(*sites)
     [crd_for(site) for site in sites]

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from opsdk import ObjectMeta, unstructured
+from opsdk import unstructured
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.client.patch import merge_patch
-from opsdk.errors import ConfigError, ForbiddenError
 from opsdk.lifecycle.generic_controller import GenericController
-from opsdk.lifecycle.impersonation import impersonating
 
 
 async def test_an_index_lookup(world: Any) -> None:
@@ -31,26 +26,6 @@ async def test_an_index_lookup(world: Any) -> None:
     controller.add_handler("look-up", look_up)
     async with world.running(controller):
         await world.until(lambda: result == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"]})
-
-
-async def test_an_impersonating_client_has_the_users_permissions(world: Any) -> None:
-    """Wrangler WithImpersonation: the user's permissions decide; cached reads see the user's writes."""
-    role = Role(metadata=ObjectMeta(name="writer", namespace="default"))
-    role.rules = [PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["create"])]
-    await world.user.create(role)
-    reference = RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name="writer")
-    jane = Subject(api_group="rbac.authorization.k8s.io", kind="User", name="jane")
-    meta = ObjectMeta(name="writer", namespace="default")
-    await world.user.create(RoleBinding(metadata=meta, role_ref=reference, subjects=[jane]))
-    await world.cluster.client.list(ConfigMap)
-    async with impersonating(world.cluster, "jane", groups=("dev",)) as client:
-        await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-        assert await world.cluster.client.get(ConfigMap, "default/a")
-        with pytest.raises(ForbiddenError, match='User "jane" cannot get'):
-            await client.get(ConfigMap, "default/a")
-    with pytest.raises(ConfigError):
-        async with impersonating(world.cluster, "", groups=("dev",)):
-            pass
 
 
 async def test_patch_and_update_status(world: Any) -> None:
