@@ -24,6 +24,8 @@ from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, instal
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE: Final = 45.0
+# Seconds for informers to watch again: more than the timeout of a list, and a pause after it.
+_RECONNECT: Final = 200.0
 # Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
 _USERS: Final = "user/1"
@@ -132,12 +134,22 @@ class SimulatedCluster(Closing):
         """Return the violations until the operator is at rest."""
         if (problem := await self._settle(seed)) is not None:
             return [f"converged: {problem}"]
+        await self._wait_connected()
         # A new leader may still reconcile every object, and status updates of the last change follow.
         await asyncio.sleep(_GRACE)
         count = len(self.observer.exchanges)
         await asyncio.sleep(self._declared.calm)
         violations = calm_violations(self.observer.exchanges[count:], self._declared.calm)
         return violations + await self.failed_checks((self._declared.check, *self._declared.invariants), seed)
+
+    async def _wait_connected(self) -> None:
+        """Wait until each informer has a watch, or for some minutes.
+
+        A request that vanished in a black hole ends by its timeout only, and the cache is old until then.
+        """
+        deadline = asyncio.get_running_loop().time() + _RECONNECT
+        while asyncio.get_running_loop().time() < deadline and not all(each.is_connected for each in self.replicas):
+            await asyncio.sleep(5.0)
 
     async def failed_checks(self, checks: Iterable[Action], seed: int) -> list[str]:
         """Return the checks that do not hold now: name and reason."""

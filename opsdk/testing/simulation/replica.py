@@ -135,6 +135,14 @@ class Replica:
         return [function for controller in self.controllers for function in controller.chain.functions]
 
     @property
+    def is_connected(self) -> bool:
+        """Whether each started informer has a watch; True for a replica that does not run."""
+        if self._operator is None or self._task is None or self.link.dead:
+            return True
+        informers = (each for cache in self._operator.cluster.caches() for each in cache.informers())
+        return not any(each.health().seconds_without_watch for each in informers if each.started)
+
+    @property
     def webhook_app(self) -> App | None:
         """The application of the webhooks while the replica runs; else None."""
         operator = self._operator
