@@ -162,6 +162,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         consequences: the most dangerous ones first.
         unseen: what the snapshot lacks: the plan cannot promise what depends on it.
         blind: those of `unseen` that the operator reads or writes: they can hide a write.
+        unknown: objects that the operator or the user wrote in the run, and whose kinds were not read in the cluster.
+            They may exist there, so what happens to them is not known.
         connections: targets outside of the fork that the operator tried to reach, and could not.
         collected: objects that the built-in controllers delete and the operator does not write, such as dependents.
         played: what others changed while the operator ran, from a recording.
@@ -178,6 +180,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     consequences: Sequence[Consequence] = ()
     unseen: Sequence[Unseen] = ()
     blind: Sequence[Unseen] = ()
+    unknown: Sequence[str] = ()
     connections: Sequence[str] = ()
     collected: Sequence[str] = ()
     played: Sequence[PlayedChange] = ()

@@ -41,6 +41,7 @@ _MAX_VALUE: Final = 70
 _MAX_NAMES: Final = 3
 _MAX_PLAYED: Final = 50
 _PLAYED_TITLE: Final = "What others did meanwhile, from the recording:"
+_UNKNOWN_TITLE: Final = "The version writes these, but they were not read, so what changes is not known:"
 _NAMING: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 
 
@@ -178,7 +179,22 @@ def value_text(value: JsonValue) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
+def _unknown_texts(plan: Plan) -> Iterator[str]:
+    """Yield the objects whose changes are not known, by kind."""
+    names: dict[str, list[str]] = {}
+    for subject in plan.unknown:
+        kind, _, name = subject.partition(" ")
+        names.setdefault(kind, []).append(name)
+    for kind, members in names.items():
+        rest = len(members) - _MAX_NAMES
+        yield f"{kind} {', '.join(members[:_MAX_NAMES])}" + (f" and {rest} more" if rest > 0 else "")
+
+
 def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:
+    if plan.unknown:
+        yield StyledLine("")
+        yield StyledLine(_UNKNOWN_TITLE, "bold red")
+        yield from (StyledLine(f"  {text}", "red") for text in _unknown_texts(plan))
     if plan.unseen:
         yield StyledLine("")
         yield StyledLine("Not seen, so the plan does not promise what depends on it:", "bold")
@@ -208,6 +224,13 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
         yield f"**{_omitted_title(plan)}**"
     for collapsed in collapse_objects(plan.omitted):
         yield from _markdown_details(collapsed)
+    yield from _markdown_unseen(plan)
+
+
+def _markdown_unseen(plan: Plan) -> Iterator[str]:
+    if plan.unknown:
+        yield from ("", _UNKNOWN_TITLE, "")
+        yield from (f"- {text}" for text in _unknown_texts(plan))
     if plan.unseen or plan.connections:
         yield ""
         yield "Not seen, so the plan does not promise what depends on it:"

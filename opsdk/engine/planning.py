@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -23,8 +24,9 @@ from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, Pl
 from opsdk.engine.recording import RunPhase
 from opsdk.engine.redaction import change_without_secret_values, without_secret_values
 from opsdk.engine.run import RunOutcome
-from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.engine.snapshot_kinds import blind_spots
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.snapshot_kinds import UnreadKinds, blind_spots
+from opsdk.engine.writes import Ref
 
 __all__ = ["make_plan"]
 
@@ -45,8 +47,13 @@ def make_plan(
         operator: as it is declared: with its permissions, finalizers and converters.
         namespace: of the operator.
     """
-    changes, rules = outcome.changes, operator.rules(namespace=namespace)
-    ownership = OwnerGraph(snapshot.objects, changes.values())
+    everything, rules = outcome.changes, operator.rules(namespace=namespace)
+    ownership = OwnerGraph(snapshot.objects, everything.values())
+    unread = UnreadKinds(snapshot)
+    hidden = {key: reason for key in everything if (reason := unread.reason(Ref.from_key(key))) is not None}
+    blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(everything, hidden, ownership))))
+    outcome = _without(outcome, hidden, unread)
+    changes = outcome.changes
     evidence = Evidence(
         operator=operator.name,
         finalizers=operator.finalizer_names(),
@@ -63,11 +70,31 @@ def make_plan(
         seconds=outcome.seconds,
         objects=list(_groups(changes, ownership)),
         consequences=_consequences(evidence),
-        unseen=outcome.unseen,
-        blind=blind_spots(outcome.unseen, rules),
+        unseen=tuple(dict.fromkeys((*outcome.unseen, *blind))),
+        blind=blind,
+        unknown=[everything[key].subject for key in hidden if everything[key].own and _is_shown(everything[key])],
         connections=outcome.connections,
         collected=[each.subject for each in changes.values() if not each.own and each.action is ChangeAction.DELETE],
         played=[_without_secrets(each) for each in outcome.played],
+    )
+
+
+def _reasons(changes: Mapping[str, NetChange], hidden: Mapping[str, Unseen], ownership: OwnerGraph) -> Iterator[Unseen]:
+    """Yield why objects were not read that a run wrote, or that the built-in controllers wrote because of that."""
+    written = {str(change.latest["metadata"].get("uid", "")) for change in changes.values() if change.own}
+    for key, reason in hidden.items():
+        owners = (str(owner["metadata"].get("uid", "")) for owner in ownership.ancestors(changes[key].latest))
+        if changes[key].own or any(uid in written for uid in owners):
+            yield reason
+
+
+def _without(outcome: RunOutcome, hidden: Collection[str], unread: UnreadKinds) -> RunOutcome:
+    """Return an outcome without the objects that the snapshot lacks although the cluster may have them."""
+    return dataclasses.replace(
+        outcome,
+        changes={key: change for key, change in outcome.changes.items() if key not in hidden},
+        turns=[each for each in outcome.turns if each.key not in hidden],
+        loops=[each for each in outcome.loops if unread.reason(each.ref) is None],
     )
 
 

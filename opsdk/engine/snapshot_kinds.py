@@ -1,16 +1,22 @@
-"""Which kinds of a cluster a snapshot has. Pure."""
+"""Which kinds of a cluster a snapshot has, and what of them was not read. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from opsdk.engine.snapshot import Unseen
-from opsdk.rbac.permissions import ANY, RuleSet
+from opsdk.apimachinery.gvk import GroupKind
+from opsdk.client.scheme import default_scheme
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.writes import Ref
+from opsdk.rbac.permissions import ALL_NAMESPACES, ANY, SELECTED_NAMESPACES, RuleSet
 from opsdk.rest.discovery import ApiResource, DiscoveredGroups
 
-__all__ = ["blind_spots", "choose_kinds"]
+__all__ = ["UnreadKinds", "blind_spots", "choose_kinds", "named_namespaces"]
 
+_LEFT_OUT_REASON: Final = "the operator does not use it, so it was not read: plan for a file of opsdk snapshot --all"
+_DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+"""Without them, a fork serves custom objects without their schemas."""
 _LEFT_OUT: Final = frozenset({
     ("", "events"),
     ("events.k8s.io", "events"),
@@ -110,19 +116,63 @@ def _with_dependents(keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     return chosen
 
 
-def blind_spots(unseen: Iterable[Unseen], rules: RuleSet) -> Sequence[Unseen]:
-    """Return what could not be read, and what an operator reads or writes: it can hide a write.
+def named_namespaces(rules: RuleSet | None) -> set[str]:
+    """Return the namespaces that rules name, in which a user may list what it may not list in all of them."""
+    return set(rules.namespaces if rules is not None else ()) - {ALL_NAMESPACES, SELECTED_NAMESPACES}
 
-    >>> blind_spots([Unseen(what="pods", reason="forbidden")], RuleSet())
+
+# ------------------------------------------------------------------ what was not read
+class UnreadKinds:
+    """What of a cluster a snapshot does not have, although the cluster may have it.
+
+    A fork has no objects there, or other ones. What happens to them says nothing about the cluster.
+
+    Args:
+        snapshot: of the cluster.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._refused = {each.what: each for each in snapshot.unseen}
+        self._left_out = frozenset(snapshot.left_out)
+
+    def reason(self, ref: Ref) -> Unseen | None:
+        """Return why an object was not read; None if it was, or if it does not exist.
+
+        >>> refused = [Unseen(what="secrets", reason="forbidden", besides=("shop",))]
+        >>> unread = UnreadKinds(ClusterSnapshot(taken_at="", unseen=refused))
+        >>> str(unread.reason(Ref("", "secrets", "default", "a"))), unread.reason(Ref("", "secrets", "shop", "a"))
+        ('secrets outside of shop: forbidden', None)
+        """
+        resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
+        if (unseen := self._refused.get(resource)) is not None:
+            return None if ref.namespace and ref.namespace in unseen.besides else unseen
+        if resource in self._left_out:
+            return Unseen(what=resource, reason=_LEFT_OUT_REASON)
+        return next((each for each in self._refused.values() if ref.group and _group_of(each.what) == ref.group), None)
+
+
+def _group_of(what: str) -> str:
+    """Return the group of a group version whose discovery failed; empty for anything else."""
+    group, slash, _ = what.partition("/")
+    return group if slash and " " not in what else ""
+
+
+def blind_spots(snapshot: ClusterSnapshot, rules: RuleSet) -> Sequence[Unseen]:
+    """Return what could not be read, and what decides on the writes of an operator: it can hide a write.
+
+    >>> blind_spots(ClusterSnapshot(taken_at="", unseen=[Unseen(what="pods", reason="forbidden")]), RuleSet())
     []
     """
-    return [each for each in unseen if _permits(each.what, rules)]
+    defined = any(not default_scheme().versions(GroupKind(kind.group, kind.kind)) for kind in snapshot.kinds)
+    return [each for each in snapshot.unseen if _permits(each.what, rules) or (defined and each.what == _DEFINITIONS)]
 
 
-def _permits(resource: str, rules: RuleSet) -> bool:
-    """Whether rules name a resource, such as ``deployments.apps``."""
-    plural, _, group = resource.partition(".")
+def _permits(what: str, rules: RuleSet) -> bool:
+    """Whether rules name a resource, such as ``deployments.apps``, or one of a group version."""
+    plural, _, group = what.partition(".")
+    if group_of_version := _group_of(what):
+        plural, group = ANY, group_of_version
     return any(
-        permission.group in (ANY, group) and permission.resource.partition("/")[0] in (ANY, plural)
+        permission.group in (ANY, group) and (plural == ANY or permission.resource.partition("/")[0] in (ANY, plural))
         for permission in rules.permissions
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 from planned_worlds import Requests, Scenario, act, deployed
-from upgrades import ALL, App, AppSpec, Version
+from upgrades import ALL, App, AppSpec, Version, without_kinds
 
 import envtest
 from opsdk import ObjectMeta, Operator
@@ -55,7 +55,15 @@ class Shadowed:
         return [f"{each.subject} {each.path}".strip() for each in self.outcome.disagreements]
 
 
-def shadow(leader: Version | None, version: Version, play: Play, *, apps: int = 1, seed: int = 0) -> Shadowed:
+def shadow(
+    leader: Version | None,
+    version: Version,
+    play: Play,
+    *,
+    apps: int = 1,
+    seed: int = 0,
+    without: Collection[str] = (),
+) -> Shadowed:
     """Run a version beside a leader; None is a cluster without one.
 
     Args:
@@ -64,9 +72,10 @@ def shadow(leader: Version | None, version: Version, play: Play, *, apps: int = 
         play: what happens in the cluster meanwhile.
         apps: number of Apps that exist before.
         seed: of the order of callbacks.
+        without: resources that the shadow may not list.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
-        return runner.run(_shadow(leader, version, play, apps))
+        return runner.run(_shadow(leader, version, play, apps, without))
 
 
 def shadow_world(scenario: Scenario, seed: int) -> Shadowed:
@@ -93,7 +102,9 @@ async def _shadow_world(scenario: Scenario, seed: int) -> Shadowed:
             return await beside(env.config, operator, play, client=client, rules=ALL)
 
 
-async def _shadow(leader: Version | None, version: Version, play: Play, apps: int) -> Shadowed:
+async def _shadow(
+    leader: Version | None, version: Version, play: Play, apps: int, without: Collection[str]
+) -> Shadowed:
     operator = (leader or version).operator()
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(envtest.Environment(controllers="cluster"))
@@ -107,10 +118,12 @@ async def _shadow(leader: Version | None, version: Version, play: Play, apps: in
             meta = ObjectMeta(name=f"app-{number}", namespace="default")
             await client.create(App(metadata=meta, spec=AppSpec(backup="daily")), field_owner="user")
         await asyncio.sleep(_REST)
-        return await beside(env.config, version.operator(), play, client=client, rules=version.rules)
+        return await beside(env.config, version.operator(), play, client=client, rules=version.rules, without=without)
 
 
-async def beside(config: Config, operator: Operator, play: Play, *, client: Client, rules: RuleSet) -> Shadowed:
+async def beside(
+    config: Config, operator: Operator, play: Play, *, client: Client, rules: RuleSet, without: Collection[str] = ()
+) -> Shadowed:
     """Run an operator in the shadow of a cluster whose leader runs already, until the play has ended and settled.
 
     Args:
@@ -119,12 +132,13 @@ async def beside(config: Config, operator: Operator, play: Play, *, client: Clie
         play: what happens in the cluster meanwhile.
         client: of the play.
         rules: permissions of the operator.
+        without: resources that the shadow may not list.
     """
     reported: list[Disagreement] = []
     assert config.app is not None
     requests = Requests(config.app)
     run = ShadowRun(
-        snapshot=await take_snapshot(config, secret_values=True),
+        snapshot=without_kinds(await take_snapshot(config, secret_values=True), without),
         operator=operator,
         environment=environment_factory(controllers="none"),
         cluster=replace(config, app=requests),

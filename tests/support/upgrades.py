@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,15 @@ from msgspec.structs import replace
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Unstructured
 from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import to_tree
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun
-from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen, read_snapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
+from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
@@ -149,6 +151,31 @@ def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
     return make_plan(run.snapshot, run.execute(), operator)
 
 
+async def read_as(
+    reader: RuleSet, rules: RuleSet, *, cluster: ClusterSnapshot | None = None, more: Sequence[JsonObject] = ()
+) -> ClusterSnapshot:
+    """Return what an account with the permissions `reader` reads of a cluster for an operator with `rules`."""
+    async with envtest.Environment(snapshot=cluster) as env, Cluster(env.config) as admin:
+        for tree in more:
+            await admin.uncached.create(Unstructured.from_tree(tree))
+        for obj in manifests(reader, RbacNames(name="reader")):
+            await admin.uncached.create(Unstructured.from_tree(to_tree(obj)))
+        user = env.add_user("system:serviceaccount:default:reader")
+        return read_snapshot(write_snapshot(await take_snapshot(user.config, rules=rules)))
+
+
+def without_kinds(snapshot: ClusterSnapshot, resources: Collection[str]) -> ClusterSnapshot:
+    """Return the snapshot that an account takes who may not list some resources, such as ``deployments.apps``."""
+    kinds = [kind for kind in snapshot.kinds if kind.resource not in resources]
+    read = {(kind.api_version, kind.kind) for kind in kinds}
+    return replace(
+        snapshot,
+        kinds=kinds,
+        unseen=[Unseen(what=each, reason="forbidden") for each in sorted(resources)],
+        objects=[obj for obj in snapshot.objects if (obj["apiVersion"], obj["kind"]) in read],
+    )
+
+
 # ---------------------------------------------------------------- children
 def workload(kind: str, name: str, **changes: Any) -> JsonObject:
     """Return a Deployment, StatefulSet or DaemonSet with two Pods, and changes of its template and spec."""
@@ -184,6 +211,13 @@ def service(name: str, **changes: Any) -> JsonObject:
     """Return a Service of the Pods with the label ``app``."""
     spec = {"selector": {"app": name}, "ports": [{"port": 80}], **changes}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def namespaced_objects(namespace: str) -> list[JsonObject]:
+    """Return a namespace, and a ConfigMap in it."""
+    entry = config("a", a="1")
+    entry["metadata"]["namespace"] = namespace
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, entry]
 
 
 def claim(name: str, size: str = "1Gi") -> JsonObject:
