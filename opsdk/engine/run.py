@@ -231,6 +231,7 @@ class OperatorRun:
             if self.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
+                end = replace(end, left_out=self.snapshot.left_out)
                 self._end = with_certificates_of(end, self.snapshot)
 
     async def _make(self, change: Change, client: Client) -> None:
@@ -246,6 +247,9 @@ class OperatorRun:
         """Return what to do if the snapshot does not have the kind of a missing object."""
         details = error.details if isinstance(error, NotFoundError) else Details()
         resource = f"{details.kind}.{details.group}" if details.group else details.kind
+        refused = [each for each in self.snapshot.unseen if each.what == resource]
+        if refused:
+            return f". It may exist: the snapshot could not read {refused[0]}"
         kinds = {kind.resource for kind in self.snapshot.kinds}
         if not kinds or not resource or resource in kinds:
             return ""
