@@ -14,7 +14,7 @@ from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["isolate", "with_certificates_of", "without_server"]
+__all__ = ["callers_of", "isolate", "with_callers", "with_certificates_of", "without_server"]
 
 _WEBHOOKS: Final = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _NODES: Final = SnapshotKind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
@@ -47,6 +47,17 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
             notes.append(Unseen(what=kind.plural, reason=reason))
     unseen = tuple(dict.fromkeys((*snapshot.unseen, *notes)))
     return msgspec.structs.replace(snapshot, kinds=tuple(kinds), unseen=unseen, objects=objects)
+
+
+def callers_of(snapshot: ClusterSnapshot) -> Sequence[JsonObject]:
+    """Return the objects that `isolate` leaves out: they name servers outside of a local one."""
+    return [obj for obj in snapshot.objects if _STEPS.get(str(obj["kind"]), _unchanged)(obj, []) is None]
+
+
+def with_callers(objects: Sequence[JsonObject], callers: Iterable[JsonObject]) -> Sequence[JsonObject]:
+    """Return the objects at the end of a run with those that its fork could not have: the next run asks about them."""
+    names = {(obj["kind"], obj["metadata"]["name"]) for obj in objects}
+    return [*objects, *(obj for obj in callers if (obj["kind"], obj["metadata"]["name"]) not in names)]
 
 
 def with_certificates_of(end: ClusterSnapshot, start: ClusterSnapshot) -> ClusterSnapshot:

@@ -174,6 +174,15 @@ class OwnerGraph:
             if owner.get("controller"):
                 self._owners[uid] = str(owner.get("uid"))
 
+    def is_rooted(self, obj: JsonObject) -> bool:
+        """Whether the graph has the controlling owner of an object, its owner, and so on."""
+        uid, visited = str(obj["metadata"].get("uid", "")), set[str]()
+        while (uid := self._owners.get(uid, "")) and uid not in visited:
+            visited.add(uid)
+            if uid not in self._objects:
+                return False
+        return True
+
     def ancestors(self, obj: JsonObject) -> Iterator[JsonObject]:
         """Yield the controlling owner, its owner, and so on."""
         uid, visited = str(obj["metadata"].get("uid", "")), set[str]()

@@ -17,6 +17,7 @@ from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
+from opsdk.engine.consequences.services import service_consequences
 from opsdk.engine.differences import Difference
 from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
@@ -48,12 +49,12 @@ def make_plan(
         namespace: of the operator.
     """
     everything, rules = outcome.changes, operator.rules(namespace=namespace)
-    ownership = OwnerGraph(snapshot.objects, everything.values())
     unread = UnreadKinds(snapshot)
     hidden = {key: reason for key in everything if (reason := unread.reason(Ref.from_key(key))) is not None}
-    blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(everything, hidden, ownership))))
-    outcome = _without(outcome, hidden, unread)
+    blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(snapshot, everything, hidden))))
+    outcome = _of_what_was_read(snapshot, outcome, hidden, unread)
     changes = outcome.changes
+    ownership = OwnerGraph(snapshot.objects, changes.values())
     evidence = Evidence(
         operator=operator.name,
         finalizers=operator.finalizer_names(),
@@ -62,6 +63,8 @@ def make_plan(
         outcome=outcome,
         changes=changes,
         ownership=ownership,
+        unread=unread,
+        callers=outcome.callers,
     )
     return Plan(
         operator=operator.name,
@@ -79,8 +82,11 @@ def make_plan(
     )
 
 
-def _reasons(changes: Mapping[str, NetChange], hidden: Mapping[str, Unseen], ownership: OwnerGraph) -> Iterator[Unseen]:
+def _reasons(
+    snapshot: ClusterSnapshot, changes: Mapping[str, NetChange], hidden: Mapping[str, Unseen]
+) -> Iterator[Unseen]:
     """Yield why objects were not read that a run wrote, or that the built-in controllers wrote because of that."""
+    ownership = OwnerGraph(snapshot.objects, changes.values())
     written = {str(change.latest["metadata"].get("uid", "")) for change in changes.values() if change.own}
     for key, reason in hidden.items():
         owners = (str(owner["metadata"].get("uid", "")) for owner in ownership.ancestors(changes[key].latest))
@@ -88,11 +94,22 @@ def _reasons(changes: Mapping[str, NetChange], hidden: Mapping[str, Unseen], own
             yield reason
 
 
-def _without(outcome: RunOutcome, hidden: Collection[str], unread: UnreadKinds) -> RunOutcome:
-    """Return an outcome without the objects that the snapshot lacks although the cluster may have them."""
+def _of_what_was_read(
+    snapshot: ClusterSnapshot, outcome: RunOutcome, hidden: Collection[str], unread: UnreadKinds
+) -> RunOutcome:
+    """Return an outcome without the objects that the snapshot lacks although the cluster may have them.
+
+    What the built-in controllers do to a dependent of such an object goes too, as to a Pod of a StatefulSet.
+    """
+    seen = {key: change for key, change in outcome.changes.items() if key not in hidden}
+    ownership = OwnerGraph(snapshot.objects, seen.values())
     return dataclasses.replace(
         outcome,
-        changes={key: change for key, change in outcome.changes.items() if key not in hidden},
+        changes={
+            key: change
+            for key, change in seen.items()
+            if change.own or all(ownership.is_rooted(state) for state in (change.before, change.after) if state)
+        },
         turns=[each for each in outcome.turns if each.key not in hidden],
         loops=[each for each in outcome.loops if unread.reason(each.ref) is None],
     )
@@ -109,6 +126,7 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
         behaviour_consequences(evidence),
         object_consequences(evidence),
         pod_consequences(evidence),
+        service_consequences(evidence),
         field_consequences(evidence),
         conversion_consequences(evidence),
     )

@@ -38,7 +38,7 @@ from opsdk.engine.installation import (
     stop_operator,
     user_of,
 )
-from opsdk.engine.isolation import isolate, with_certificates_of, without_server
+from opsdk.engine.isolation import callers_of, isolate, with_callers, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.playing import PLAYER, HistoryPlayer
@@ -50,6 +50,7 @@ from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import ApiError, Details, NoMatchError, NotFoundError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 
 __all__ = ["ChangeError", "OperatorRun", "RunOutcome"]
@@ -91,6 +92,7 @@ class RunOutcome:
             in the last `quiet` seconds, or in the second half of the time.
         seconds: of virtual time.
         unseen: what the snapshot lacks.
+        callers: webhook configurations and APIServices of the snapshot, which the fork does not have.
         connections: targets outside of the fork that were refused.
         played: the changes of others, in their order.
         end: the state at the end, if the run keeps it.
@@ -108,6 +110,7 @@ class RunOutcome:
     reached: bool = True
     seconds: float = 0.0
     unseen: Sequence[Unseen] = ()
+    callers: Sequence[JsonObject] = ()
     connections: Sequence[str] = ()
     played: Sequence[PlayedChange] = ()
     end: ClusterSnapshot | None = None
@@ -150,6 +153,7 @@ class OperatorRun:
     _end_time: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        self._callers = callers_of(self.snapshot)
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
         self._ledger = WriteLedger(OWN_USERS, frozenset({PLAYER}))
@@ -203,6 +207,7 @@ class OperatorRun:
             reached=self._reached,
             seconds=seconds,
             unseen=self.snapshot.unseen,
+            callers=self._callers,
             connections=tuple(connections),
             played=self._player.played,
             end=self._end,
@@ -231,7 +236,7 @@ class OperatorRun:
             if self.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
-                end = replace(end, left_out=self.snapshot.left_out)
+                end = replace(end, left_out=self.snapshot.left_out, objects=with_callers(end.objects, self._callers))
                 self._end = with_certificates_of(end, self.snapshot)
 
     async def _make(self, change: Change, client: Client) -> None:

@@ -17,6 +17,8 @@ __all__ = ["UnreadKinds", "blind_spots", "choose_kinds", "named_namespaces"]
 _LEFT_OUT_REASON: Final = "the operator does not use it, so it was not read: plan for a file of opsdk snapshot --all"
 _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 """Without them, a fork serves custom objects without their schemas."""
+_DERIVED_FROM_DEFINITIONS: Final = "apiservices.apiregistration.k8s.io"
+"""A server creates and deletes the APIServices of its definitions."""
 _LEFT_OUT: Final = frozenset({
     ("", "events"),
     ("events.k8s.io", "events"),
@@ -42,6 +44,10 @@ _ALWAYS: Final = frozenset({
     ("storage.k8s.io", "storageclasses"),
 })  # fmt: skip
 """What decides how the server and its controllers treat the objects of every operator."""
+_ROUTES: Final = (
+    ("networking.k8s.io", "ingresses"),
+    *(("gateway.networking.k8s.io", f"{each}routes") for each in ("http", "grpc", "tls", "tcp", "udp")),
+)
 _DEPENDENTS: Final = {
     ("apps", "deployments"): (("apps", "replicasets"),),
     ("apps", "replicasets"): (("", "pods"),),
@@ -50,10 +56,13 @@ _DEPENDENTS: Final = {
     ("batch", "cronjobs"): (("batch", "jobs"),),
     ("batch", "jobs"): (("", "pods"),),
     ("", "replicationcontrollers"): (("", "pods"),),
-    ("", "services"): (("", "endpoints"), ("discovery.k8s.io", "endpointslices")),
+    ("", "services"): (("", "endpoints"), ("discovery.k8s.io", "endpointslices"), *_ROUTES),
     ("", "pods"): (("", "persistentvolumeclaims"), ("", "configmaps"), ("", "secrets")),
 }
-"""What the built-in controllers make of a kind. Without these objects a fork would make them anew."""
+"""What the built-in controllers make of a kind, and what sends requests to it.
+
+Without the former, a fork would make them anew.
+"""
 
 
 def choose_kinds(
@@ -146,6 +155,8 @@ class UnreadKinds:
         resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
         if (unseen := self._refused.get(resource)) is not None:
             return None if ref.namespace and ref.namespace in unseen.besides else unseen
+        if resource == _DERIVED_FROM_DEFINITIONS and _DEFINITIONS in self._refused:
+            return self._refused[_DEFINITIONS]
         if resource in self._left_out:
             return Unseen(what=resource, reason=_LEFT_OUT_REASON)
         return next((each for each in self._refused.values() if ref.group and _group_of(each.what) == ref.group), None)

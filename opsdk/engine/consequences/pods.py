@@ -1,8 +1,7 @@
-"""Pods that restart, go, or leave a Service without endpoints. Pure."""
+"""Pods that restart or go. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -38,7 +37,7 @@ class _Workload(msgspec.Struct, kw_only=True):
 
 
 def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
-    """Yield what happens to the Pods of the workloads, and to Services."""
+    """Yield what happens to the Pods of the workloads."""
     workloads = _workloads(evidence)
     restarts = sum(min(each.gone, each.after) for each in workloads.values())
     for workload in workloads.values():
@@ -46,7 +45,6 @@ def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
             continue
         yield from _of_workload(workload, mass=restarts >= _MASS)
     yield from _deleted_workloads(evidence)
-    yield from _services(evidence)
 
 
 def _workloads(evidence: Evidence) -> dict[str, _Workload]:
@@ -54,7 +52,7 @@ def _workloads(evidence: Evidence) -> dict[str, _Workload]:
 
     def of(pod: JsonObject) -> _Workload | None:
         obj = evidence.workload_of(pod)
-        if obj is None or obj["kind"] in _SHORT_LIVED:
+        if obj["kind"] not in WORKLOADS - _SHORT_LIVED:
             return None
         return workloads.setdefault(subject_of_tree(obj), _Workload(obj=obj))
 
@@ -114,30 +112,3 @@ def _is_deleted(obj: JsonObject, evidence: Evidence) -> bool:
 
 def _writer(change: NetChange) -> str:
     return change.manager or "the garbage collector"
-
-
-def _services(evidence: Evidence) -> Iterator[Consequence]:
-    """Yield the Services whose ready endpoints all go. Their EndpointSlices follow labels and selectors."""
-    before, after = _endpoints(evidence.before("EndpointSlice")), _endpoints(evidence.after("EndpointSlice"))
-    services = {subject_of_tree(service) for service in evidence.after("Service")}
-    for subject, count in before.items():
-        if count and not after[subject] and subject in services:
-            yield Consequence(
-                kind=ConsequenceKind.SERVICE_WITHOUT_PODS,
-                severity=Severity.DANGER,
-                subject=subject,
-                message=f"it has no endpoint at the end; before it had {count}",
-            )
-
-
-def _endpoints(slices: Iterator[JsonObject]) -> defaultdict[str, int]:
-    counts: defaultdict[str, int] = defaultdict(int)
-    for each in slices:
-        metadata = each["metadata"]
-        service = (metadata.get("labels") or {}).get("kubernetes.io/service-name")
-        if service:
-            ready = sum(
-                (endpoint.get("conditions") or {}).get("ready") is not False for endpoint in each.get("endpoints") or ()
-            )
-            counts[f"Service {metadata.get('namespace')}/{service}"] += ready
-    return counts
