@@ -16,7 +16,7 @@ from opsdk.apimachinery.object import to_tree
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
-from opsdk.engine.run import OperatorRun
+from opsdk.engine.run import Change, OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot, Unseen, read_snapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
@@ -139,14 +139,15 @@ async def _state(version: Version, apps: int, more: Sequence[JsonObject]) -> Clu
         return await take_snapshot(env.config)
 
 
-def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
-    """Return the plan of a version for a cluster."""
+def plan_for(version: Version, snapshot: ClusterSnapshot, *, changes: Sequence[Change] = ()) -> Plan:
+    """Return the plan of a version for a cluster, with changes of the user."""
     operator = version.operator()
     run = OperatorRun(
         snapshot=snapshot,
         operator=lambda: operator,
         environment=lambda each: envtest.Environment(controllers="cluster", snapshot=each),
         rules=version.rules,
+        changes=changes,
     )
     return make_plan(run.snapshot, run.execute(), operator)
 
