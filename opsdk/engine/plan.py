@@ -77,6 +77,8 @@ class ConsequenceKind(StrEnum):
     """Two writers change a field in turns."""
     LOOP = "loop"
     """Writes repeat without end."""
+    CHANGE_REVERTED = "change-reverted"
+    """A change of the user does not last: a field goes back, or a deleted object is created again."""
     REFUSED = "refused"
     """The server refuses a request of the operator, or a change of the user."""
     RECONCILE_FAILS = "reconcile-fails"

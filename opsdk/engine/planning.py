@@ -18,6 +18,7 @@ from opsdk.engine.consequences.fields import field_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
 from opsdk.engine.consequences.services import service_consequences
+from opsdk.engine.consequences.user_changes import user_change_consequences
 from opsdk.engine.differences import Difference
 from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
@@ -111,6 +112,7 @@ def _of_what_was_read(
             if change.own or all(ownership.is_rooted(state) for state in (change.before, change.after) if state)
         },
         turns=[each for each in outcome.turns if each.key not in hidden],
+        user_writes=[each for each in outcome.user_writes if each.key not in hidden],
         loops=[each for each in outcome.loops if unread.reason(each.ref) is None],
     )
 
@@ -127,6 +129,7 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
         object_consequences(evidence),
         pod_consequences(evidence),
         service_consequences(evidence),
+        user_change_consequences(evidence),
         field_consequences(evidence),
         conversion_consequences(evidence),
     )

@@ -83,6 +83,7 @@ class RunOutcome:
         turns: fields that several writers changed in turns.
         writes: number of writes.
         refused: requests of the operator that the server refused, each once.
+        user_writes: writes of the user's changes, in their order.
         refused_changes: why the server refused changes of the user.
         loops: writes that repeat without end.
         failing: the last reconciles of objects whose last reconcile failed.
@@ -102,6 +103,7 @@ class RunOutcome:
     turns: Sequence[WriteTurns] = ()
     writes: int = 0
     refused: Sequence[RefusedRequest] = ()
+    user_writes: Sequence[Entry] = ()
     refused_changes: Sequence[str] = ()
     loops: Sequence[WriteLoop] = ()
     failing: Sequence[ReconcileRecord] = ()
@@ -161,6 +163,7 @@ class OperatorRun:
         kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
         self._player = HistoryPlayer(self.history, kinds, self._sources)
         self._refusals = RefusalRecorder()
+        self._user_writes: list[Entry] = []
         self._refused_changes: list[str] = []
         self._hot_loops: list[str] = []
         self._failure = ""
@@ -199,6 +202,7 @@ class OperatorRun:
             turns=self._ledger.turns(FIGHT_TURNS),
             writes=self._ledger.count,
             refused=tuple(self._refusals.refusals),
+            user_writes=tuple(self._user_writes),
             refused_changes=tuple(self._refused_changes),
             loops=tuple(self._fixpoint.loops()),
             failing=self._sources.failing,
@@ -276,6 +280,8 @@ class OperatorRun:
         if entry.writer.user == user_of(self.namespace):
             self._fixpoint.written(now, entry, paths)
             self._player.note_write(entry)
+        elif self._phase is RunPhase.CHANGES and entry.writer.user not in {*OWN_USERS, PLAYER}:
+            self._user_writes.append(entry)
 
     async def _settle(self) -> None:
         """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""
