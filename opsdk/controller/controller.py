@@ -21,7 +21,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import Activity, OwnChange
+from opsdk.client.activity import LIMIT, Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.daemons import DaemonChange, Daemons, DaemonSpec, daemon_record
@@ -491,7 +491,7 @@ class Controller:
         with (
             LogContext(started.log_fields),
             self.hook.reconcile(started),
-            Activity(enabled=recorded) as activity,
+            Activity(enabled=recorded, limit=LIMIT if self.journal is None else self.journal.limit) as activity,
         ):
             log_started(ctx.causes)
             attempt, end = await self._attempt(ctx, queue_item, activity)

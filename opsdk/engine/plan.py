@@ -71,6 +71,8 @@ class ConsequenceKind(StrEnum):
     """The operator no longer sets a field."""
     FIELD_TAKEN_OVER = "field-taken-over"
     """Another field manager owned a field that the operator sets now."""
+    LEFT_BEHIND = "left-behind"
+    """An object of the operator that its new version neither writes nor deletes, although the owner stays."""
     FINALIZER_HANGS = "finalizer-hangs"
     """A deletion waits for a finalizer that nothing removes."""
     FIGHT = "fight"

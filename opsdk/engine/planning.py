@@ -15,6 +15,7 @@ from opsdk.engine.consequences.behaviour import behaviour_consequences
 from opsdk.engine.consequences.conversions import conversion_consequences
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
+from opsdk.engine.consequences.left_behind import left_behind_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
 from opsdk.engine.consequences.services import service_consequences
@@ -127,6 +128,7 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
     consequences = chain(
         behaviour_consequences(evidence),
         object_consequences(evidence),
+        left_behind_consequences(evidence),
         pod_consequences(evidence),
         service_consequences(evidence),
         user_change_consequences(evidence),

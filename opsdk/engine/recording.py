@@ -20,6 +20,8 @@ from opsdk.structured_merge.value import JsonObject
 _MAX_BODY = 1 << 16
 """Bytes of a refusal that are kept."""
 _MAX_REFUSALS = 1_000
+_WHOLE = frozenset({"success", "requeue_after"})
+"""Results of reconciles that came to their end."""
 _WRITE_SECONDS = 0.005
 """Virtual seconds that a write takes."""
 
@@ -89,20 +91,29 @@ class FailureJournal(Journal):
 
 
 class AttributionJournal(FailureJournal):
-    """A journal that remembers which reconcile sent which write.
+    """A journal that remembers which reconcile sent which write, and which objects the reconciles looked at.
 
     The server answers a write with its resource version, which is also the revision of the write. A deletion has none
     in its answer: it is found by its object.
     """
 
+    limit = 100_000
+
     def __init__(self) -> None:
         super().__init__()
+        self._touched: set[str] = set()
+        self._incomplete: set[tuple[str, str]] = set()
         self._by_revision: dict[str, WriteSource] = {}
         self._deletions: dict[str, WriteSource] = {}
 
     def add(self, record: ReconcileRecord) -> None:
         """Remember the writes of a reconcile."""
         super().add(record)
+        self._touched.update(f"{kind_in(each.gvk)} {each.key}" for each in record.reads)
+        self._touched.update(f"{kind_in(each.gvk)} {each.key}" for each in record.requests)
+        is_whole = record.result in _WHOLE and not record.more_reads and not record.more_requests
+        key = (record.controller, failing_subject(record))
+        (self._incomplete.discard if is_whole else self._incomplete.add)(key)
         for request in record.requests:
             if request.verb in ("get", "list") or not 200 <= request.status < 300:
                 continue
@@ -118,6 +129,16 @@ class AttributionJournal(FailureJournal):
                 self._by_revision.setdefault(request.resource_version, source)
             if request.verb == "delete":
                 self._deletions.setdefault(f"{kind_in(request.gvk)} {request.key}", source)
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Kind, namespace and name of each object that a reconcile read or wrote, also if it does not exist."""
+        return frozenset(self._touched)
+
+    @property
+    def incomplete(self) -> frozenset[tuple[str, str]]:
+        """The controllers and objects whose last reconcile failed, waits, or did more than is remembered."""
+        return frozenset(self._incomplete)
 
     def source_of(self, revisions: Sequence[int], obj: JsonObject, *, deleted: bool) -> WriteSource | None:
         """Return the reconcile that sent the first of some writes of an object, or None.

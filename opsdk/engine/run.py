@@ -86,6 +86,8 @@ class RunOutcome:
         user_writes: writes of the user's changes, in their order.
         refused_changes: why the server refused changes of the user.
         loops: writes that repeat without end.
+        touched: kind, namespace and name of the objects that reconciles read or wrote.
+        incomplete: controllers and reconciled objects whose last reconcile did not come to its end.
         failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
         failure: why the operator ended by itself; empty if it did not.
@@ -106,6 +108,8 @@ class RunOutcome:
     user_writes: Sequence[Entry] = ()
     refused_changes: Sequence[str] = ()
     loops: Sequence[WriteLoop] = ()
+    touched: frozenset[str] = frozenset()
+    incomplete: frozenset[tuple[str, str]] = frozenset()
     failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()
     failure: str = ""
@@ -205,6 +209,8 @@ class OperatorRun:
             user_writes=tuple(self._user_writes),
             refused_changes=tuple(self._refused_changes),
             loops=tuple(self._fixpoint.loops()),
+            touched=self._sources.touched,
+            incomplete=self._sources.incomplete,
             failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),
             failure=self._failure,

@@ -77,9 +77,10 @@ class Version:
     """A version of the operator.
 
     Attributes:
-        children: that it applies; those that it no longer applies are deleted.
+        children: that it applies.
         kind: that it reconciles.
         name: of the operator.
+        prunes: delete the children that it no longer applies.
         before: called before the children are applied.
         after: called after the children were applied.
         finalizers: with their functions.
@@ -90,6 +91,7 @@ class Version:
     children: Children = lambda _: ()
     kind: type[Any] = App
     name: str = "apps"
+    prunes: bool = True
     before: Hook | None = None
     after: Hook | None = None
     finalizers: dict[str, Hook] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class Version:
             if self.before is not None:
                 await self.before(app, ctx)
             desired = [Unstructured.from_tree(tree) for tree in self.children(app.metadata.name)]
-            await ctx.apply_all(desired, prune=KINDS)
+            await ctx.apply_all(desired, prune=KINDS if self.prunes else None)
             if self.after is not None:
                 await self.after(app, ctx)
 
