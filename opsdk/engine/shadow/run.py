@@ -90,7 +90,9 @@ class ShadowRun:
         self._hidden: dict[str, Unseen] = {}
         self._events: asyncio.Queue[ClusterEvent | Entry] = asyncio.Queue()
         managers = {self.operator.options.cluster.field_owner or self.operator.name, self.operator.name, *self.leader}
+        self._leaders = frozenset(managers)
         self._comparison = ShadowComparison(managers, wait=self.wait)
+        self._buckets = {(kind.api_version, kind.kind): kind.bucket for kind in self.snapshot.kinds}
         self._failures, self._refusals = FailureJournal(), RefusalRecorder()
         self._begin: float | None = None
 
@@ -102,6 +104,7 @@ class ShadowRun:
             failure = await self._run(stop)
         rules = self.rules if self.rules is not None else self.operator.rules(namespace=self.namespace)
         unseen = tuple(dict.fromkeys((*self._unseen, *self._hidden.values())))
+        owned, last_write = self._comparison.owned(self.snapshot.objects)
         seen = msgspec.structs.replace(self.snapshot, unseen=unseen)
         return ShadowOutcome(
             operator=self.operator.name,
@@ -109,6 +112,11 @@ class ShadowRun:
             agreed=self._comparison.agreed,
             late=self._comparison.late,
             decisions=self._comparison.decisions,
+            managers=sorted(self._leaders),
+            owned=owned,
+            last_write=last_write,
+            missed=self._comparison.missed,
+            others=dict(sorted(self._comparison.others.items())),
             seconds=0.0 if self._begin is None else monotonic() - self._begin,
             failure=failure,
             failing=[str(record) for record in self._failures.failing],
@@ -149,23 +157,30 @@ class ShadowRun:
             for task in others:
                 if not task.cancelled():
                     task.result()
+            while not self._events.empty():
+                if isinstance(event := self._events.get_nowait(), ClusterEvent):
+                    self._comparison.on_missed_event(event.before, event.after)
             return failure
 
     async def _catch_up(self, env: RunEnvironment, follower: ClusterFollower) -> None:
         """Give the fork what changed in the cluster since the snapshot."""
         listed = set[str]()
+        taken = {self._key(obj): obj for obj in self.snapshot.objects}
         while not self._events.empty():
             event = self._events.get_nowait()
             assert isinstance(event, ClusterEvent)
             listed.add(event.key)
+            self._comparison.on_missed_event(taken.get(event.key), event.after)
             if not _is_stored(env.stored(event.key), event.after):
                 await env.place(event.key, event.after)
-        buckets = {(kind.api_version, kind.kind): kind.bucket for kind in self.snapshot.kinds}
-        for obj in self.snapshot.objects:
-            bucket = buckets.get((obj["apiVersion"], obj["kind"]), "")
-            key = f"{bucket}/{key_of_tree(obj)}"
-            if bucket and key not in listed and follower.follows(key):
+        for key, obj in taken.items():
+            if key not in listed and follower.follows(key):
+                self._comparison.on_missed_event(obj, None)
                 await env.place(key, None)
+
+    def _key(self, obj: JsonObject) -> str:
+        """Return the storage key of an object of the snapshot."""
+        return f"{self._buckets.get((obj['apiVersion'], obj['kind']), '')}/{key_of_tree(obj)}"
 
     # -------------------------------------------------------------- while it lasts
     async def _compare(
