@@ -149,12 +149,15 @@ class PlannedObject(msgspec.Struct, frozen=True, kw_only=True):
         controller: its name; empty for the installation, for the user's changes, and for writes outside of reconciles.
         subject: the reconciled object, such as ``Website default/site``; else a title.
         causes: why it was reconciled, the first ones.
+        unread: objects that its reconciles looked at, and that were not read in the cluster. What depends on their
+            values is not known.
         changes: in the order of their first writes.
     """
 
     controller: str
     subject: str
     causes: Sequence[str] = ()
+    unread: Sequence[str] = ()
     changes: Sequence[PlannedChange] = ()
 
 

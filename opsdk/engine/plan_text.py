@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
-from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
+from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, PlannedObject, Severity
 from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
 
@@ -126,6 +126,8 @@ def summary_of(plan: Plan) -> str:
     ]
     if omitted := sum(len(planned.changes) for planned in plan.omitted):
         counts.append(f"{omitted} only in {plan.against}")
+    if plan.unknown:
+        counts.append(f"{len(plan.unknown)} not known")
     parts = [", ".join(counts) or "Nothing changes", *([", ".join(severities)] if severities else [])]
     return ". ".join(parts) + "."
 
@@ -148,10 +150,18 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
     yield StyledLine(f"{planned.subject}{controller}{_others(collapsed.others)}", "bold")
     for cause in planned.causes:
         yield StyledLine(f"  because of {cause}", "dim")
+    if planned.unread:
+        yield StyledLine(f"  {_unread_text(planned)}", "red")
     for change in planned.changes:
         yield StyledLine(f"  {_SIGNS[change.action]} {change.action.value} {change.subject}", _STYLES[change.action])
         for text in _detail_lines(change):
             yield StyledLine(f"      {text}")
+
+
+def _unread_text(planned: PlannedObject) -> str:
+    rest = len(planned.unread) - _MAX_NAMES
+    names = ", ".join(planned.unread[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+    return f"not known as far as it depends on what was not read: {names}"
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:
@@ -246,6 +256,8 @@ def _markdown_details(collapsed: CollapsedObject) -> Iterator[str]:
     yield ""
     yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
     yield ""
+    if planned.unread:
+        yield from (_unread_text(planned), "")
     yield "```diff"
     for change in planned.changes:
         yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"

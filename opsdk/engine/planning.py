@@ -73,7 +73,7 @@ def make_plan(
         taken_at=snapshot.taken_at,
         server_version=snapshot.server_version,
         seconds=outcome.seconds,
-        objects=list(_groups(changes, ownership)),
+        objects=list(_groups(evidence)),
         consequences=_consequences(evidence),
         unseen=tuple(dict.fromkeys((*outcome.unseen, *blind))),
         blind=blind,
@@ -138,10 +138,11 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
     return sorted(consequences, key=lambda each: -each.severity)
 
 
-def _groups(changes: Mapping[str, NetChange], ownership: OwnerGraph) -> Iterator[PlannedObject]:
+def _groups(evidence: Evidence) -> Iterator[PlannedObject]:
+    changes = evidence.changes
     planned = {key: change for key, change in changes.items() if change.own and _is_shown(change)}
     keys = {str(change.latest["metadata"].get("uid", "")): key for key, change in planned.items()}
-    effects_by_key = effects(changes, ownership, keys)
+    effects_by_key = effects(changes, evidence.ownership, keys)
     groups: dict[tuple[int, str, str], list[NetChange]] = {}
     for change in planned.values():
         groups.setdefault(_group_of(change), []).append(change)
@@ -151,6 +152,7 @@ def _groups(changes: Mapping[str, NetChange], ownership: OwnerGraph) -> Iterator
             controller=controller,
             subject=subject,
             causes=[str(cause) for cause in causes[:_MAX_CAUSES]],
+            unread=evidence.unread_by(controller, subject),
             changes=[_planned(member, effects_by_key.get(member.key, ())) for member in members],
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -101,7 +101,7 @@ class AttributionJournal(FailureJournal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._touched: set[str] = set()
+        self._looked_at: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._incomplete: set[tuple[str, str]] = set()
         self._by_revision: dict[str, WriteSource] = {}
         self._deletions: dict[str, WriteSource] = {}
@@ -109,10 +109,11 @@ class AttributionJournal(FailureJournal):
     def add(self, record: ReconcileRecord) -> None:
         """Remember the writes of a reconcile."""
         super().add(record)
-        self._touched.update(f"{kind_in(each.gvk)} {each.key}" for each in record.reads)
-        self._touched.update(f"{kind_in(each.gvk)} {each.key}" for each in record.requests)
-        is_whole = record.result in _WHOLE and not record.more_reads and not record.more_requests
         key = (record.controller, failing_subject(record))
+        looked_at = self._looked_at.setdefault(key, set())
+        looked_at.update((each.gvk, each.key) for each in record.reads)
+        looked_at.update((each.gvk, each.key) for each in record.requests)
+        is_whole = record.result in _WHOLE and not record.more_reads and not record.more_requests
         (self._incomplete.discard if is_whole else self._incomplete.add)(key)
         for request in record.requests:
             if request.verb in ("get", "list") or not 200 <= request.status < 300:
@@ -131,9 +132,9 @@ class AttributionJournal(FailureJournal):
                 self._deletions.setdefault(f"{kind_in(request.gvk)} {request.key}", source)
 
     @property
-    def touched(self) -> frozenset[str]:
-        """Kind, namespace and name of each object that a reconcile read or wrote, also if it does not exist."""
-        return frozenset(self._touched)
+    def looked_at(self) -> Mapping[tuple[str, str], Collection[tuple[str, str]]]:
+        """By controller and reconciled object: kind and key of what was read or written, also if it does not exist."""
+        return self._looked_at
 
     @property
     def incomplete(self) -> frozenset[tuple[str, str]]:

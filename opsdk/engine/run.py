@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -86,7 +86,7 @@ class RunOutcome:
         user_writes: writes of the user's changes, in their order.
         refused_changes: why the server refused changes of the user.
         loops: writes that repeat without end.
-        touched: kind, namespace and name of the objects that reconciles read or wrote.
+        looked_at: by controller and reconciled object, kind and key of what its reconciles read or wrote.
         incomplete: controllers and reconciled objects whose last reconcile did not come to its end.
         failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
@@ -108,7 +108,7 @@ class RunOutcome:
     user_writes: Sequence[Entry] = ()
     refused_changes: Sequence[str] = ()
     loops: Sequence[WriteLoop] = ()
-    touched: frozenset[str] = frozenset()
+    looked_at: Mapping[tuple[str, str], Collection[tuple[str, str]]] = field(default_factory=dict)
     incomplete: frozenset[tuple[str, str]] = frozenset()
     failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()
@@ -209,7 +209,7 @@ class OperatorRun:
             user_writes=tuple(self._user_writes),
             refused_changes=tuple(self._refused_changes),
             loops=tuple(self._fixpoint.loops()),
-            touched=self._sources.touched,
+            looked_at=self._sources.looked_at,
             incomplete=self._sources.incomplete,
             failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),

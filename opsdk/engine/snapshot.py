@@ -85,11 +85,13 @@ class Unseen(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         what: the resource, the group version or the webhook, such as ``deployments.apps`` or ``metrics.k8s.io/v1``.
         reason: such as the server's answer.
+        kind: of the objects; empty for anything else than a resource.
         besides: the namespaces whose objects of the resource were read.
     """
 
     what: str
     reason: str
+    kind: str = ""
     besides: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from opsdk.apimachinery.gvk import GroupKind
+from opsdk.apimachinery.tree_names import kind_in
 from opsdk.client.scheme import default_scheme
 from opsdk.engine.snapshot import ClusterSnapshot, Unseen
 from opsdk.engine.writes import Ref
@@ -142,7 +143,15 @@ class UnreadKinds:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._refused = {each.what: each for each in snapshot.unseen}
+        self._groups = {group: each for each in snapshot.unseen if (group := _group_of(each.what))}
+        self._kinds = {(each.kind, each.what.partition(".")[2]): each for each in snapshot.unseen if each.kind}
         self._left_out = frozenset(snapshot.left_out)
+
+    def is_unread(self, gvk: str, key: str) -> bool:
+        """Whether an object of a kind such as ``apps/v1, Kind=Deployment`` was not read; the key is ``shop/web``."""
+        group = gvk.rpartition("/")[0]
+        unseen = self._kinds.get((kind_in(gvk), group)) or self._groups.get(group)
+        return unseen is not None and key.rpartition("/")[0] not in unseen.besides
 
     def reason(self, ref: Ref) -> Unseen | None:
         """Return why an object was not read; None if it was, or if it does not exist.
@@ -159,7 +168,7 @@ class UnreadKinds:
             return self._refused[_DEFINITIONS]
         if resource in self._left_out:
             return Unseen(what=resource, reason=_LEFT_OUT_REASON)
-        return next((each for each in self._refused.values() if ref.group and _group_of(each.what) == ref.group), None)
+        return self._groups.get(ref.group)
 
 
 def _group_of(what: str) -> str:

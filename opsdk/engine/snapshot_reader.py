@@ -138,11 +138,11 @@ class _Reader:
             objects, resource_version = await self._list(kind)
         except ForbiddenError as error:
             besides, objects, resource_version = await self._list_in_namespaces(kind)
-            self._unseen.append(Unseen(what=kind.resource, reason=str(error), besides=tuple(besides)))
+            self._unseen.append(Unseen(what=kind.resource, reason=str(error), kind=kind.kind, besides=tuple(besides)))
             if not besides:
                 return
         except OpsdkError as error:
-            self._unseen.append(Unseen(what=kind.resource, reason=str(error)))
+            self._unseen.append(Unseen(what=kind.resource, reason=str(error), kind=kind.kind))
             return
         self._resource_version = self._resource_version or resource_version
         kind = msgspec.structs.replace(kind, count=len(objects), resource_version=resource_version)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from planned_scenarios import make_greeter
 from shadowed import shadow
 from upgrades import (
+    App,
     Version,
     config,
     namespaced_objects,
@@ -28,11 +30,11 @@ from upgrades import (
 from versions import plan_against
 
 from opsdk import Client, Context, ObjectMeta
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.cli.__main__ import main
 from opsdk.cli.plan.printing import plan_status
 from opsdk.engine.isolation import isolate
-from opsdk.engine.plan import ChangeAction, Plan
+from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.rbac.permissions import Permission, RuleSet
@@ -137,6 +139,53 @@ def test_kinds_that_the_operator_does_not_use_are_no_error() -> None:
     plan = plan_for(OLD, without_kinds(state(), [hooks]))
     assert [each.what for each in plan.unseen] == [hooks]
     assert not plan.blind
+
+
+# ---------------------------------------------------------------- reads
+def reading(otherwise: Callable[[], str]) -> Version:
+    """A version that writes the value of a Secret into a ConfigMap."""
+
+    async def write(app: App, ctx: Context) -> None:
+        login = await ctx.client.get_or_none(Secret, "login", namespace="default", uncached=True)
+        value = login.data["user"].decode() if login is not None else otherwise()
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=app.metadata.name), data={"user": value}))
+
+    return Version(before=write, prunes=False)
+
+
+def no_login() -> str:
+    """Fail as an operator does whose Secret is missing."""
+    raise LookupError("the Secret login is missing")
+
+
+LOGIN = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "login", "namespace": "default"},
+    "data": {"user": "bWU="},
+}
+
+
+def test_what_depends_on_a_read_that_was_refused_is_marked() -> None:
+    """The ConfigMap would not change. The plan cannot know it, and says on what it depends."""
+    version = reading(lambda: "nobody")
+    cluster = without_kinds(state_of(version, more=[LOGIN]), ["secrets"])
+    plan = plan_for(version, cluster)
+    [planned] = plan.objects
+    assert planned.unread == ["Secret default/login"]
+    for lines in ([line.text for line in text_lines(plan)], list(markdown_lines(plan))):
+        assert "not known as far as it depends on what was not read: Secret default/login" in "\n".join(lines)
+
+
+def test_a_failure_after_a_read_that_was_refused_is_no_danger() -> None:
+    """The Secret may exist in the cluster. Without one there, the failure is dangerous."""
+    version = reading(no_login)
+    cluster = state_of(version, more=[LOGIN])
+    [consequence] = plan_for(version, without_kinds(cluster, ["secrets"])).consequences
+    assert consequence.severity is Severity.WARNING
+    assert "it looks at Secret default/login, which was not read" in consequence.message
+    missing = [obj for obj in cluster.objects if obj["kind"] != "Secret"]
+    assert plan_for(version, replace(cluster, objects=missing)).is_dangerous
 
 
 # ---------------------------------------------------------------- accounts

@@ -170,11 +170,12 @@ async def read_as(
 def without_kinds(snapshot: ClusterSnapshot, resources: Collection[str]) -> ClusterSnapshot:
     """Return the snapshot that an account takes who may not list some resources, such as ``deployments.apps``."""
     kinds = [kind for kind in snapshot.kinds if kind.resource not in resources]
+    names = {kind.resource: kind.kind for kind in snapshot.kinds}
     read = {(kind.api_version, kind.kind) for kind in kinds}
     return replace(
         snapshot,
         kinds=kinds,
-        unseen=[Unseen(what=each, reason="forbidden") for each in sorted(resources)],
+        unseen=[Unseen(what=each, reason="forbidden", kind=names.get(each, "")) for each in sorted(resources)],
         objects=[obj for obj in snapshot.objects if (obj["apiVersion"], obj["kind"]) in read],
     )
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupKind
+from opsdk.apimachinery.tree_names import kind_in
 from opsdk.engine.net_changes import NetChange, OwnerGraph
 from opsdk.engine.plan import ChangeAction
 from opsdk.engine.run import RunOutcome
@@ -55,6 +56,16 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         for obj in self.objects:
             objects.setdefault(obj["kind"], []).append(obj)
         return objects
+
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        """Kind, namespace and name of the objects that a reconcile read or wrote."""
+        return frozenset(f"{kind_in(gvk)} {key}" for each in self.outcome.looked_at.values() for gvk, key in each)
+
+    def unread_by(self, controller: str, subject: str) -> Sequence[str]:
+        """Return what the reconciles of an object looked at, and what was not read in the cluster."""
+        looked_at = self.outcome.looked_at.get((controller, subject), ())
+        return sorted(f"{kind_in(gvk)} {key}" for gvk, key in looked_at if self.unread.is_unread(gvk, key))
 
     def change_of(self, obj: JsonObject) -> NetChange | None:
         """Return the change of an object that existed before the run; None if it did not change."""

@@ -52,7 +52,7 @@ def _stays(obj: JsonObject, evidence: Evidence) -> bool:
 def _is_forgotten(obj: JsonObject, controllers: Collection[str], evidence: Evidence) -> bool:
     """Whether the operator made an object, and nothing happened to it."""
     subject, change = subject_of_tree(obj), evidence.change_of(obj)
-    if subject in evidence.outcome.touched or (change is not None and change.own) or not _stays(obj, evidence):
+    if subject in evidence.touched or (change is not None and change.own) or not _stays(obj, evidence):
         return False
     # Another controller of the operator may have made it, and may have found nothing to do.
     own = {str(entry.get("manager", "")) for entry in obj["metadata"].get("managedFields") or ()}

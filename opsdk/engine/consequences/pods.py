@@ -55,10 +55,13 @@ class _Workload(msgspec.Struct, kw_only=True):
 
     def place(self, pod: JsonObject) -> str:
         """Return the place of a Pod in its workload; empty if all places are equal."""
-        if self.obj["kind"] == "DaemonSet":
+        kind, name = self.obj["kind"], str(pod["metadata"]["name"])
+        if kind == "DaemonSet":
             return str((pod.get("spec") or {}).get("nodeName", ""))
-        # A custom resource gives its Pods the names that it will look for again.
-        return "" if self.obj["kind"] in WORKLOADS - {"StatefulSet"} else str(pod["metadata"]["name"])
+        if kind == "StatefulSet":
+            return name
+        # A custom resource gives its Pods the names that it will look for again, unless the server makes them.
+        return "" if kind in WORKLOADS or "generateName" in pod["metadata"] else name
 
 
 def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
