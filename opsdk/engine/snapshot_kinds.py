@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from opsdk.apimachinery.gvk import GroupKind
@@ -184,15 +184,21 @@ def blind_spots(snapshot: ClusterSnapshot, rules: RuleSet) -> Sequence[Unseen]:
     []
     """
     defined = any(not default_scheme().versions(GroupKind(kind.group, kind.kind)) for kind in snapshot.kinds)
-    return [each for each in snapshot.unseen if _permits(each.what, rules) or (defined and each.what == _DEFINITIONS)]
+    return [
+        each
+        for each in snapshot.unseen
+        if _permits(each.what, rules, besides=each.besides) or (defined and each.what == _DEFINITIONS)
+    ]
 
 
-def _permits(what: str, rules: RuleSet) -> bool:
-    """Whether rules name a resource, such as ``deployments.apps``, or one of a group version."""
+def _permits(what: str, rules: RuleSet, *, besides: Collection[str] = ()) -> bool:
+    """Whether rules name a resource, such as ``deployments.apps``, or one of a group version, outside of namespaces."""
     plural, _, group = what.partition(".")
     if group_of_version := _group_of(what):
         plural, group = ANY, group_of_version
     return any(
-        permission.group in (ANY, group) and (plural == ANY or permission.resource.partition("/")[0] in (ANY, plural))
+        permission.group in (ANY, group)
+        and (plural == ANY or permission.resource.partition("/")[0] in (ANY, plural))
+        and permission.namespace not in besides
         for permission in rules.permissions
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from upgrade_cases import HARMLESS
 from upgrades import App, Version, config, plan_for, state_of, workload
+from versions import plan_against
 
 from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
@@ -45,6 +46,14 @@ def test_many_children_of_one_owner() -> None:
     """The journal of a plan keeps all that a reconcile looks at."""
     old, new = ([f"{word}-{number}" for number in range(96)] for word in ("old", "new"))
     assert len(left_behind(plan_for(named(*new), state_of(named(*old))))) == 96
+
+
+def test_between_two_versions_on_a_cluster_that_none_of_them_touched() -> None:
+    """The state between them has the children of the other version."""
+    old, new = named("config"), named("settings")
+    plan = plan_against(lambda _: old.operator(), lambda _: new.operator(), state_of(named()))
+    assert left_behind(plan) == ["ConfigMap default/app-0-config"]
+    assert left_behind(plan_against(lambda _: new.operator(), lambda _: new.operator(), state_of(old))) == []
 
 
 def test_a_child_of_another_kind() -> None:

@@ -116,6 +116,7 @@ def test_a_kind_is_read_in_the_namespaces_of_the_account() -> None:
     assert unread.reason(Ref("", "configmaps", "shop", "a")) is None
     assert unread.reason(Ref("", "configmaps", "bank", "a")) == refused
     assert blind_spots(taken, operator) == [refused]
+    assert blind_spots(taken, reader) == []
 
 
 def test_a_group_version_that_is_down_hides_the_writes_to_its_kinds() -> None:
