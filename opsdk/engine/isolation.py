@@ -50,8 +50,8 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def callers_of(snapshot: ClusterSnapshot) -> Sequence[JsonObject]:
-    """Return the objects that `isolate` leaves out: they name servers outside of a local one."""
-    return [obj for obj in snapshot.objects if _STEPS.get(str(obj["kind"]), _unchanged)(obj, []) is None]
+    """Return the objects that `isolate` leaves out or changes, because they name servers outside of a local one."""
+    return [obj for obj in snapshot.objects if _STEPS.get(str(obj["kind"]), _unchanged)(obj, []) is not obj]
 
 
 def with_callers(objects: Sequence[JsonObject], callers: Iterable[JsonObject]) -> Sequence[JsonObject]:

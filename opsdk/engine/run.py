@@ -95,7 +95,7 @@ class RunOutcome:
             in the last `quiet` seconds, or in the second half of the time.
         seconds: of virtual time.
         unseen: what the snapshot lacks.
-        callers: webhook configurations and APIServices of the snapshot, which the fork does not have.
+        callers: webhook configurations, APIServices and definitions of the snapshot, as the fork does not have them.
         connections: targets outside of the fork that were refused.
         played: the changes of others, in their order.
         end: the state at the end, if the run keeps it.

@@ -29,7 +29,7 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         changes: the net change of each object by its storage key.
         ownership: of the objects before and after.
         unread: what of the cluster the snapshot does not have.
-        callers: webhook configurations and APIServices of the cluster, which a fork does not have.
+        callers: webhook configurations, APIServices and definitions of the cluster, as a fork does not have them.
     """
 
     operator: str

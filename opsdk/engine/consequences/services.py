@@ -162,6 +162,8 @@ def _references(obj: JsonObject) -> Iterator[JsonObject | None]:
         yield (hook.get("clientConfig") or {}).get("service")
     if obj["kind"] == "APIService":
         yield spec.get("service")
+    elif obj["kind"] == "CustomResourceDefinition":
+        yield (((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}).get("service")
     elif obj["kind"] == "Ingress":
         yield (spec.get("defaultBackend") or {}).get("service")
     for rule in spec.get("rules") or () if obj["kind"] in {"Ingress", *_ROUTES} else ():
