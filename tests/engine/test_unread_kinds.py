@@ -29,6 +29,7 @@ from upgrades import (
 )
 from versions import plan_against
 
+import envtest
 from opsdk import Client, Context, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.cli.__main__ import main
@@ -37,8 +38,11 @@ from opsdk.engine.isolation import isolate
 from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
+from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.http.asgi_types import Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.loop import VirtualLoop
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 APPS = "apps.apps.example.com"
@@ -212,6 +216,38 @@ def test_an_account_that_cannot_list_definitions_knows_none(verbs: tuple[str, ..
         text = "\n".join(lines)
         assert "were not read, so what changes is not known" in text
         assert "CustomResourceDefinition apps.apps.example.com" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "unseen", "kind"),
+    [
+        ("/apis/apps/v1/deployments", "deployments.apps", "Deployment"),
+        ("/apis/apps.example.com/v1/apps", APPS, "App"),
+    ],
+)
+def test_a_kind_whose_server_is_down_is_not_planned(path: str, unseen: str, kind: str) -> None:
+    """Its list has status 503, as that of an aggregated API."""
+
+    cluster = state()
+
+    async def take() -> ClusterSnapshot:
+        async with envtest.Environment(snapshot=cluster) as env:
+
+            async def down(scope: Scope, receive: Receive, send: Send) -> None:
+                if scope["type"] != "http" or scope["path"] != path:
+                    await env.config.app(scope, receive, send)
+                    return
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b"the server is down"})
+
+            return await take_snapshot(replace(env.config, app=down))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        taken = runner.run(take())
+    assert unseen in {each.what for each in taken.unseen}
+    plan = plan_for(NEW, taken)
+    assert kind not in {each.kind for each in plan.changes}
+    assert plan_status(plan) == 1
 
 
 # ---------------------------------------------------------------- parts of the snapshot
