@@ -103,13 +103,15 @@ def _of_what_was_read(
 
     What the built-in controllers do to a dependent of such an object goes too, as to a Pod of a StatefulSet.
     """
-    seen = {key: change for key, change in outcome.changes.items() if key not in hidden}
-    ownership = OwnerGraph(snapshot.objects, seen.values())
+    if not snapshot.unseen and not hidden:
+        return outcome
+    changes = {key: change for key, change in outcome.changes.items() if key not in hidden}
+    ownership = OwnerGraph(snapshot.objects, changes.values())
     return dataclasses.replace(
         outcome,
         changes={
             key: change
-            for key, change in seen.items()
+            for key, change in changes.items()
             if change.own or all(ownership.is_rooted(state) for state in (change.before, change.after) if state)
         },
         turns=[each for each in outcome.turns if each.key not in hidden],

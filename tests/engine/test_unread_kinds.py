@@ -227,7 +227,6 @@ def test_an_account_that_cannot_list_definitions_knows_none(verbs: tuple[str, ..
 )
 def test_a_kind_whose_server_is_down_is_not_planned(path: str, unseen: str, kind: str) -> None:
     """Its list has status 503, as that of an aggregated API."""
-
     cluster = state()
 
     async def take() -> ClusterSnapshot:

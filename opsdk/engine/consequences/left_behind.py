@@ -57,5 +57,5 @@ def _is_forgotten(obj: JsonObject, controllers: Collection[str], evidence: Evide
     # Another controller of the operator may have made it, and may have found nothing to do.
     own = {str(entry.get("manager", "")) for entry in obj["metadata"].get("managedFields") or ()}
     own = {manager for manager in own if evidence.is_own(manager)}
-    known = {evidence.operator, *(f"{evidence.operator}/{name}" for name in controllers)}
-    return own <= known and created_by(obj, own)
+    writing = {evidence.operator, *(f"{evidence.operator}/{name}" for name in controllers)}
+    return own <= writing and created_by(obj, own)

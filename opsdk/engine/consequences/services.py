@@ -119,19 +119,19 @@ def _lost(key: ObjectKey, before: _Services, after: _Services, evidence: Evidenc
 def _callers(before: _Services, after: _Services, evidence: Evidence) -> Iterator[Consequence]:
     """Yield the Ingresses, routes, webhooks and APIs whose Service answered before, and is lost at the end."""
     for former, current in _states(evidence):
-        known = frozenset(_backends(former)) if former is not None else frozenset()
+        backends = frozenset(_backends(former)) if former is not None else frozenset()
         for key in dict.fromkeys(_backends(current)):
             if key in after.live or evidence.unread.reason(Ref("", "services", *key)) is not None:
                 continue
-            is_broken = key in before.live or (former is not None and key not in known and known & before.live)
+            is_broken = key in before.live or (former is not None and key not in backends and backends & before.live)
             if not is_broken:
                 continue
-            why = "has no endpoint" if key in after.objects else "does not exist"
+            state = "has no endpoint" if key in after.objects else "does not exist"
             yield Consequence(
                 kind=ConsequenceKind.BACKEND_LOST,
                 severity=Severity.DANGER,
                 subject=subject_of_tree(current),
-                message=f"it sends requests to Service {key}, which {why} at the end",
+                message=f"it sends requests to Service {key}, which {state} at the end",
             )
 
 

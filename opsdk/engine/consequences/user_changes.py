@@ -43,14 +43,14 @@ def user_change_consequences(evidence: Evidence) -> Iterator[Consequence]:
 
 def _message(entries: Sequence[Entry], end: JsonObject | None) -> str:
     """Return what became of the writes of one object; empty if they last."""
-    wanted = entries[-1].after
-    if wanted is None or "deletionTimestamp" in wanted["metadata"]:
+    desired = entries[-1].after
+    if desired is None or "deletionTimestamp" in desired["metadata"]:
         former = entries[-1].before
         is_new = end is not None and (former is None or former["metadata"].get("uid") != end["metadata"].get("uid"))
         return "your deletion does not last: it is created again" if is_new else ""
     if end is None or "deletionTimestamp" in end["metadata"]:
         return "your change does not last: it is deleted"
-    undone = [each for each in _own_differences(wanted, end) if _is_users(each, entries)]
+    undone = [each for each in _own_differences(desired, end) if _is_users(each, entries)]
     texts = [_text(each, entries[0].before, end) for each in undone[:_SHOWN]]
     rest = len(undone) - _SHOWN
     more = f"; and {rest} more fields" if rest > 0 else ""

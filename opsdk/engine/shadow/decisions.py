@@ -157,8 +157,8 @@ def own_entries(obj: JsonObject, managers: Collection[str]) -> Iterator[JsonObje
 
 def changed_by_others(before: JsonObject | None, after: JsonObject | None, managers: Collection[str]) -> frozenset[str]:
     """Return the other field managers that wrote an object between two states, without those of the control plane."""
-    known = [] if before is None else list(_entries(before, managers, own=False))
-    new = [] if after is None else [each for each in _entries(after, managers, own=False) if each not in known]
+    former = [] if before is None else list(_entries(before, managers, own=False))
+    new = [] if after is None else [each for each in _entries(after, managers, own=False) if each not in former]
     return frozenset(name for each in new if not (name := str(each.get("manager", ""))).startswith(_BUILT_IN))
 
 

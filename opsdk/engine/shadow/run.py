@@ -105,7 +105,7 @@ class ShadowRun:
         rules = self.rules if self.rules is not None else self.operator.rules(namespace=self.namespace)
         unseen = tuple(dict.fromkeys((*self._unseen, *self._hidden.values())))
         owned, last_write = self._comparison.owned(self.snapshot.objects)
-        seen = msgspec.structs.replace(self.snapshot, unseen=unseen)
+        snapshot = msgspec.structs.replace(self.snapshot, unseen=unseen)
         return ShadowOutcome(
             operator=self.operator.name,
             disagreements=self._comparison.disagreements,
@@ -122,7 +122,7 @@ class ShadowRun:
             failing=[str(record) for record in self._failures.failing],
             refused=self._refusals.refusals,
             unseen=unseen,
-            blind=tuple(dict.fromkeys((*blind_spots(seen, rules), *self._hidden.values()))),
+            blind=tuple(dict.fromkeys((*blind_spots(snapshot, rules), *self._hidden.values()))),
             connections=list(connections),
         )
 
