@@ -150,6 +150,13 @@ def test_an_ingress_of_the_operator_that_names_another_service() -> None:
     assert losses(plan) == [("Ingress default/site", message)]
 
 
+def test_an_ingress_that_follows_the_new_name() -> None:
+    """The Service is deleted, and nothing else is lost."""
+    old = version(service("app-0"), ingress("app-0"))
+    new = version(service("web", selector={"app": "app-0"}), ingress("web"))
+    assert [subject for subject, _ in losses(plan_for(new, state_of(old)))] == ["Service default/app-0"]
+
+
 def test_a_service_without_endpoints_is_not_missed() -> None:
     """Nothing answered before."""
     idle = version(service("idle", selector={"app": "x"}), service("app-0"))

@@ -37,6 +37,7 @@ from opsdk.cli.plan.printing import plan_status
 from opsdk.engine.isolation import isolate
 from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
+from opsdk.engine.shadow.outcome import summary_of
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.http.asgi_types import Receive, Scope, Send
@@ -311,3 +312,4 @@ def test_the_shadow_does_not_compare_with_what_it_could_not_read() -> None:
     result = shadow(OLD, OLD, _wait, without=["secrets"])
     assert result.reported == []
     assert "secrets" in {each.what for each in result.outcome.blind}
+    assert "changed none of those that were read meanwhile" in summary_of(result.outcome)

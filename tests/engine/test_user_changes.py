@@ -100,6 +100,14 @@ def test_another_value_than_that_of_the_user() -> None:
     assert reverted(plan) == [(WEB, "your change does not last: spec.replicas goes from 5 to 3, by apps")]
 
 
+def test_a_scale_that_a_built_in_controller_reverts() -> None:
+    """A ReplicaSet has the replicas of its Deployment."""
+    [name] = [obj["metadata"]["name"] for obj in state().objects if obj["kind"] == "ReplicaSet"]
+    plan = plan_for(VERSION, state(), changes=scale(f"replicasets.apps/default/{name}=0"))
+    [(_, message)] = reverted(plan)
+    assert message.startswith("your change does not last: spec.replicas goes back from 0 to 2")
+
+
 def test_a_deletion_that_the_operator_undoes() -> None:
     """The object is created again."""
     plan = plan_for(VERSION, state(), changes=UserChanges(deletions=["configmaps/default/app-0"]).read())

@@ -136,7 +136,9 @@ def _leader_texts(outcome: ShadowOutcome) -> Iterator[str]:
         yield f"The leader made {changes} just before or after that{advice}."
     elif not compared and outcome.owned:
         when = f", the last one at {outcome.last_write}" if outcome.last_write else ""
-        yield f"The leader wrote {outcome.owned} objects before{when}, and changed none meanwhile: compare for longer."
+        among = " of those that were read" if outcome.blind else ""
+        before = f"The leader wrote {outcome.owned} objects before{when}"
+        yield f"{before}, and changed none{among} meanwhile: compare for longer."
     elif not compared:
         names = ", ".join(outcome.managers)
         yield f"No object has a field of the leader: name its field manager with --leader, if it is not {names}."
