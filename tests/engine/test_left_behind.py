@@ -45,7 +45,9 @@ def test_the_children_with_former_names_are_named_in_one_line() -> None:
 def test_many_children_of_one_owner() -> None:
     """The journal of a plan keeps all that a reconcile looks at."""
     old, new = ([f"{word}-{number}" for number in range(96)] for word in ("old", "new"))
-    assert len(left_behind(plan_for(named(*new), state_of(named(*old))))) == 96
+    plan = plan_for(named(*new), state_of(named(*old)))
+    assert len(left_behind(plan)) == 96
+    assert not plan.is_dangerous
 
 
 def test_between_two_versions_on_a_cluster_that_none_of_them_touched() -> None:
