@@ -150,6 +150,13 @@ def test_an_ingress_of_the_operator_that_names_another_service() -> None:
     assert losses(plan) == [("Ingress default/site", message)]
 
 
+def test_the_addresses_of_many_services_are_no_loop() -> None:
+    """The server makes an IPAddress for each, whose names differ in their digits."""
+    names = [f"service-{number}" for number in range(25)]
+    plan = plan_for(version(*map(service, names)), state())
+    assert not [each for each in plan.consequences if each.kind is ConsequenceKind.LOOP]
+
+
 def test_an_ingress_that_follows_the_new_name() -> None:
     """The Service is deleted, and nothing else is lost."""
     old = version(service("app-0"), ingress("app-0"))

@@ -48,6 +48,11 @@ class _Services(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if self.endpoints.get(key) or (obj.get("spec") or {}).get("type") == "ExternalName"
         )
 
+    @cached_property
+    def by_target(self) -> Mapping[str, ObjectKey]:
+        """The Services by their endpoints; the last one of several."""
+        return {target: key for key, targets in self.endpoints.items() for target in targets}
+
 
 def service_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield the Services that no longer answer at the end, and what sends requests to them."""
@@ -97,14 +102,8 @@ def _lost(key: ObjectKey, before: _Services, after: _Services, evidence: Evidenc
     owners = evidence.ownership.ancestors(before.objects[key])
     if change is None or evidence.is_deleted_by_others(change) or any(map(evidence.is_deleted, owners)):
         return  # the deletion of the owner is a consequence of its own
-    successor = next(
-        (
-            each
-            for each, targets in after.endpoints.items()
-            if each not in before.objects and targets & before.endpoints.get(key, frozenset())
-        ),
-        None,
-    )
+    successors = (after.by_target.get(target, key) for target in sorted(before.endpoints.get(key, ())))
+    successor = next((each for each in successors if each not in before.objects), None)
     renamed = f": Service {successor} has them at the end" if successor is not None else ""
     what = f"with {count} ready endpoints{renamed}" if count else "and its name no longer resolves"
     yield Consequence(
