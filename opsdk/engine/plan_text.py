@@ -41,7 +41,7 @@ _MAX_VALUE: Final = 70
 _MAX_NAMES: Final = 3
 _MAX_PLAYED: Final = 50
 _PLAYED_TITLE: Final = "What others did meanwhile, from the recording:"
-_UNKNOWN_TITLE: Final = "The version writes these, but they were not read, so what changes is not known:"
+_UNKNOWN_TITLE: Final = "The version writes these objects, which were not read, so their changes are not known:"
 _NAMING: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 
 
@@ -161,7 +161,7 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
 def _unread_text(planned: PlannedObject) -> str:
     rest = len(planned.unread) - _MAX_NAMES
     names = ", ".join(planned.unread[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
-    return f"not known as far as it depends on what was not read: {names}"
+    return f"may differ in the cluster, because these were not read: {names}"
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:

@@ -171,7 +171,7 @@ def test_a_service_without_endpoints_is_not_missed() -> None:
 
 
 def test_the_owner_goes_with_its_service() -> None:
-    """A user deletes the App: that is one consequence, and the Ingress of somebody else is another one."""
+    """A user deletes the App: that is one consequence, and the Ingress of another owner is a second one."""
 
     async def delete(client: Client) -> None:
         await client.delete(App, "app-0", namespace="default")

@@ -179,7 +179,7 @@ def test_what_depends_on_a_read_that_was_refused_is_marked() -> None:
     [planned] = plan.objects
     assert planned.unread == ["Secret default/login"]
     for lines in ([line.text for line in text_lines(plan)], list(markdown_lines(plan))):
-        assert "not known as far as it depends on what was not read: Secret default/login" in "\n".join(lines)
+        assert "may differ in the cluster, because these were not read: Secret default/login" in "\n".join(lines)
 
 
 def test_a_failure_after_a_read_that_was_refused_is_no_danger() -> None:
@@ -215,7 +215,7 @@ def test_an_account_that_cannot_list_definitions_knows_none(verbs: tuple[str, ..
     assert plan_status(plan, allow_unseen=True) == plan_status(whole_plan())
     for lines in ([line.text for line in text_lines(plan)], list(markdown_lines(plan))):
         text = "\n".join(lines)
-        assert "were not read, so what changes is not known" in text
+        assert "which were not read, so their changes are not known" in text
         assert "CustomResourceDefinition apps.apps.example.com" in text
 
 

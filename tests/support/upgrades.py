@@ -168,7 +168,7 @@ async def read_as(
 
 
 def without_kinds(snapshot: ClusterSnapshot, resources: Collection[str]) -> ClusterSnapshot:
-    """Return the snapshot that an account takes who may not list some resources, such as ``deployments.apps``."""
+    """Return the snapshot of an account that may not list some resources, such as ``deployments.apps``."""
     kinds = [kind for kind in snapshot.kinds if kind.resource not in resources]
     names = {kind.resource: kind.kind for kind in snapshot.kinds}
     read = {(kind.api_version, kind.kind) for kind in kinds}
