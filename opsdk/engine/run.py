@@ -40,7 +40,7 @@ from opsdk.engine.installation import (
 )
 from opsdk.engine.isolation import callers_of, isolate, with_callers, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
-from opsdk.engine.net_changes import NetChange
+from opsdk.engine.net_changes import NetChange, is_ignored
 from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
@@ -282,11 +282,12 @@ class OperatorRun:
         now = self._last_write = monotonic()
         if self._phase is RunPhase.SETTLING:
             return
+        is_users = self._phase is RunPhase.CHANGES and not is_ignored(entry)
         paths = self._ledger.add(entry, self._phase)
         if entry.writer.user == user_of(self.namespace):
             self._fixpoint.written(now, entry, paths)
             self._player.note_write(entry)
-        elif self._phase is RunPhase.CHANGES and entry.writer.user not in {*OWN_USERS, PLAYER}:
+        elif is_users and entry.writer.user not in {*OWN_USERS, PLAYER}:
             self._user_writes.append(entry)
 
     async def _settle(self) -> None:

@@ -6,10 +6,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from upgrades import Version, config, plan_for, secret, state_of, workload
+from upgrades import Version, claim, config, plan_for, secret, service, state_of, workload
 
 from opsdk import Context
 from opsdk.apimachinery.kinds import unstructured
+from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.plan.inputs import UserChanges
 from opsdk.cli.plan.printing import plan_status
 from opsdk.client.client import Client
@@ -144,6 +145,28 @@ def test_fields_that_others_add_are_no_reverts() -> None:
     """The user's key stays beside those of the operator."""
     plan = plan_for(VERSION, state(), changes=[patch("ConfigMap", "app-0", {"data": {"mine": "1"}})])
     assert reverted(plan) == []
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "app", "image": "app:1"}]}},
+        claim("mine"),
+        service("mine", selector={"app": "app-0"}),
+        workload("Deployment", "mine"),
+        {"apiVersion": "v1", "kind": "Namespace"},
+    ],
+    ids=lambda tree: tree["kind"],
+)
+def test_what_the_controllers_make_of_a_new_object_is_no_revert(tree: JsonObject) -> None:
+    """They fill in the status, the node, the volume and the addresses."""
+    namespace = {} if tree["kind"] == "Namespace" else {"namespace": "default"}
+    tree = {**tree, "metadata": {"name": "mine", **namespace}}
+
+    async def create(client: Client) -> None:
+        await apply_as_kubectl(client, tree)
+
+    assert reverted(plan_for(VERSION, state(), changes=[create])) == []
 
 
 def test_values_of_secrets_are_hidden() -> None:

@@ -58,8 +58,9 @@ def _message(entries: Sequence[Entry], end: JsonObject | None) -> str:
 
 
 def _own_differences(before: JsonObject | None, after: JsonObject | None) -> Sequence[Difference]:
-    """Return the fields that differ, one for each leaf, without those that the server sets."""
-    return list(new_fields(differences(without_server_set(before), without_server_set(after))))
+    """Return the fields that differ, one for each leaf, without those that the server and the controllers set."""
+    changed = new_fields(differences(without_server_set(before), without_server_set(after)))
+    return [each for each in changed if each.path.partition(".")[0] != "status"]
 
 
 def _is_users(difference: Difference, entries: Sequence[Entry]) -> bool:
