@@ -54,11 +54,11 @@ def scale(text: str) -> list[Change]:
     return UserChanges(scales=[text]).read()
 
 
-def patch(kind: str, name: str, fields: JsonObject) -> Change:
+def patch(kind: str, name: str, fields: JsonObject, *, api_version: str = "v1") -> Change:
     """The change of a field of an object."""
 
     async def change(client: Client) -> None:
-        obj = await client.get(unstructured("v1", kind), name, namespace="default")
+        obj = await client.get(unstructured(api_version, kind), name, namespace="default")
         await client.patch(obj, merge_patch(fields), field_owner="user")
 
     return change
@@ -86,6 +86,13 @@ def test_the_last_of_several_changes_counts() -> None:
     version = Version(children=unscaled)
     changes = [*scale("deployments.apps/default/app-0=5"), *scale("deployments.apps/default/app-0=3")]
     assert reverted(plan_for(version, state_of(version), changes=changes)) == []
+
+
+def test_a_change_that_was_undone_before_the_next_one() -> None:
+    """The second change of the Deployment lasts."""
+    label = patch("Deployment", "app-0", {"metadata": {"labels": {"team": "a"}}}, api_version="apps/v1")
+    plan = plan_for(VERSION, state(), changes=[*scale("deployments.apps/default/app-0=5"), label])
+    assert reverted(plan) == [(WEB, "your change does not last: spec.replicas goes back from 5 to 2, by apps/apps")]
 
 
 def test_another_value_than_that_of_the_user() -> None:

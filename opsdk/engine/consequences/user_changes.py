@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from opsdk.apimachinery.secret_values import is_secret
@@ -16,7 +16,7 @@ from opsdk.engine.plan_text import value_text
 from opsdk.engine.redaction import without_secret_values
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.fieldpath import format_path
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["user_change_consequences"]
 
@@ -50,11 +50,26 @@ def _message(entries: Sequence[Entry], end: JsonObject | None) -> str:
         return "your deletion does not last: it is created again" if is_new else ""
     if end is None or "deletionTimestamp" in end["metadata"]:
         return "your change does not last: it is deleted"
-    undone = [each for each in _own_differences(desired, end) if _is_users(each, entries)]
+    undone = _undone(entries, end)
     texts = [_text(each, entries[0].before, end) for each in undone[:_SHOWN]]
     rest = len(undone) - _SHOWN
     more = f"; and {rest} more fields" if rest > 0 else ""
     return f"your change does not last: {'; '.join(texts)}{more}" if texts else ""
+
+
+def _undone(entries: Sequence[Entry], end: JsonObject) -> Sequence[Difference]:
+    """Return what differs at the end from the fields that the user wrote; the last write of a field counts."""
+    undone: dict[str, Difference] = {}
+    later = set[str]()
+    for entry in reversed(entries):
+        paths = {each.path: each.new for each in _own_differences(entry.before, entry.after)}
+        for each in _own_differences(entry.after, end):
+            if each.path not in later and _is_among(each, paths):
+                undone.setdefault(each.path, each)
+        later.update(paths)
+        if entry.before is None:
+            break
+    return list(undone.values())
 
 
 def _own_differences(before: JsonObject | None, after: JsonObject | None) -> Sequence[Difference]:
@@ -63,9 +78,8 @@ def _own_differences(before: JsonObject | None, after: JsonObject | None) -> Seq
     return [each for each in changed if each.path.partition(".")[0] != "status"]
 
 
-def _is_users(difference: Difference, entries: Sequence[Entry]) -> bool:
-    """Whether the user set or removed a field. Others may add fields beside it."""
-    paths = {each.path: each.new for entry in entries for each in _own_differences(entry.before, entry.after)}
+def _is_among(difference: Difference, paths: Mapping[str, JsonValue]) -> bool:
+    """Whether a field is one that the user set or removed. Others may add fields beside it."""
     if difference.path in paths:
         return True
     return difference.old is not None and any(
