@@ -44,6 +44,7 @@ from opsdk.engine.net_changes import NetChange, is_ignored
 from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
+from opsdk.engine.snapshot_kinds import without_unread
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.writes import OWN_USERS, Entry
@@ -247,7 +248,7 @@ class OperatorRun:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
                 end = replace(end, left_out=self.snapshot.left_out, objects=with_callers(end.objects, self._callers))
-                self._end = with_certificates_of(end, self.snapshot)
+                self._end = without_unread(with_certificates_of(end, self.snapshot))
 
     async def _make(self, change: Change, client: Client) -> None:
         """Make a change of the user. Raises `ChangeError` if its object or kind is not in the cluster."""

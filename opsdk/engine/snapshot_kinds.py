@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.tree_names import kind_in
 from opsdk.client.scheme import default_scheme
@@ -169,6 +171,25 @@ class UnreadKinds:
         if resource in self._left_out:
             return Unseen(what=resource, reason=_LEFT_OUT_REASON)
         return self._groups.get(ref.group)
+
+
+def without_unread(end: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the state at the end of a run without the objects of the fork that say nothing about the cluster."""
+    unread = UnreadKinds(end)
+    plurals = {(kind.api_version, kind.kind): kind.plural for kind in end.kinds}
+    objects = []
+    for obj in end.objects:
+        group, metadata = str(obj["apiVersion"]).rpartition("/")[0], obj["metadata"]
+        plural = plurals.get((obj["apiVersion"], obj["kind"]), "")
+        if unread.reason(Ref(group, plural, metadata.get("namespace", ""), metadata["name"])) is None:
+            objects.append(obj)
+    read = {(obj["apiVersion"], obj["kind"]) for obj in objects}
+    kinds = [
+        kind
+        for kind in end.kinds
+        if (kind.api_version, kind.kind) in read or unread.reason(Ref(kind.group, kind.plural, "", "")) is None
+    ]
+    return replace(end, kinds=kinds, objects=objects)
 
 
 def _group_of(what: str) -> str:

@@ -34,9 +34,11 @@ from opsdk import Client, Context, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.cli.__main__ import main
 from opsdk.cli.plan.printing import plan_status
+from opsdk.engine.environments import environment_factory
 from opsdk.engine.isolation import isolate
 from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
+from opsdk.engine.run import OperatorRun
 from opsdk.engine.shadow.outcome import summary_of
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
@@ -277,6 +279,23 @@ def test_a_file_of_the_user_with_a_kind_that_was_left_out(tmp_path: Path, capsys
     document = json.loads(capsys.readouterr().out)
     assert document["unknown"] == ["Service default/web"]
     assert [each["what"] for each in document["blind"]] == ["services", "endpointslices.discovery.k8s.io"]
+
+
+def test_the_state_at_the_end_has_nothing_that_was_not_read() -> None:
+    """The file of ``--save`` has no definition that the fork made up, and no Secret of the run."""
+    operator = NEW.operator()
+    run = OperatorRun(
+        snapshot=without_kinds(state(), ["secrets", DEFINITIONS]),
+        operator=lambda: operator,
+        environment=environment_factory(),
+        rules=NEW.rules,
+        keep_end=True,
+    )
+    end = run.execute().end
+    assert end is not None
+    kinds = {kind.kind for kind in end.kinds} & {"Secret", "CustomResourceDefinition", "ConfigMap"}
+    assert kinds == {"ConfigMap"}
+    assert {obj["kind"] for obj in end.objects} & {"Secret", "CustomResourceDefinition", "ConfigMap"} == kinds
 
 
 def test_a_deletion_in_a_kind_that_was_refused_says_that_it_was(
