@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from opsdk.apimachinery.gvk import ObjectKey
 
 __all__ = ["ObjectRead", "RequestSent"]
 
-# Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
-_MAX_READS = 64
-_MAX_REQUESTS = 64
+LIMIT: Final = 64
+"""Reads of one reconcile, and requests. A reconcile that lists ten thousand objects must not fill the journal."""
 
 
 class ObjectRead(NamedTuple):
@@ -93,6 +92,7 @@ class Activity:
 
     Args:
         enabled: False collects only `own_changes`, even if the block is inside another one.
+        limit: number of reads, and of requests, that are kept.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity
@@ -106,6 +106,7 @@ class Activity:
         "_token",
         "conditions",
         "enabled",
+        "limit",
         "more_reads",
         "more_requests",
         "own_changes",
@@ -113,13 +114,13 @@ class Activity:
         "requests",
     )
 
-    def __init__(self, *, enabled: bool = True) -> None:
+    def __init__(self, *, enabled: bool = True, limit: int = LIMIT) -> None:
         self.reads: list[ObjectRead] = []
         self.requests: list[RequestSent] = []
         self.more_reads = 0
-        """Number of reads above the bound of 64 objects."""
+        """Number of reads above the limit."""
         self.more_requests = 0
-        """Number of requests above the bound of 64."""
+        """Number of requests above the limit."""
         self.own_changes: list[OwnChange] = []
         """The newest 64 writes of a status, and of finalizers, that named the version before them."""
         self.conditions: frozenset[str] = frozenset()
@@ -128,6 +129,7 @@ class Activity:
         self._reason = ""
         self.enabled = enabled
         """Whether reads and requests are collected."""
+        self.limit = limit
         self._token: Token[Activity | None] | None = None
 
     # A block of its own, not a generator, which takes twice as long: each reconcile has one.
@@ -160,7 +162,7 @@ class Activity:
         identity = (gvk, key, resource_version)
         if identity in self._seen:
             return
-        if len(self.reads) >= _MAX_READS:
+        if len(self.reads) >= self.limit:
             self.more_reads += 1
             return
         self._seen.add(identity)
@@ -169,7 +171,7 @@ class Activity:
 
     def record_request(self, request: RequestSent) -> None:
         """Record a request."""
-        if len(self.requests) >= _MAX_REQUESTS:
+        if len(self.requests) >= self.limit:
             self.more_requests += 1
         else:
             self.requests.append(request)
@@ -177,7 +179,7 @@ class Activity:
     def record_own_change(self, change: OwnChange) -> None:
         """Record a write of a status or of finalizers."""
         self.own_changes.append(change)
-        if len(self.own_changes) > _MAX_REQUESTS:
+        if len(self.own_changes) > LIMIT:
             del self.own_changes[0]
 
     def explain(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import ObjectRead, RequestSent
+from opsdk.client.activity import LIMIT, ObjectRead, RequestSent
 from opsdk.controller.progress import ChildRecord
 from opsdk.errors import UsageError
 
@@ -91,6 +91,9 @@ class Journal:
     >>> [record.name for record in journal.find()]
     ['s1', 's2']
     """
+
+    limit = LIMIT
+    """Reads of one reconcile that are kept, and requests."""
 
     def __init__(self, *, size: int = 1000, max_bytes: int = 4 * 1024 * 1024) -> None:
         if size < 0 or max_bytes < 0:

@@ -12,7 +12,7 @@ from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import contain, is_panic
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import Activity
+from opsdk.client.activity import LIMIT, Activity
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
@@ -45,6 +45,7 @@ class RequestProcessor:
         self._parts = parts
         self._chain = chain
         self._kind_name = str(parts.kind.gvk) if parts.kind is not None else ""
+        self._limit = LIMIT if parts.journal is None else parts.journal.limit
         self._cluster_name = parts.cluster.name if parts.cluster is not None else ""
 
     async def process(self, queue_item: QueueItem[Any]) -> None:
@@ -86,7 +87,7 @@ class RequestProcessor:
         with (
             LogContext(started.log_fields),
             self._parts.hook.reconcile(started),
-            Activity(enabled=recorded) as activity,
+            Activity(enabled=recorded, limit=self._limit) as activity,
         ):
             log_started(ctx.causes)
             work = ReconcilePass(

@@ -66,16 +66,18 @@ class Fixpoint:
     def __init__(self, *, quiet: float) -> None:
         self._quiet = quiet
         self._last_new = 0.0
+        self._now = 0.0
         self._wrote = False
         self._sources: dict[Hashable, _Source] = {}
 
     def begin(self, now: float) -> None:
         """Begin to wait: the quiet time starts now."""
-        self._last_new = now
+        self._last_new = self._now = now
         self._wrote = False
 
     def written(self, now: float, entry: Entry, paths: tuple[str, ...]) -> None:
         """Note a write of the operator, with the fields that it changed."""
+        self._now = now
         source = self._sources.get(key := _identity(entry, paths))
         if source is None:
             if len(self._sources) >= _MAX_SOURCES:
@@ -89,6 +91,7 @@ class Fixpoint:
 
     def is_reached(self, now: float) -> bool:
         """Whether the quiet time is over."""
+        self._now = now
         return now - self._last_new >= self._quiet
 
     def wrote_within(self, seconds: float, now: float) -> bool:
@@ -98,7 +101,7 @@ class Fixpoint:
     def loops(self) -> Iterator[WriteLoop]:
         """Yield the writes that repeat, in the order in which they began."""
         for source in self._sources.values():
-            if source.count > REPEATS:
+            if source.count > REPEATS and not self._has_ended(source):
                 yield WriteLoop(
                     writer=source.writer,
                     ref=source.ref,
@@ -106,6 +109,10 @@ class Fixpoint:
                     count=source.count,
                     seconds=source.last - source.first,
                 )
+
+    def _has_ended(self, source: _Source) -> bool:
+        """Whether objects were created or deleted at once, such as children of one owner, and no more since then."""
+        return not source.paths and self._now - source.last > source.last - source.first
 
 
 def _identity(entry: Entry, paths: tuple[str, ...]) -> Hashable:

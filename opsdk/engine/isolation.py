@@ -5,7 +5,7 @@ What is left out is named, because a plan cannot promise what depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,10 +14,13 @@ from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["isolate", "with_certificates_of", "without_server"]
+__all__ = ["callers_of", "isolate", "with_callers", "with_certificates_of", "without_server"]
 
 _WEBHOOKS: Final = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _NODES: Final = SnapshotKind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
+_NAMESPACES: Final = SnapshotKind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+_OF_EACH_SERVER: Final = frozenset({"", "default", "kube-system", "kube-public", "kube-node-lease"})
+"""Namespaces that a server creates at its start, and that of cluster-scoped objects."""
 
 
 def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -25,7 +28,8 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
     Webhooks and aggregated API servers of the cluster are not called; conversion webhooks neither, so objects of their
     kinds keep their fields in each version. Owner references to objects that were not read are dropped, or the garbage
-    collector would delete the dependents. Pods keep their nodes, also if nodes were not read.
+    collector would delete the dependents. Pods keep their nodes, also if nodes were not read, and objects their
+    namespaces.
     """
     notes: list[Unseen] = []
     objects = [
@@ -33,12 +37,27 @@ def isolate(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     ]
     objects = list(_without_unread_owners(objects, notes))
     kinds = list(snapshot.kinds)
-    if all(kind.plural != "nodes" or kind.group for kind in kinds) and (nodes := list(_nodes_of(objects))):
-        kinds.append(msgspec.structs.replace(_NODES, count=len(nodes)))
-        objects += nodes
-        notes.append(Unseen(what="nodes", reason="they were not read: the nodes of the pods are assumed to be healthy"))
+    for kind, assumed, reason in (
+        (_NODES, _nodes_of(objects), "they were not read: the nodes of the pods are assumed to be healthy"),
+        (_NAMESPACES, _namespaces_of(objects), "they were not read: those of the objects are assumed to exist"),
+    ):
+        if assumed and all(each.bucket != kind.bucket for each in kinds):
+            kinds.append(msgspec.structs.replace(kind, count=len(assumed)))
+            objects += assumed
+            notes.append(Unseen(what=kind.plural, reason=reason))
     unseen = tuple(dict.fromkeys((*snapshot.unseen, *notes)))
     return msgspec.structs.replace(snapshot, kinds=tuple(kinds), unseen=unseen, objects=objects)
+
+
+def callers_of(snapshot: ClusterSnapshot) -> Sequence[JsonObject]:
+    """Return the objects that `isolate` leaves out or changes, because they name servers outside of a local one."""
+    return [obj for obj in snapshot.objects if _STEPS.get(str(obj["kind"]), _unchanged)(obj, []) is not obj]
+
+
+def with_callers(objects: Sequence[JsonObject], callers: Iterable[JsonObject]) -> Sequence[JsonObject]:
+    """Return the objects at the end of a run with those that its fork could not have: the next run asks about them."""
+    names = {(obj["kind"], obj["metadata"]["name"]) for obj in objects}
+    return [*objects, *(obj for obj in callers if (obj["kind"], obj["metadata"]["name"]) not in names)]
 
 
 def with_certificates_of(end: ClusterSnapshot, start: ClusterSnapshot) -> ClusterSnapshot:
@@ -134,11 +153,17 @@ def _without_unread_owners(objects: Iterable[JsonObject], notes: list[Unseen]) -
         yield {**obj, "metadata": {**metadata, "ownerReferences": read_owners}}
 
 
-def _nodes_of(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
+def _nodes_of(objects: Iterable[JsonObject]) -> Sequence[JsonObject]:
     names = {str(name) for obj in objects if obj["kind"] == "Pod" and (name := (obj.get("spec") or {}).get("nodeName"))}
-    for name in sorted(names):
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "uid": f"node-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        }
+    return [_assumed(_NODES, name) for name in sorted(names)]
+
+
+def _namespaces_of(objects: Iterable[JsonObject]) -> Sequence[JsonObject]:
+    names = {str(obj["metadata"].get("namespace", "")) for obj in objects} - _OF_EACH_SERVER
+    return [_assumed(_NAMESPACES, name) for name in sorted(names)]
+
+
+def _assumed(kind: SnapshotKind, name: str) -> JsonObject:
+    """Return an object that others name, and that was not read."""
+    metadata = {"name": name, "uid": f"{kind.kind.lower()}-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

@@ -112,7 +112,7 @@ class NetChange(msgspec.Struct, kw_only=True):
 
         Of an object that is new or replaced, the status is what the operator wrote into it.
         """
-        all_differences = differences(_without_server_set(self.before), _without_server_set(self.after))
+        all_differences = differences(without_server_set(self.before), without_server_set(self.after))
         if self.action is ChangeAction.UPDATE:
             return [each for each in all_differences if _is_below(each.path, self.own_paths)]
         return [each for each in all_differences if each.path != "status" or _is_below("status", self.own_paths)]
@@ -137,7 +137,8 @@ def _starts(path: str, above: str) -> bool:
     return path.startswith((f"{above}.", f"{above}["))
 
 
-def _without_server_set(obj: JsonObject | None) -> JsonObject | None:
+def without_server_set(obj: JsonObject | None) -> JsonObject | None:
+    """Return an object without what the server and a fork set."""
     if obj is None:
         return None
     obj = without_trace(obj)  # the operator writes it in the cluster, and not in a plan
@@ -173,6 +174,15 @@ class OwnerGraph:
         for owner in metadata.get("ownerReferences") or ():
             if owner.get("controller"):
                 self._owners[uid] = str(owner.get("uid"))
+
+    def is_rooted(self, obj: JsonObject) -> bool:
+        """Whether the graph has the controlling owner of an object, its owner, and so on."""
+        uid, visited = str(obj["metadata"].get("uid", "")), set[str]()
+        while (uid := self._owners.get(uid, "")) and uid not in visited:
+            visited.add(uid)
+            if uid not in self._objects:
+                return False
+        return True
 
     def ancestors(self, obj: JsonObject) -> Iterator[JsonObject]:
         """Yield the controlling owner, its owner, and so on."""

@@ -48,7 +48,7 @@ class ConsequenceKind(StrEnum):
     PODS_RESTART = "pods-restart"
     """Pods are deleted and created again."""
     PODS_REMOVED = "pods-removed"
-    """Pods are deleted, and fewer are created."""
+    """Pods end, and no new ones take their places."""
     REPLACED = "replaced"
     """An object is deleted and created again, because a field is immutable or the operator does so."""
     DATA_DELETED = "data-deleted"
@@ -57,6 +57,10 @@ class ConsequenceKind(StrEnum):
     """A workload is deleted and not created again."""
     SERVICE_WITHOUT_PODS = "service-without-pods"
     """A Service loses all of its endpoints."""
+    SERVICE_DELETED = "service-deleted"
+    """A Service that answers is deleted, or gets another name."""
+    BACKEND_LOST = "backend-lost"
+    """An Ingress, a route of the Gateway API, a webhook or an API names a Service that no longer answers."""
     SECRET_CHANGED = "secret-changed"  # noqa: S105 - not a password
     """Values of a Secret that exists are replaced."""
     FIELD_PRUNED = "field-pruned"
@@ -67,12 +71,16 @@ class ConsequenceKind(StrEnum):
     """The operator no longer sets a field."""
     FIELD_TAKEN_OVER = "field-taken-over"
     """Another field manager owned a field that the operator sets now."""
+    LEFT_BEHIND = "left-behind"
+    """An object of the operator that its new version neither writes nor deletes, although the owner stays."""
     FINALIZER_HANGS = "finalizer-hangs"
     """A deletion waits for a finalizer that nothing removes."""
     FIGHT = "fight"
     """Two writers change a field in turns."""
     LOOP = "loop"
     """Writes repeat without end."""
+    CHANGE_REVERTED = "change-reverted"
+    """A change of the user does not last: a field goes back, or a deleted object is created again."""
     REFUSED = "refused"
     """The server refuses a request of the operator, or a change of the user."""
     RECONCILE_FAILS = "reconcile-fails"
@@ -141,12 +149,15 @@ class PlannedObject(msgspec.Struct, frozen=True, kw_only=True):
         controller: its name; empty for the installation, for the user's changes, and for writes outside of reconciles.
         subject: the reconciled object, such as ``Website default/site``; else a title.
         causes: why it was reconciled, the first ones.
+        unread: objects that its reconciles looked at, and that were not read in the cluster. What depends on their
+            values is not known.
         changes: in the order of their first writes.
     """
 
     controller: str
     subject: str
     causes: Sequence[str] = ()
+    unread: Sequence[str] = ()
     changes: Sequence[PlannedChange] = ()
 
 
@@ -162,6 +173,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         consequences: the most dangerous ones first.
         unseen: what the snapshot lacks: the plan cannot promise what depends on it.
         blind: those of `unseen` that the operator reads or writes: they can hide a write.
+        unknown: objects that the operator or the user wrote in the run, and whose kinds were not read in the cluster.
+            They may exist there, so what happens to them is not known.
         connections: targets outside of the fork that the operator tried to reach, and could not.
         collected: objects that the built-in controllers delete and the operator does not write, such as dependents.
         played: what others changed while the operator ran, from a recording.
@@ -178,6 +191,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     consequences: Sequence[Consequence] = ()
     unseen: Sequence[Unseen] = ()
     blind: Sequence[Unseen] = ()
+    unknown: Sequence[str] = ()
     connections: Sequence[str] = ()
     collected: Sequence[str] = ()
     played: Sequence[PlayedChange] = ()

@@ -30,6 +30,8 @@ def subtract_plan(plan: Plan, other: Plan, *, against: str) -> Plan:
     A change that both plans have, with different fields, keeps the fields that differ: from the value at the end of
     the other plan to the value at the end of this one. Changes that only the other plan has are in `Plan.omitted`.
 
+    What one of the two could not see, their difference cannot show.
+
     Args:
         plan: of this version.
         other: of the other version, from the same state and with the same changes of the user.
@@ -53,6 +55,9 @@ def subtract_plan(plan: Plan, other: Plan, *, against: str) -> Plan:
             other.objects,
             lambda change: None if other_keys[id(change)] in shared or _is_in(own_collected, change) else change,
         ),
+        unseen=tuple(dict.fromkeys((*plan.unseen, *other.unseen))),
+        blind=tuple(dict.fromkeys((*plan.blind, *other.blind))),
+        unknown=tuple(dict.fromkeys((*plan.unknown, *other.unknown))),
         consequences=[each for each in plan.consequences if _consequence_key(each) not in other_consequences],
     )
 

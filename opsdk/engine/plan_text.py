@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
-from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, Severity
+from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, PlannedObject, Severity
 from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
 
@@ -41,6 +41,7 @@ _MAX_VALUE: Final = 70
 _MAX_NAMES: Final = 3
 _MAX_PLAYED: Final = 50
 _PLAYED_TITLE: Final = "What others did meanwhile, from the recording:"
+_UNKNOWN_TITLE: Final = "The version writes these objects, which were not read, so their changes are not known:"
 _NAMING: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 
 
@@ -125,6 +126,8 @@ def summary_of(plan: Plan) -> str:
     ]
     if omitted := sum(len(planned.changes) for planned in plan.omitted):
         counts.append(f"{omitted} only in {plan.against}")
+    if plan.unknown:
+        counts.append(f"{len(plan.unknown)} not known")
     parts = [", ".join(counts) or "Nothing changes", *([", ".join(severities)] if severities else [])]
     return ". ".join(parts) + "."
 
@@ -147,10 +150,18 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
     yield StyledLine(f"{planned.subject}{controller}{_others(collapsed.others)}", "bold")
     for cause in planned.causes:
         yield StyledLine(f"  because of {cause}", "dim")
+    if planned.unread:
+        yield StyledLine(f"  {_unread_text(planned)}", "red")
     for change in planned.changes:
         yield StyledLine(f"  {_SIGNS[change.action]} {change.action.value} {change.subject}", _STYLES[change.action])
         for text in _detail_lines(change):
             yield StyledLine(f"      {text}")
+
+
+def _unread_text(planned: PlannedObject) -> str:
+    rest = len(planned.unread) - _MAX_NAMES
+    names = ", ".join(planned.unread[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+    return f"may differ in the cluster, because these were not read: {names}"
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:
@@ -178,7 +189,22 @@ def value_text(value: JsonValue) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
+def _unknown_texts(plan: Plan) -> Iterator[str]:
+    """Yield the objects whose changes are not known, by kind."""
+    names: dict[str, list[str]] = {}
+    for subject in plan.unknown:
+        kind, _, name = subject.partition(" ")
+        names.setdefault(kind, []).append(name)
+    for kind, members in names.items():
+        rest = len(members) - _MAX_NAMES
+        yield f"{kind} {', '.join(members[:_MAX_NAMES])}" + (f" and {rest} more" if rest > 0 else "")
+
+
 def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:
+    if plan.unknown:
+        yield StyledLine("")
+        yield StyledLine(_UNKNOWN_TITLE, "bold red")
+        yield from (StyledLine(f"  {text}", "red") for text in _unknown_texts(plan))
     if plan.unseen:
         yield StyledLine("")
         yield StyledLine("Not seen, so the plan does not promise what depends on it:", "bold")
@@ -208,6 +234,13 @@ def markdown_lines(plan: Plan) -> Iterator[str]:
         yield f"**{_omitted_title(plan)}**"
     for collapsed in collapse_objects(plan.omitted):
         yield from _markdown_details(collapsed)
+    yield from _markdown_unseen(plan)
+
+
+def _markdown_unseen(plan: Plan) -> Iterator[str]:
+    if plan.unknown:
+        yield from ("", _UNKNOWN_TITLE, "")
+        yield from (f"- {text}" for text in _unknown_texts(plan))
     if plan.unseen or plan.connections:
         yield ""
         yield "Not seen, so the plan does not promise what depends on it:"
@@ -223,6 +256,8 @@ def _markdown_details(collapsed: CollapsedObject) -> Iterator[str]:
     yield ""
     yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
     yield ""
+    if planned.unread:
+        yield from (_unread_text(planned), "")
     yield "```diff"
     for change in planned.changes:
         yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -14,8 +15,11 @@ from opsdk.engine.consequences.behaviour import behaviour_consequences
 from opsdk.engine.consequences.conversions import conversion_consequences
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.consequences.fields import field_consequences
+from opsdk.engine.consequences.left_behind import left_behind_consequences
 from opsdk.engine.consequences.objects import object_consequences
 from opsdk.engine.consequences.pods import pod_consequences
+from opsdk.engine.consequences.services import service_consequences
+from opsdk.engine.consequences.user_changes import user_change_consequences
 from opsdk.engine.differences import Difference
 from opsdk.engine.foreign_changes import PlayedChange
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
@@ -23,8 +27,9 @@ from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, Pl
 from opsdk.engine.recording import RunPhase
 from opsdk.engine.redaction import change_without_secret_values, without_secret_values
 from opsdk.engine.run import RunOutcome
-from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.engine.snapshot_kinds import blind_spots
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.snapshot_kinds import UnreadKinds, blind_spots
+from opsdk.engine.writes import Ref
 
 __all__ = ["make_plan"]
 
@@ -45,7 +50,12 @@ def make_plan(
         operator: as it is declared: with its permissions, finalizers and converters.
         namespace: of the operator.
     """
-    changes, rules = outcome.changes, operator.rules(namespace=namespace)
+    everything, rules = outcome.changes, operator.rules(namespace=namespace)
+    unread = UnreadKinds(snapshot)
+    hidden = {key: reason for key in everything if (reason := unread.reason(Ref.from_key(key))) is not None}
+    blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(snapshot, everything, hidden))))
+    outcome = _of_what_was_read(snapshot, outcome, hidden, unread)
+    changes = outcome.changes
     ownership = OwnerGraph(snapshot.objects, changes.values())
     evidence = Evidence(
         operator=operator.name,
@@ -55,19 +65,58 @@ def make_plan(
         outcome=outcome,
         changes=changes,
         ownership=ownership,
+        unread=unread,
+        callers=outcome.callers,
     )
     return Plan(
         operator=operator.name,
         taken_at=snapshot.taken_at,
         server_version=snapshot.server_version,
         seconds=outcome.seconds,
-        objects=list(_groups(changes, ownership)),
+        objects=list(_groups(evidence)),
         consequences=_consequences(evidence),
-        unseen=outcome.unseen,
-        blind=blind_spots(outcome.unseen, rules),
+        unseen=tuple(dict.fromkeys((*outcome.unseen, *blind))),
+        blind=blind,
+        unknown=[everything[key].subject for key in hidden if everything[key].own and _is_shown(everything[key])],
         connections=outcome.connections,
         collected=[each.subject for each in changes.values() if not each.own and each.action is ChangeAction.DELETE],
         played=[_without_secrets(each) for each in outcome.played],
+    )
+
+
+def _reasons(
+    snapshot: ClusterSnapshot, changes: Mapping[str, NetChange], hidden: Mapping[str, Unseen]
+) -> Iterator[Unseen]:
+    """Yield why objects were not read that a run wrote, or that the built-in controllers wrote because of that."""
+    ownership = OwnerGraph(snapshot.objects, changes.values())
+    written = {str(change.latest["metadata"].get("uid", "")) for change in changes.values() if change.own}
+    for key, reason in hidden.items():
+        owners = (str(owner["metadata"].get("uid", "")) for owner in ownership.ancestors(changes[key].latest))
+        if changes[key].own or any(uid in written for uid in owners):
+            yield reason
+
+
+def _of_what_was_read(
+    snapshot: ClusterSnapshot, outcome: RunOutcome, hidden: Collection[str], unread: UnreadKinds
+) -> RunOutcome:
+    """Return an outcome without the objects that the snapshot lacks although the cluster may have them.
+
+    What the built-in controllers do to a dependent of such an object goes too, as to a Pod of a StatefulSet.
+    """
+    if not snapshot.unseen and not hidden:
+        return outcome
+    changes = {key: change for key, change in outcome.changes.items() if key not in hidden}
+    ownership = OwnerGraph(snapshot.objects, changes.values())
+    return dataclasses.replace(
+        outcome,
+        changes={
+            key: change
+            for key, change in changes.items()
+            if change.own or all(ownership.is_rooted(state) for state in (change.before, change.after) if state)
+        },
+        turns=[each for each in outcome.turns if each.key not in hidden],
+        user_writes=[each for each in outcome.user_writes if each.key not in hidden],
+        loops=[each for each in outcome.loops if unread.reason(each.ref) is None],
     )
 
 
@@ -81,17 +130,21 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
     consequences = chain(
         behaviour_consequences(evidence),
         object_consequences(evidence),
+        left_behind_consequences(evidence),
         pod_consequences(evidence),
+        service_consequences(evidence),
+        user_change_consequences(evidence),
         field_consequences(evidence),
         conversion_consequences(evidence),
     )
     return sorted(consequences, key=lambda each: -each.severity)
 
 
-def _groups(changes: Mapping[str, NetChange], ownership: OwnerGraph) -> Iterator[PlannedObject]:
+def _groups(evidence: Evidence) -> Iterator[PlannedObject]:
+    changes = evidence.changes
     planned = {key: change for key, change in changes.items() if change.own and _is_shown(change)}
     keys = {str(change.latest["metadata"].get("uid", "")): key for key, change in planned.items()}
-    effects_by_key = effects(changes, ownership, keys)
+    effects_by_key = effects(changes, evidence.ownership, keys)
     groups: dict[tuple[int, str, str], list[NetChange]] = {}
     for change in planned.values():
         groups.setdefault(_group_of(change), []).append(change)
@@ -101,6 +154,7 @@ def _groups(changes: Mapping[str, NetChange], ownership: OwnerGraph) -> Iterator
             controller=controller,
             subject=subject,
             causes=[str(cause) for cause in causes[:_MAX_CAUSES]],
+            unread=evidence.unread_by(controller, subject),
             changes=[_planned(member, effects_by_key.get(member.key, ())) for member in members],
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -20,6 +20,8 @@ from opsdk.structured_merge.value import JsonObject
 _MAX_BODY = 1 << 16
 """Bytes of a refusal that are kept."""
 _MAX_REFUSALS = 1_000
+_WHOLE = frozenset({"success", "requeue_after"})
+"""Results of reconciles that came to their end."""
 _WRITE_SECONDS = 0.005
 """Virtual seconds that a write takes."""
 
@@ -89,20 +91,30 @@ class FailureJournal(Journal):
 
 
 class AttributionJournal(FailureJournal):
-    """A journal that remembers which reconcile sent which write.
+    """A journal that remembers which reconcile sent which write, and which objects the reconciles looked at.
 
     The server answers a write with its resource version, which is also the revision of the write. A deletion has none
     in its answer: it is found by its object.
     """
 
+    limit = 100_000
+
     def __init__(self) -> None:
         super().__init__()
+        self._looked_at: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._incomplete: set[tuple[str, str]] = set()
         self._by_revision: dict[str, WriteSource] = {}
         self._deletions: dict[str, WriteSource] = {}
 
     def add(self, record: ReconcileRecord) -> None:
         """Remember the writes of a reconcile."""
         super().add(record)
+        key = (record.controller, failing_subject(record))
+        looked_at = self._looked_at.setdefault(key, set())
+        looked_at.update((each.gvk, each.key) for each in record.reads)
+        looked_at.update((each.gvk, each.key) for each in record.requests)
+        is_whole = record.result in _WHOLE and not record.more_reads and not record.more_requests
+        (self._incomplete.discard if is_whole else self._incomplete.add)(key)
         for request in record.requests:
             if request.verb in ("get", "list") or not 200 <= request.status < 300:
                 continue
@@ -118,6 +130,16 @@ class AttributionJournal(FailureJournal):
                 self._by_revision.setdefault(request.resource_version, source)
             if request.verb == "delete":
                 self._deletions.setdefault(f"{kind_in(request.gvk)} {request.key}", source)
+
+    @property
+    def looked_at(self) -> Mapping[tuple[str, str], Collection[tuple[str, str]]]:
+        """By controller and reconciled object: kind and key of what was read or written, also if it does not exist."""
+        return self._looked_at
+
+    @property
+    def incomplete(self) -> frozenset[tuple[str, str]]:
+        """The controllers and objects whose last reconcile failed, waits, or did more than is remembered."""
+        return frozenset(self._incomplete)
 
     def source_of(self, revisions: Sequence[int], obj: JsonObject, *, deleted: bool) -> WriteSource | None:
         """Return the reconcile that sent the first of some writes of an object, or None.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -38,18 +38,20 @@ from opsdk.engine.installation import (
     stop_operator,
     user_of,
 )
-from opsdk.engine.isolation import isolate, with_certificates_of, without_server
+from opsdk.engine.isolation import callers_of, isolate, with_callers, with_certificates_of, without_server
 from opsdk.engine.ledger import WriteLedger, WriteTurns
-from opsdk.engine.net_changes import NetChange
+from opsdk.engine.net_changes import NetChange, is_ignored
 from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
+from opsdk.engine.snapshot_kinds import without_unread
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import ApiError, Details, NoMatchError, NotFoundError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 
 __all__ = ["ChangeError", "OperatorRun", "RunOutcome"]
@@ -82,8 +84,11 @@ class RunOutcome:
         turns: fields that several writers changed in turns.
         writes: number of writes.
         refused: requests of the operator that the server refused, each once.
+        user_writes: writes of the user's changes, in their order.
         refused_changes: why the server refused changes of the user.
         loops: writes that repeat without end.
+        looked_at: by controller and reconciled object, kind and key of what its reconciles read or wrote.
+        incomplete: controllers and reconciled objects whose last reconcile did not come to its end.
         failing: the last reconciles of objects whose last reconcile failed.
         hot_loops: requests that reconciled themselves again and again.
         failure: why the operator ended by itself; empty if it did not.
@@ -91,6 +96,7 @@ class RunOutcome:
             in the last `quiet` seconds, or in the second half of the time.
         seconds: of virtual time.
         unseen: what the snapshot lacks.
+        callers: webhook configurations, APIServices and definitions of the snapshot, as the fork does not have them.
         connections: targets outside of the fork that were refused.
         played: the changes of others, in their order.
         end: the state at the end, if the run keeps it.
@@ -100,14 +106,18 @@ class RunOutcome:
     turns: Sequence[WriteTurns] = ()
     writes: int = 0
     refused: Sequence[RefusedRequest] = ()
+    user_writes: Sequence[Entry] = ()
     refused_changes: Sequence[str] = ()
     loops: Sequence[WriteLoop] = ()
+    looked_at: Mapping[tuple[str, str], Collection[tuple[str, str]]] = field(default_factory=dict)
+    incomplete: frozenset[tuple[str, str]] = frozenset()
     failing: Sequence[ReconcileRecord] = ()
     hot_loops: Sequence[str] = ()
     failure: str = ""
     reached: bool = True
     seconds: float = 0.0
     unseen: Sequence[Unseen] = ()
+    callers: Sequence[JsonObject] = ()
     connections: Sequence[str] = ()
     played: Sequence[PlayedChange] = ()
     end: ClusterSnapshot | None = None
@@ -150,6 +160,7 @@ class OperatorRun:
     _end_time: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        self._callers = callers_of(self.snapshot)
         self.snapshot = isolate(self.snapshot)
         self._fixpoint = Fixpoint(quiet=self.quiet)
         self._ledger = WriteLedger(OWN_USERS, frozenset({PLAYER}))
@@ -157,6 +168,7 @@ class OperatorRun:
         kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
         self._player = HistoryPlayer(self.history, kinds, self._sources)
         self._refusals = RefusalRecorder()
+        self._user_writes: list[Entry] = []
         self._refused_changes: list[str] = []
         self._hot_loops: list[str] = []
         self._failure = ""
@@ -195,14 +207,18 @@ class OperatorRun:
             turns=self._ledger.turns(FIGHT_TURNS),
             writes=self._ledger.count,
             refused=tuple(self._refusals.refusals),
+            user_writes=tuple(self._user_writes),
             refused_changes=tuple(self._refused_changes),
             loops=tuple(self._fixpoint.loops()),
+            looked_at=self._sources.looked_at,
+            incomplete=self._sources.incomplete,
             failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),
             failure=self._failure,
             reached=self._reached,
             seconds=seconds,
             unseen=self.snapshot.unseen,
+            callers=self._callers,
             connections=tuple(connections),
             played=self._player.played,
             end=self._end,
@@ -231,7 +247,8 @@ class OperatorRun:
             if self.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
                 end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
-                self._end = with_certificates_of(end, self.snapshot)
+                end = replace(end, left_out=self.snapshot.left_out, objects=with_callers(end.objects, self._callers))
+                self._end = without_unread(with_certificates_of(end, self.snapshot))
 
     async def _make(self, change: Change, client: Client) -> None:
         """Make a change of the user. Raises `ChangeError` if its object or kind is not in the cluster."""
@@ -246,6 +263,9 @@ class OperatorRun:
         """Return what to do if the snapshot does not have the kind of a missing object."""
         details = error.details if isinstance(error, NotFoundError) else Details()
         resource = f"{details.kind}.{details.group}" if details.group else details.kind
+        refused = [each for each in self.snapshot.unseen if each.what == resource]
+        if refused:
+            return f". It may exist: the snapshot could not read {refused[0]}"
         kinds = {kind.resource for kind in self.snapshot.kinds}
         if not kinds or not resource or resource in kinds:
             return ""
@@ -263,10 +283,13 @@ class OperatorRun:
         now = self._last_write = monotonic()
         if self._phase is RunPhase.SETTLING:
             return
+        is_users = self._phase is RunPhase.CHANGES and not is_ignored(entry)
         paths = self._ledger.add(entry, self._phase)
         if entry.writer.user == user_of(self.namespace):
             self._fixpoint.written(now, entry, paths)
             self._player.note_write(entry)
+        elif is_users and entry.writer.user not in {*OWN_USERS, PLAYER}:
+            self._user_writes.append(entry)
 
     async def _settle(self) -> None:
         """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""

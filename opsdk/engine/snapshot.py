@@ -83,15 +83,20 @@ class Unseen(msgspec.Struct, frozen=True, kw_only=True):
     """Something that could not be read, and why. What depends on it cannot be promised.
 
     Attributes:
-        what: the resource, the API or the webhook, such as ``pods``.
+        what: the resource, the group version or the webhook, such as ``deployments.apps`` or ``metrics.k8s.io/v1``.
         reason: such as the server's answer.
+        kind: of the objects; empty for anything else than a resource.
+        besides: the namespaces whose objects of the resource were read.
     """
 
     what: str
     reason: str
+    kind: str = ""
+    besides: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.reason}"
+        besides = f" outside of {', '.join(self.besides)}" if self.besides else ""
+        return f"{self.what}{besides}: {self.reason}"
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -104,6 +109,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
         secret_values: whether it has the values of Secrets; otherwise it has digests in their place.
         kinds: that were read.
         unseen: what could not be read.
+        left_out: resources of the cluster that were not read, because the operator does not use them.
         objects: of all kinds, in the order of `kinds`, namespaces and names.
     """
 
@@ -113,6 +119,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     secret_values: bool = False
     kinds: Sequence[SnapshotKind] = ()
     unseen: Sequence[Unseen] = ()
+    left_out: Sequence[str] = ()
     objects: Sequence[JsonObject] = ()
 
     def __repr__(self) -> str:
@@ -154,6 +161,7 @@ class _End(msgspec.Struct, frozen=True, kw_only=True):
     unseen: Sequence[Unseen]
     objects: int
     sha256: str
+    left_out: Sequence[str] = ()
 
 
 class _LastLine(msgspec.Struct, frozen=True):
@@ -187,7 +195,13 @@ def _lines(snapshot: ClusterSnapshot) -> Iterator[bytes]:
         line = msgspec.json.encode(value) + b"\n"
         digest.update(line)
         yield line
-    end = _End(kinds=snapshot.kinds, unseen=snapshot.unseen, objects=len(snapshot.objects), sha256=digest.hexdigest())
+    end = _End(
+        kinds=snapshot.kinds,
+        unseen=snapshot.unseen,
+        objects=len(snapshot.objects),
+        sha256=digest.hexdigest(),
+        left_out=snapshot.left_out,
+    )
     yield msgspec.json.encode(_LastLine(end)) + b"\n"
 
 
@@ -233,6 +247,7 @@ def read_snapshot(data: bytes, *, edited: bool = False) -> ClusterSnapshot:
         secret_values=header.secret_values,
         kinds=tuple(last.kinds),
         unseen=tuple(last.unseen),
+        left_out=tuple(last.left_out),
         objects=objects,
     )
 

@@ -15,8 +15,8 @@ from opsdk.aio.clock import utc_now
 from opsdk.apimachinery.secret_values import redacted
 from opsdk.engine.read_only import ReadOnlyTransport
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
-from opsdk.engine.snapshot_kinds import choose_kinds
-from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
+from opsdk.engine.snapshot_kinds import choose_kinds, named_namespaces
+from opsdk.errors import ApiError, DecodeError, ForbiddenError, GoneError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import ApiResource, Discovery
@@ -58,7 +58,8 @@ async def take_snapshot(
     """Read the objects of a cluster, by pages, with get and list only.
 
     All kinds are read at the resource version of the first list, where the server can still read it. A kind that the
-    user may not list, or whose server is down, is missing and named in `ClusterSnapshot.unseen`.
+    user may not list, or whose server is down, is missing and named in `ClusterSnapshot.unseen`. A kind that the user
+    may not list in all namespaces is read in those that the rules name.
 
     Args:
         config: of the cluster, as the operator's service account or as a user.
@@ -88,6 +89,7 @@ class _Reader:
         self._objects: list[JsonObject] = []
         self._resource_version = ""
         self._asked = set[tuple[str, str]]()
+        self._namespaces: Sequence[str] = ()
         self._pool = TreePool()
 
     async def read(self, rules: RuleSet | None, names: Sequence[str]) -> ClusterSnapshot:
@@ -98,6 +100,7 @@ class _Reader:
         for api, failure in discovered.failures.items():
             self._unseen.append(Unseen(what=api, reason=f"discovery failed: {failure}"))
         everything = choose_kinds(discovered)
+        self._namespaces = sorted(named_namespaces(rules))
         waiting = choose_kinds(discovered, rules, names=names)
         while waiting:
             for resource in waiting:
@@ -110,6 +113,9 @@ class _Reader:
             secret_values=self._secret_values,
             kinds=tuple(self._kinds),
             unseen=tuple(self._unseen),
+            left_out=tuple(
+                _kind_of(each).resource for each in everything if (each.group, each.kind) not in self._asked
+            ),
             objects=self._objects,
         )
 
@@ -127,17 +133,16 @@ class _Reader:
 
     async def _read_kind(self, resource: ApiResource) -> None:
         self._asked.add((resource.group, resource.kind))
-        kind = SnapshotKind(
-            group=resource.group,
-            version=resource.version,
-            kind=resource.kind,
-            plural=resource.plural,
-            namespaced=resource.namespaced,
-        )
+        kind = _kind_of(resource)
         try:
             objects, resource_version = await self._list(kind)
+        except ForbiddenError as error:
+            besides, objects, resource_version = await self._list_in_namespaces(kind)
+            self._unseen.append(Unseen(what=kind.resource, reason=str(error), kind=kind.kind, besides=tuple(besides)))
+            if not besides:
+                return
         except OpsdkError as error:
-            self._unseen.append(Unseen(what=kind.resource, reason=str(error)))
+            self._unseen.append(Unseen(what=kind.resource, reason=str(error), kind=kind.kind))
             return
         self._resource_version = self._resource_version or resource_version
         kind = msgspec.structs.replace(kind, count=len(objects), resource_version=resource_version)
@@ -145,15 +150,27 @@ class _Reader:
         self._objects += objects
         self._progress(kind)
 
-    async def _list(self, kind: SnapshotKind) -> tuple[list[JsonObject], str]:
-        """Return all objects of a kind and the resource version of the list.
+    async def _list_in_namespaces(self, kind: SnapshotKind) -> tuple[list[str], list[JsonObject], str]:
+        """Return the namespaces that the user may list, with their objects and the resource version of a list."""
+        besides, objects, resource_version = list[str](), list[JsonObject](), ""
+        for namespace in self._namespaces if kind.namespaced else ():
+            try:
+                listed, resource_version = await self._list(kind, namespace)
+            except OpsdkError:  # the reason of the list in all namespaces is the one that is named
+                continue
+            besides.append(namespace)
+            objects += listed
+        return besides, objects, resource_version
+
+    async def _list(self, kind: SnapshotKind, namespace: str = "") -> tuple[list[JsonObject], str]:
+        """Return all objects of a kind, in one namespace or in all, and the resource version of the list.
 
         Raises `OpsdkError` if the server refuses the list, or compacts each one before its last page is read.
         """
         exact = self._resource_version
         for _ in range(_TRIES - 1):
             try:
-                return await self._pages(kind, exact)
+                return await self._pages(kind, namespace, exact)
             except GoneError:
                 exact = ""
             except ApiError as error:
@@ -161,10 +178,10 @@ class _Reader:
                 if not exact or error.code not in (400, 410, 504):
                     raise
                 exact = ""
-        return await self._pages(kind, "")
+        return await self._pages(kind, namespace, "")
 
-    async def _pages(self, kind: SnapshotKind, exact: str) -> tuple[list[JsonObject], str]:
-        path = resource_path(kind.group, kind.version, kind.plural)
+    async def _pages(self, kind: SnapshotKind, namespace: str, exact: str) -> tuple[list[JsonObject], str]:
+        path = resource_path(kind.group, kind.version, kind.plural, namespace=namespace)
         objects: list[JsonObject] = []
         pages = Pages(kind.plural)
         query = [("limit", str(_PAGE))]
@@ -185,6 +202,16 @@ class _Reader:
         """Return an item of a list as an object of its own, without values of Secrets."""
         obj = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
         return obj if self._secret_values else redacted(obj, self._key)
+
+
+def _kind_of(resource: ApiResource) -> SnapshotKind:
+    return SnapshotKind(
+        group=resource.group,
+        version=resource.version,
+        kind=resource.kind,
+        plural=resource.plural,
+        namespaced=resource.namespaced,
+    )
 
 
 def _decode(body: bytes, kind: type[_T], path: str) -> _T:

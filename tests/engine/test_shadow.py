@@ -146,7 +146,44 @@ def test_a_cluster_without_a_leader_is_named() -> None:
     """Then all decisions are those of this version, and the summary says why."""
     result = shadow(None, version(), wait)
     assert {each.decided[0] for each in result.outcome.disagreements} == {Side.SHADOW}
-    assert "The leader changed nothing" in summary_of(result.outcome)
+    assert "No object has a field of the leader" in summary_of(result.outcome)
+    assert "if it is not apps." in summary_of(result.outcome)
+
+
+def test_a_leader_that_had_nothing_to_do_is_not_missed() -> None:
+    """It wrote its objects before, and the summary says when."""
+    result = shadow(version(), version(), wait)
+    summary = summary_of(result.outcome)
+    assert result.outcome.decisions[Side.LEADER] == 0
+    assert f"The leader wrote {result.outcome.owned} objects before, the last one at 2026-" in summary
+    assert "changed none meanwhile: compare for longer" in summary
+    assert "No object" not in summary
+
+
+def test_changes_just_before_the_comparison_are_the_leaders_too() -> None:
+    """The leader deals with an App that is new since the snapshot, and then has nothing to do."""
+
+    async def late(client: Client) -> None:
+        await client.create(App(metadata=ObjectMeta(name="app-9", namespace="default"), spec=AppSpec()))
+        await asyncio.sleep(20)
+
+    outcome = shadow(version(), version(), wait, late=late).outcome
+    assert outcome.missed == 2
+    assert "The leader made 2 changes just before or after that, and none meanwhile" in summary_of(outcome)
+    assert not outcome.disagreements
+
+
+def test_a_leader_with_another_field_manager_is_named() -> None:
+    """The summary has the managers of the changes, of which one is the leader's."""
+    result = shadow(version(name="manager"), version(), create_and_delete)
+    summary = summary_of(result.outcome)
+    assert "No object has a field of the leader" in summary
+    assert "Meanwhile, objects were changed by manager/apps, user." in summary
+
+
+def test_the_leader_is_not_mentioned_if_all_was_compared() -> None:
+    """The counts say enough."""
+    assert "leader" not in summary_of(shadow(version(), version(), create_and_delete).outcome).partition(":")[2]
 
 
 def test_a_missing_permission_is_named() -> None:

@@ -184,6 +184,33 @@ def test_objects_with_generated_names_are_paired() -> None:
     assert [each.subject for each in comparison.disagreements] == ["ConfigMap default/job-y2"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "missed"),
+    [
+        (None, make({"size": "1"}, {}), 1),
+        (make({"size": "1"}, {}), make({"size": "2"}, {}, version=2), 1),
+        (make({"size": "1"}, {}), None, 1),
+        (make({"size": "1"}, {}), make({"size": "1"}, {"team": "a"}, version=2), 0),
+        (make({}, {}), None, 0),
+    ],
+)
+def test_a_change_beside_the_comparison_is_the_leaders_if_its_fields_differ(
+    before: JsonObject | None, after: JsonObject | None, missed: int
+) -> None:
+    """Just before it, or after it."""
+    comparison = ShadowComparison({OPERATOR}, wait=WAIT)
+    comparison.on_missed_event(before, after)
+    assert comparison.missed == missed
+
+
+def test_what_the_leader_wrote_before_is_counted_with_its_time() -> None:
+    """By its entries in managedFields, of which an old one may have no time."""
+    first, second, foreign = make({"size": "1"}, {}), make({"size": "1"}, {}), make({}, {"team": "a"})
+    second["metadata"]["managedFields"][0]["time"] = "2026-01-01T00:00:00Z"
+    assert ShadowComparison({OPERATOR}, wait=WAIT).owned([first, second, foreign]) == (2, "2026-01-01T00:00:00Z")
+    assert ShadowComparison({"other"}, wait=WAIT).owned([first]) == (0, "")
+
+
 # ---------------------------------------------------------------- whose change it is
 def test_lists_are_split_by_their_keys() -> None:
     """The operator owns one container, an injector another one."""

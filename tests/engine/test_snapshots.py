@@ -8,14 +8,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from upgrades import namespaced_objects, read_as
 
 import envtest
 from opsdk import ObjectMeta, OwnerReference, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret, Service, ServicePort, ServiceSpec
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.isolation import isolate
-from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind, read_snapshot, write_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind, Unseen, read_snapshot, write_snapshot
+from opsdk.engine.snapshot_kinds import UnreadKinds, blind_spots
 from opsdk.engine.snapshot_reader import take_snapshot
+from opsdk.engine.writes import Ref
 from opsdk.errors import ConfigError
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.structured_merge.value import JsonObject
@@ -98,6 +101,42 @@ async def test_a_user_without_permissions_gets_a_snapshot_that_names_what_is_mis
     assert "configmaps" in {unseen.what for unseen in taken.unseen}
     assert all("bob" in unseen.reason for unseen in taken.unseen)
     assert verbs <= {"get", "list"}
+
+
+def test_a_kind_is_read_in_the_namespaces_of_the_account() -> None:
+    """The operator has two namespaces, and the account may list one of them."""
+    operator = RuleSet([Permission("list", "", "configmaps", namespace=name) for name in ("shop", "bank")])
+    reader = RuleSet([Permission("list", "", "configmaps", namespace="shop")])
+    more = [*namespaced_objects("shop"), *namespaced_objects("bank")]
+    taken = asyncio.run(read_as(reader, operator, more=more))
+    [refused] = [each for each in taken.unseen if each.what == "configmaps"]
+    assert refused.besides == ("shop",)
+    assert {obj["metadata"]["namespace"] for obj in taken.objects} == {"shop"}
+    unread = UnreadKinds(taken)
+    assert unread.reason(Ref("", "configmaps", "shop", "a")) is None
+    assert unread.reason(Ref("", "configmaps", "bank", "a")) == refused
+    assert blind_spots(taken, operator) == [refused]
+    assert blind_spots(taken, reader) == []
+
+
+def test_a_group_version_that_is_down_hides_the_writes_to_its_kinds() -> None:
+    """Its discovery failed, so no kind of it is named."""
+    down = Unseen(what="metrics.example.com/v1beta1", reason="discovery failed")
+    snapshot = msgspec.structs.replace(SNAPSHOT, unseen=[down])
+    assert UnreadKinds(snapshot).reason(Ref("metrics.example.com", "samples", "default", "a")) == down
+    assert UnreadKinds(snapshot).reason(Ref("example.com", "samples", "default", "a")) is None
+    assert blind_spots(snapshot, RuleSet([Permission("list", "metrics.example.com", "samples")])) == [down]
+    assert blind_spots(snapshot, RuleSet([Permission("list", "example.com", "samples")])) == []
+
+
+def test_the_file_has_the_kinds_that_were_left_out() -> None:
+    """A user's file may have an object of such a kind. The cluster may have it too."""
+    rules = RuleSet([Permission("list", "", "configmaps")])
+    taken = asyncio.run(read_as(RuleSet.everything(), rules))
+    assert "daemonsets.apps" in taken.left_out
+    reason = UnreadKinds(taken).reason(Ref("apps", "daemonsets", "default", "a"))
+    assert reason is not None
+    assert "--all" in reason.reason
 
 
 async def test_the_owners_of_objects_are_read_too() -> None:

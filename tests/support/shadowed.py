@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 from planned_worlds import Requests, Scenario, act, deployed
-from upgrades import ALL, App, AppSpec, Version
+from upgrades import ALL, App, AppSpec, Version, without_kinds
 
 import envtest
 from opsdk import ObjectMeta, Operator
@@ -20,6 +20,7 @@ from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.shadow.outcome import Disagreement, ShadowOutcome
 from opsdk.engine.shadow.run import ShadowRun
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
 from opsdk.rbac.permissions import RuleSet
@@ -55,7 +56,16 @@ class Shadowed:
         return [f"{each.subject} {each.path}".strip() for each in self.outcome.disagreements]
 
 
-def shadow(leader: Version | None, version: Version, play: Play, *, apps: int = 1, seed: int = 0) -> Shadowed:
+def shadow(
+    leader: Version | None,
+    version: Version,
+    play: Play,
+    *,
+    apps: int = 1,
+    seed: int = 0,
+    without: Collection[str] = (),
+    late: Play | None = None,
+) -> Shadowed:
     """Run a version beside a leader; None is a cluster without one.
 
     Args:
@@ -64,9 +74,11 @@ def shadow(leader: Version | None, version: Version, play: Play, *, apps: int = 
         play: what happens in the cluster meanwhile.
         apps: number of Apps that exist before.
         seed: of the order of callbacks.
+        without: resources that the shadow may not list.
+        late: what happens after the snapshot, and before the shadow runs.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
-        return runner.run(_shadow(leader, version, play, apps))
+        return runner.run(_shadow(leader, version, play, apps=apps, without=without, late=late))
 
 
 def shadow_world(scenario: Scenario, seed: int) -> Shadowed:
@@ -93,7 +105,9 @@ async def _shadow_world(scenario: Scenario, seed: int) -> Shadowed:
             return await beside(env.config, operator, play, client=client, rules=ALL)
 
 
-async def _shadow(leader: Version | None, version: Version, play: Play, apps: int) -> Shadowed:
+async def _shadow(
+    leader: Version | None, version: Version, play: Play, *, apps: int, without: Collection[str], late: Play | None
+) -> Shadowed:
     operator = (leader or version).operator()
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(envtest.Environment(controllers="cluster"))
@@ -107,10 +121,21 @@ async def _shadow(leader: Version | None, version: Version, play: Play, apps: in
             meta = ObjectMeta(name=f"app-{number}", namespace="default")
             await client.create(App(metadata=meta, spec=AppSpec(backup="daily")), field_owner="user")
         await asyncio.sleep(_REST)
-        return await beside(env.config, version.operator(), play, client=client, rules=version.rules)
+        taken = without_kinds(await take_snapshot(env.config, secret_values=True), without)
+        if late is not None:
+            await late(client)
+        return await beside(env.config, version.operator(), play, client=client, rules=version.rules, taken=taken)
 
 
-async def beside(config: Config, operator: Operator, play: Play, *, client: Client, rules: RuleSet) -> Shadowed:
+async def beside(
+    config: Config,
+    operator: Operator,
+    play: Play,
+    *,
+    client: Client,
+    rules: RuleSet,
+    taken: ClusterSnapshot | None = None,
+) -> Shadowed:
     """Run an operator in the shadow of a cluster whose leader runs already, until the play has ended and settled.
 
     Args:
@@ -119,12 +144,13 @@ async def beside(config: Config, operator: Operator, play: Play, *, client: Clie
         play: what happens in the cluster meanwhile.
         client: of the play.
         rules: permissions of the operator.
+        taken: the snapshot that the shadow begins with; None for a new one.
     """
     reported: list[Disagreement] = []
     assert config.app is not None
     requests = Requests(config.app)
     run = ShadowRun(
-        snapshot=await take_snapshot(config, secret_values=True),
+        snapshot=taken or await take_snapshot(config, secret_values=True),
         operator=operator,
         environment=environment_factory(controllers="none"),
         cluster=replace(config, app=requests),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,15 @@ from msgspec.structs import replace
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Unstructured
 from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import to_tree
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
-from opsdk.engine.run import OperatorRun
-from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.run import Change, OperatorRun
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen, read_snapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
+from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
@@ -75,9 +77,10 @@ class Version:
     """A version of the operator.
 
     Attributes:
-        children: that it applies; those that it no longer applies are deleted.
+        children: that it applies.
         kind: that it reconciles.
         name: of the operator.
+        prunes: delete the children that it no longer applies.
         before: called before the children are applied.
         after: called after the children were applied.
         finalizers: with their functions.
@@ -88,6 +91,7 @@ class Version:
     children: Children = lambda _: ()
     kind: type[Any] = App
     name: str = "apps"
+    prunes: bool = True
     before: Hook | None = None
     after: Hook | None = None
     finalizers: dict[str, Hook] = field(default_factory=dict)
@@ -102,7 +106,7 @@ class Version:
             if self.before is not None:
                 await self.before(app, ctx)
             desired = [Unstructured.from_tree(tree) for tree in self.children(app.metadata.name)]
-            await ctx.apply_all(desired, prune=KINDS)
+            await ctx.apply_all(desired, prune=KINDS if self.prunes else None)
             if self.after is not None:
                 await self.after(app, ctx)
 
@@ -137,16 +141,43 @@ async def _state(version: Version, apps: int, more: Sequence[JsonObject]) -> Clu
         return await take_snapshot(env.config)
 
 
-def plan_for(version: Version, snapshot: ClusterSnapshot) -> Plan:
-    """Return the plan of a version for a cluster."""
+def plan_for(version: Version, snapshot: ClusterSnapshot, *, changes: Sequence[Change] = ()) -> Plan:
+    """Return the plan of a version for a cluster, with changes of the user."""
     operator = version.operator()
     run = OperatorRun(
         snapshot=snapshot,
         operator=lambda: operator,
         environment=lambda each: envtest.Environment(controllers="cluster", snapshot=each),
         rules=version.rules,
+        changes=changes,
     )
     return make_plan(run.snapshot, run.execute(), operator)
+
+
+async def read_as(
+    reader: RuleSet, rules: RuleSet, *, cluster: ClusterSnapshot | None = None, more: Sequence[JsonObject] = ()
+) -> ClusterSnapshot:
+    """Return what an account with the permissions `reader` reads of a cluster for an operator with `rules`."""
+    async with envtest.Environment(snapshot=cluster) as env, Cluster(env.config) as admin:
+        for tree in more:
+            await admin.uncached.create(Unstructured.from_tree(tree))
+        for obj in manifests(reader, RbacNames(name="reader")):
+            await admin.uncached.create(Unstructured.from_tree(to_tree(obj)))
+        user = env.add_user("system:serviceaccount:default:reader")
+        return read_snapshot(write_snapshot(await take_snapshot(user.config, rules=rules)))
+
+
+def without_kinds(snapshot: ClusterSnapshot, resources: Collection[str]) -> ClusterSnapshot:
+    """Return the snapshot of an account that may not list some resources, such as ``deployments.apps``."""
+    kinds = [kind for kind in snapshot.kinds if kind.resource not in resources]
+    names = {kind.resource: kind.kind for kind in snapshot.kinds}
+    read = {(kind.api_version, kind.kind) for kind in kinds}
+    return replace(
+        snapshot,
+        kinds=kinds,
+        unseen=[Unseen(what=each, reason="forbidden", kind=names.get(each, "")) for each in sorted(resources)],
+        objects=[obj for obj in snapshot.objects if (obj["apiVersion"], obj["kind"]) in read],
+    )
 
 
 # ---------------------------------------------------------------- children
@@ -184,6 +215,13 @@ def service(name: str, **changes: Any) -> JsonObject:
     """Return a Service of the Pods with the label ``app``."""
     spec = {"selector": {"app": name}, "ports": [{"port": 80}], **changes}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def namespaced_objects(namespace: str) -> list[JsonObject]:
+    """Return a namespace, and a ConfigMap in it."""
+    entry = config("a", a="1")
+    entry["metadata"]["namespace"] = namespace
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, entry]
 
 
 def claim(name: str, size: str = "1Gi") -> JsonObject:

@@ -107,7 +107,7 @@ def plan(
         outcome = compare_with_leader(shadow_run(chosen, cluster, leader=leader or (), wait=wait), output)
         raise typer.Exit(shadow_status(outcome, allow_unseen=allow_unseen))
     changes, other = UserChanges(files=file or (), deletions=delete or (), scales=scale or ()), None
-    state = read_snapshot_file(snapshot) if snapshot else cluster.read(chosen.declared_rules, names=changes.kinds)
+    state = read_snapshot_file(snapshot) if snapshot else cluster.read(chosen.read_rules, names=changes.kinds)
     if against:
         request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
         other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words)

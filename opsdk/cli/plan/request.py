@@ -92,6 +92,11 @@ class OperatorChoice:
         return self.operator.rules(namespace=self.namespace)
 
     @property
+    def read_rules(self) -> RuleSet | None:
+        """The rules whose kinds a snapshot has; None for all kinds, which an admin may use."""
+        return None if self.all_permissions else self.declared_rules
+
+    @property
     def rules(self) -> RuleSet | None:
         """The permissions with which it runs; None for those that it declares."""
         return RuleSet.everything() if self.all_permissions else None

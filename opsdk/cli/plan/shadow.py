@@ -45,7 +45,7 @@ def shadow_run(chosen: OperatorChoice, cluster: ClusterChoice, *, leader: Sequen
         wait: seconds that one side may be later than the other.
     """
     environment = environment_factory(controllers="none")
-    state = cluster.read(chosen.declared_rules, secret_values=True)
+    state = cluster.read(chosen.read_rules, secret_values=True)
     return ShadowRun(
         snapshot=state,
         operator=chosen.on_doubles(state),

@@ -45,11 +45,13 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
             message=f"is refused: {reason}",
         )
     for record in outcome.failing:
+        unread = evidence.unread_by(record.controller, failing_subject(record))
+        may_pass = f" (it looks at {unread[0]}, which was not read)" if unread else ""
         yield Consequence(
             kind=ConsequenceKind.RECONCILE_FAILS,
-            severity=Severity.DANGER,
+            severity=Severity.WARNING if unread else Severity.DANGER,
             subject=failing_subject(record),
-            message=f"its reconcile fails, also at the end: {record.detail}",
+            message=f"its reconcile fails, also at the end{may_pass}: {record.detail}",
         )
     for text in (*outcome.hot_loops, *map(str, outcome.loops)):
         yield Consequence(kind=ConsequenceKind.LOOP, severity=Severity.DANGER, subject=subject, message=text)

@@ -8,8 +8,11 @@ from functools import cached_property
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupKind
+from opsdk.apimachinery.tree_names import kind_in
 from opsdk.engine.net_changes import NetChange, OwnerGraph
+from opsdk.engine.plan import ChangeAction
 from opsdk.engine.run import RunOutcome
+from opsdk.engine.snapshot_kinds import UnreadKinds
 from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.conversion import Converter
@@ -25,6 +28,8 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         outcome: of the run.
         changes: the net change of each object by its storage key.
         ownership: of the objects before and after.
+        unread: what of the cluster the snapshot does not have.
+        callers: webhook configurations, APIServices and definitions of the cluster, as a fork does not have them.
     """
 
     operator: str
@@ -34,6 +39,8 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
     outcome: RunOutcome
     changes: Mapping[str, NetChange]
     ownership: OwnerGraph
+    unread: UnreadKinds
+    callers: Sequence[JsonObject] = ()
 
     @cached_property
     def by_uid(self) -> Mapping[str, NetChange]:
@@ -49,6 +56,16 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         for obj in self.objects:
             objects.setdefault(obj["kind"], []).append(obj)
         return objects
+
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        """Kind, namespace and name of the objects that a reconcile read or wrote."""
+        return frozenset(f"{kind_in(gvk)} {key}" for each in self.outcome.looked_at.values() for gvk, key in each)
+
+    def unread_by(self, controller: str, subject: str) -> Sequence[str]:
+        """Return what the reconciles of an object looked at, and what was not read in the cluster."""
+        looked_at = self.outcome.looked_at.get((controller, subject), ())
+        return sorted(f"{kind_in(gvk)} {key}" for gvk, key in looked_at if self.unread.is_unread(gvk, key))
 
     def change_of(self, obj: JsonObject) -> NetChange | None:
         """Return the change of an object that existed before the run; None if it did not change."""
@@ -76,13 +93,24 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         """Yield the changes of objects of a kind."""
         return (change for change in self.changes.values() if change.latest.get("kind") == kind)
 
-    def workload_of(self, pod: JsonObject) -> JsonObject | None:
-        """Return the outermost built-in workload of a Pod, such as its Deployment; None for a Pod without one."""
-        workload = None
-        for owner in self.ownership.ancestors(pod):
-            if owner.get("kind") in WORKLOADS:
-                workload = owner
-        return workload
+    def is_deleted(self, obj: JsonObject) -> bool:
+        """Whether an object of before is not there at the end."""
+        change = self.change_of(obj)
+        return change is not None and change.action is ChangeAction.DELETE
+
+    def is_deleted_by_others(self, change: NetChange) -> bool:
+        """Whether a history has the deletion of an object, or of one that it belongs to."""
+        changes = (self.change_of(owner) for owner in self.ownership.ancestors(change.latest))
+        return change.deleted_by_others or any(each is not None and each.deleted_by_others for each in changes)
+
+    def workload_of(self, pod: JsonObject) -> JsonObject:
+        """Return the outermost built-in workload of a Pod, such as its Deployment.
+
+        Without one, it is what controls the Pod, such as a custom resource; without that, the Pod.
+        """
+        owners = list(self.ownership.ancestors(pod))
+        built_in = [owner for owner in owners if owner.get("kind") in WORKLOADS]
+        return (built_in[-1:] or owners[:1] or [pod])[0]
 
     def is_own(self, manager: str) -> bool:
         """Whether a field manager is the operator, or one of its controllers."""

@@ -13,7 +13,7 @@ from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severi
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["field_consequences"]
+__all__ = ["field_consequences", "owners_of"]
 
 _SHOWN: Final = 5
 
@@ -33,7 +33,7 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
     """Yield the fields that others owned before, and that only the operator owns at the end."""
     assert change.before is not None
     assert change.after is not None
-    before, after = _owners(change.before), _owners(change.after)
+    before, after = owners_of(change.before), owners_of(change.after)
     operators = (evidence.operator,)
     gained = own_fields(change.after, operators).difference(own_fields(change.before, operators))
     for manager, fields in before.items():
@@ -50,7 +50,8 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
             )
 
 
-def _owners(obj: JsonObject) -> Mapping[str, FieldSet]:
+def owners_of(obj: JsonObject) -> Mapping[str, FieldSet]:
+    """Return the fields of each field manager of an object."""
     owners: dict[str, FieldSet] = {}
     for entry in obj["metadata"].get("managedFields") or ():
         fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})

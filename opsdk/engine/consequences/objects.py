@@ -41,7 +41,7 @@ def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
         if change.action is ChangeAction.REPLACE and change.own:
             yield _replaced(change, evidence)
         elif change.action is ChangeAction.DELETE or _begins_deletion(change):
-            if not _is_deleted_by_others(change, evidence):
+            if not evidence.is_deleted_by_others(change):
                 yield from _deleted(change, evidence)
         elif change.own and change.latest["kind"] == "Secret":
             yield from _secret(change)
@@ -86,12 +86,6 @@ def _begins_deletion(change: NetChange) -> bool:
         and "deletionTimestamp" in change.after["metadata"]
         and "deletionTimestamp" not in change.before["metadata"]
     )
-
-
-def _is_deleted_by_others(change: NetChange, evidence: Evidence) -> bool:
-    """Whether a history has the deletion of an object, or of one that it belongs to."""
-    changes = (evidence.change_of(owner) for owner in evidence.ownership.ancestors(change.latest))
-    return change.deleted_by_others or any(each is not None and each.deleted_by_others for each in changes)
 
 
 def _deleted(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:

@@ -1,9 +1,9 @@
-"""Pods that restart, go, or leave a Service without endpoints. Pure."""
+"""Pods that restart or end, and workloads that go. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,78 +19,127 @@ __all__ = ["pod_consequences"]
 _MASS: Final = 10
 """Pods that restart, in all, before the restart is a danger also for Deployments."""
 _SHORT_LIVED: Final = frozenset({"Job", "CronJob"})
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_MAX_PLACES: Final = 3
 
 
 class _Workload(msgspec.Struct, kw_only=True):
-    """The Pods of a workload.
+    """The running Pods of a workload.
 
     Attributes:
         obj: the workload.
-        before: number of its Pods before the run.
-        gone: those of them that were deleted.
-        after: number of its Pods at the end.
+        before: those before the run.
+        after: those at the end.
     """
 
     obj: JsonObject
-    before: int = 0
-    gone: int = 0
-    after: int = 0
+    before: list[JsonObject] = msgspec.field(default_factory=list)
+    after: list[JsonObject] = msgspec.field(default_factory=list)
+
+    def fates(self) -> tuple[list[JsonObject], list[JsonObject]]:
+        """Return the Pods that restart, and those that end.
+
+        A Pod restarts if a new one takes its place: its name in a StatefulSet, its node in a DaemonSet, any place
+        in another workload.
+        """
+        before, after = ({pod["metadata"].get("uid") for pod in pods} for pods in (self.before, self.after))
+        places = Counter(self.place(pod) for pod in self.after if pod["metadata"].get("uid") not in before)
+        restarting, ending = list[JsonObject](), list[JsonObject]()
+        for pod in self.before:
+            if pod["metadata"].get("uid") in after:
+                continue
+            place = self.place(pod)
+            (restarting if places[place] > 0 else ending).append(pod)
+            places[place] -= 1
+        return restarting, ending
+
+    def place(self, pod: JsonObject) -> str:
+        """Return the place of a Pod in its workload; empty if all places are equal."""
+        kind, name = self.obj["kind"], str(pod["metadata"]["name"])
+        if kind == "DaemonSet":
+            return str((pod.get("spec") or {}).get("nodeName", ""))
+        if kind == "StatefulSet":
+            return name
+        # A custom resource gives its Pods the names that it will look for again, unless the server makes them.
+        return "" if kind in WORKLOADS or "generateName" in pod["metadata"] else name
 
 
 def pod_consequences(evidence: Evidence) -> Iterator[Consequence]:
-    """Yield what happens to the Pods of the workloads, and to Services."""
-    workloads = _workloads(evidence)
-    restarts = sum(min(each.gone, each.after) for each in workloads.values())
-    for workload in workloads.values():
-        if _is_deleted(workload.obj, evidence):
-            continue
-        yield from _of_workload(workload, mass=restarts >= _MASS)
+    """Yield what happens to the Pods of the workloads."""
+    fates = [(each, *each.fates()) for each in _workloads(evidence) if not _goes_with_its_pods(each, evidence)]
+    is_mass = sum(len(restarting) for _, restarting, _ in fates) >= _MASS
+    for workload, restarting, ending in fates:
+        if restarting:
+            yield _restart(workload, restarting, is_mass=is_mass)
+        if ending:
+            yield _end(workload, ending)
     yield from _deleted_workloads(evidence)
-    yield from _services(evidence)
 
 
-def _workloads(evidence: Evidence) -> dict[str, _Workload]:
+def _workloads(evidence: Evidence) -> Sequence[_Workload]:
     workloads: dict[str, _Workload] = {}
 
     def of(pod: JsonObject) -> _Workload | None:
         obj = evidence.workload_of(pod)
-        if obj is None or obj["kind"] in _SHORT_LIVED:
+        is_short_lived = obj["kind"] in _SHORT_LIVED or (pod.get("status") or {}).get("phase") in _FINISHED
+        if is_short_lived or "deletionTimestamp" in pod["metadata"] or (obj is pod and not _is_written(pod, evidence)):
             return None
         return workloads.setdefault(subject_of_tree(obj), _Workload(obj=obj))
 
     for pod in evidence.before("Pod"):
         if (workload := of(pod)) is not None:
-            workload.before += 1
-            change = evidence.change_of(pod)
-            workload.gone += change is not None and (change.after is None or change.replaced)
+            workload.before.append(pod)
     for pod in evidence.after("Pod"):
         if (workload := of(pod)) is not None:
-            workload.after += 1
-    return workloads
+            workload.after.append(pod)
+    return list(workloads.values())
 
 
-def _of_workload(workload: _Workload, *, mass: bool) -> Iterator[Consequence]:
-    subject = subject_of_tree(workload.obj)
-    restarts = min(workload.gone, workload.after)
-    removed = workload.before - workload.after
-    stateful = workload.obj["kind"] in ("StatefulSet", "DaemonSet")
-    if restarts:
-        # A Deployment starts new Pods before it deletes old ones. The others delete first.
-        severity = Severity.DANGER if stateful or mass else Severity.WARNING
-        yield Consequence(
-            kind=ConsequenceKind.PODS_RESTART,
-            severity=severity,
-            subject=subject,
-            message=f"{restarts} of {workload.before} Pods restart",
-        )
-    if workload.gone and removed > 0:
-        none_left = not workload.after
-        yield Consequence(
-            kind=ConsequenceKind.PODS_REMOVED,
-            severity=Severity.DANGER if none_left or stateful else Severity.WARNING,
-            subject=subject,
-            message=f"no Pod is left of {workload.before}" if none_left else f"{removed} of {workload.before} Pods go",
-        )
+def _is_written(pod: JsonObject, evidence: Evidence) -> bool:
+    """Whether the operator or the user writes a Pod. The owner of another one may be missing in the snapshot."""
+    change = evidence.change_of(pod)
+    return change is not None and bool(change.own)
+
+
+def _goes_with_its_pods(workload: _Workload, evidence: Evidence) -> bool:
+    """Whether the workload itself is deleted, which is a consequence of its own. A Pod without one is no workload."""
+    return workload.obj["kind"] != "Pod" and evidence.is_deleted(workload.obj)
+
+
+def _restart(workload: _Workload, pods: Sequence[JsonObject], *, is_mass: bool) -> Consequence:
+    # A Deployment starts new Pods before it deletes old ones. The others delete first.
+    is_danger = is_mass or workload.obj["kind"] in ("StatefulSet", "DaemonSet")
+    return Consequence(
+        kind=ConsequenceKind.PODS_RESTART,
+        severity=Severity.DANGER if is_danger else Severity.WARNING,
+        subject=subject_of_tree(workload.obj),
+        message=f"{len(pods)} of {len(workload.before)} Pods restart{_places(workload, pods)}",
+    )
+
+
+def _end(workload: _Workload, pods: Sequence[JsonObject]) -> Consequence:
+    is_danger = not workload.after or workload.obj["kind"] in ("StatefulSet", "DaemonSet")
+    count = f"{len(pods)} of {len(workload.before)} Pods end{_places(workload, pods)}"
+    if workload.obj["kind"] == "Pod":
+        count = "it ends, and no workload starts it again"
+    elif not workload.after:
+        count = f"no Pod is left of {len(workload.before)}"
+    return Consequence(
+        kind=ConsequenceKind.PODS_REMOVED,
+        severity=Severity.DANGER if is_danger else Severity.WARNING,
+        subject=subject_of_tree(workload.obj),
+        message=count,
+    )
+
+
+def _places(workload: _Workload, pods: Sequence[JsonObject]) -> str:
+    """Return where Pods are, if they are some of several and their places differ."""
+    places = sorted(filter(None, map(workload.place, pods)))
+    if len(pods) == len(workload.before) or not places:
+        return ""
+    rest = len(places) - _MAX_PLACES
+    where = " on " if workload.obj["kind"] == "DaemonSet" else ": "
+    return where + ", ".join(places[:_MAX_PLACES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
@@ -98,7 +147,7 @@ def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
         obj = change.latest
         if obj.get("kind") not in WORKLOADS or change.action is not ChangeAction.DELETE:
             continue
-        if not any(_is_deleted(owner, evidence) for owner in evidence.ownership.ancestors(obj)):
+        if not any(evidence.is_deleted(owner) for owner in evidence.ownership.ancestors(obj)):
             yield Consequence(
                 kind=ConsequenceKind.WORKLOAD_DELETED,
                 severity=Severity.WARNING if obj["kind"] in _SHORT_LIVED else Severity.DANGER,
@@ -107,37 +156,5 @@ def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
             )
 
 
-def _is_deleted(obj: JsonObject, evidence: Evidence) -> bool:
-    change = evidence.change_of(obj)
-    return change is not None and change.action is ChangeAction.DELETE
-
-
 def _writer(change: NetChange) -> str:
     return change.manager or "the garbage collector"
-
-
-def _services(evidence: Evidence) -> Iterator[Consequence]:
-    """Yield the Services whose ready endpoints all go. Their EndpointSlices follow labels and selectors."""
-    before, after = _endpoints(evidence.before("EndpointSlice")), _endpoints(evidence.after("EndpointSlice"))
-    services = {subject_of_tree(service) for service in evidence.after("Service")}
-    for subject, count in before.items():
-        if count and not after[subject] and subject in services:
-            yield Consequence(
-                kind=ConsequenceKind.SERVICE_WITHOUT_PODS,
-                severity=Severity.DANGER,
-                subject=subject,
-                message=f"it has no endpoint at the end; before it had {count}",
-            )
-
-
-def _endpoints(slices: Iterator[JsonObject]) -> defaultdict[str, int]:
-    counts: defaultdict[str, int] = defaultdict(int)
-    for each in slices:
-        metadata = each["metadata"]
-        service = (metadata.get("labels") or {}).get("kubernetes.io/service-name")
-        if service:
-            ready = sum(
-                (endpoint.get("conditions") or {}).get("ready") is not False for endpoint in each.get("endpoints") or ()
-            )
-            counts[f"Service {metadata.get('namespace')}/{service}"] += ready
-    return counts

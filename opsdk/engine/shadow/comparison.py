@@ -10,7 +10,8 @@ uid. Where they did not, the fork keeps its own, so that the operator there goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -22,7 +23,15 @@ from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.masking import masked
 from opsdk.engine.ownership import own_part
 from opsdk.engine.redaction import without_secret_values
-from opsdk.engine.shadow.decisions import created_by, merged, presence_of, split_change, without_deletion
+from opsdk.engine.shadow.decisions import (
+    changed_by_others,
+    created_by,
+    merged,
+    own_entries,
+    presence_of,
+    split_change,
+    without_deletion,
+)
 from opsdk.engine.shadow.outcome import Disagreement, Side
 from opsdk.structured_merge.value import JsonObject
 
@@ -77,13 +86,27 @@ class ShadowComparison:
         """Disagreements that ended: one side was later than the wait."""
         self.decisions: dict[Side, int] = dict.fromkeys(Side, 0)
         """Changes by each side."""
+        self.missed = 0
+        """Changes of the leader that were not compared."""
+        self.others: Counter[str] = Counter()
+        """Field managers of other changes, without those of the control plane."""
 
     @property
     def disagreements(self) -> Sequence[Disagreement]:
         """Those that last, in the order in which they were found."""
         return list(self._disagreements.values())
 
+    def owned(self, objects: Iterable[JsonObject]) -> tuple[int, str]:
+        """Return how many objects have fields of the leader, and when the last one was written, if that is known."""
+        entries = [list(own_entries(obj, self._managers)) for obj in objects]
+        times = [str(entry.get("time") or "") for each in entries for entry in each]
+        return sum(map(bool, entries)), max(times, default="")
+
     # -------------------------------------------------------------- changes
+    def on_missed_event(self, before: JsonObject | None, after: JsonObject | None) -> None:
+        """Take note of a change in the cluster just before or after the comparison."""
+        self.missed += own_part(before, self._managers) != own_part(after, self._managers)
+
     def on_cluster_event(
         self, now: float, key: str, before: JsonObject | None, after: JsonObject | None, *,
         fork: JsonObject | None, collected: bool,
@@ -98,6 +121,7 @@ class ShadowComparison:
             fork: the object that the fork has.
             collected: whether the built-in controllers delete it: no owner is left, or its namespace is being deleted.
         """
+        self.others.update(changed_by_others(before, after, self._managers))
         if before is not None and after is not None and before["metadata"].get("uid") != after["metadata"].get("uid"):
             # A watch that begins anew shows the deletion and the creation as one change.
             fork = self.on_cluster_event(now, key, before, None, fork=fork, collected=collected)

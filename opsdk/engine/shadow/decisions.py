@@ -14,8 +14,10 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 __all__ = [
     "Presence",
     "SplitChange",
+    "changed_by_others",
     "created_by",
     "merged",
+    "own_entries",
     "presence_of",
     "split_change",
     "without_deletion",
@@ -146,6 +148,18 @@ def merged(obj: JsonObject, patch: JsonObject, live: JsonObject, managers: Colle
     if "generation" in live["metadata"]:
         metadata["generation"] = live["metadata"]["generation"]
     return {**patched, "metadata": metadata}
+
+
+def own_entries(obj: JsonObject, managers: Collection[str]) -> Iterator[JsonObject]:
+    """Yield the entries of managedFields of some field managers."""
+    return _entries(obj, managers, own=True)
+
+
+def changed_by_others(before: JsonObject | None, after: JsonObject | None, managers: Collection[str]) -> frozenset[str]:
+    """Return the other field managers that wrote an object between two states, without those of the control plane."""
+    former = [] if before is None else list(_entries(before, managers, own=False))
+    new = [] if after is None else [each for each in _entries(after, managers, own=False) if each not in former]
+    return frozenset(name for each in new if not (name := str(each.get("manager", ""))).startswith(_BUILT_IN))
 
 
 def _entries(obj: JsonObject, managers: Collection[str], *, own: bool) -> Iterator[JsonObject]:

@@ -54,6 +54,11 @@ class ShadowOutcome(msgspec.Struct, frozen=True, kw_only=True):
         agreed: number of decisions that were equal.
         late: number of disagreements that ended, because one side decided later.
         decisions: number of changes by each side.
+        managers: the field managers of the leader.
+        owned: number of objects that had fields of these managers at the start.
+        last_write: when the last one of them was written, as an RFC 3339 timestamp; empty if it is not known.
+        missed: number of the leader's changes just before and after the comparison, which were not compared.
+        others: the field managers of other changes, with their numbers.
         seconds: of the comparison.
         failure: why the operator ended by itself; empty if it did not.
         failing: the last reconciles of objects whose last reconcile failed in the fork.
@@ -68,6 +73,11 @@ class ShadowOutcome(msgspec.Struct, frozen=True, kw_only=True):
     agreed: int = 0
     late: int = 0
     decisions: Mapping[Side, int] = {}
+    managers: Sequence[str] = ()
+    owned: int = 0
+    last_write: str = ""
+    missed: int = 0
+    others: Mapping[str, int] = msgspec.field(default_factory=dict)
     seconds: float = 0.0
     failure: str = ""
     failing: Sequence[str] = ()
@@ -114,9 +124,26 @@ def summary_of(outcome: ShadowOutcome) -> str:
         f"{outcome.operator} beside its leader for {outcome.seconds:.0f} s: {outcome.agreed} decisions equal, "
         f"{len(outcome.disagreements)} fields differ, {outcome.late} came later."
     )
-    if not outcome.decisions.get(Side.LEADER):
-        text += " The leader changed nothing: compare for longer, or name its field manager with --leader."
-    return text
+    return " ".join([text, *_leader_texts(outcome)])
+
+
+def _leader_texts(outcome: ShadowOutcome) -> Iterator[str]:
+    """Yield what the leader did, if it was not all compared."""
+    compared = bool(outcome.decisions.get(Side.LEADER))
+    if outcome.missed:
+        changes = f"{outcome.missed} change{'s' if outcome.missed > 1 else ''}"
+        advice = "" if compared else ", and none meanwhile: compare for longer"
+        yield f"The leader made {changes} just before or after that{advice}."
+    elif not compared and outcome.owned:
+        when = f", the last one at {outcome.last_write}" if outcome.last_write else ""
+        among = " of those that were read" if outcome.blind else ""
+        before = f"The leader wrote {outcome.owned} objects before{when}"
+        yield f"{before}, and changed none{among} meanwhile: compare for longer."
+    elif not compared:
+        names = ", ".join(outcome.managers)
+        yield f"No object has a field of the leader: name its field manager with --leader, if it is not {names}."
+    if not compared and outcome.others:
+        yield f"Meanwhile, objects were changed by {', '.join(outcome.others)}."
 
 
 def _problems(outcome: ShadowOutcome) -> Iterator[StyledLine]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.builder.operator import Operator
@@ -30,8 +32,8 @@ from opsdk.engine.recording import FailureJournal, RefusalRecorder
 from opsdk.engine.shadow.comparison import ShadowComparison
 from opsdk.engine.shadow.follower import ClusterEvent, ClusterFollower
 from opsdk.engine.shadow.outcome import Disagreement, ShadowOutcome
-from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.engine.snapshot_kinds import blind_spots
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen
+from opsdk.engine.snapshot_kinds import UnreadKinds, blind_spots
 from opsdk.engine.writes import Entry
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
@@ -84,9 +86,13 @@ class ShadowRun:
 
     def __post_init__(self) -> None:
         self._unseen = [*isolate(self.snapshot).unseen]
+        self._unread = UnreadKinds(self.snapshot)
+        self._hidden: dict[str, Unseen] = {}
         self._events: asyncio.Queue[ClusterEvent | Entry] = asyncio.Queue()
         managers = {self.operator.options.cluster.field_owner or self.operator.name, self.operator.name, *self.leader}
+        self._leaders = frozenset(managers)
         self._comparison = ShadowComparison(managers, wait=self.wait)
+        self._buckets = {(kind.api_version, kind.kind): kind.bucket for kind in self.snapshot.kinds}
         self._failures, self._refusals = FailureJournal(), RefusalRecorder()
         self._begin: float | None = None
 
@@ -97,19 +103,26 @@ class ShadowRun:
         with refuse_connections(self.allowed_hosts, names=[host]) as connections:
             failure = await self._run(stop)
         rules = self.rules if self.rules is not None else self.operator.rules(namespace=self.namespace)
-        unseen = list(dict.fromkeys(self._unseen))
+        unseen = tuple(dict.fromkeys((*self._unseen, *self._hidden.values())))
+        owned, last_write = self._comparison.owned(self.snapshot.objects)
+        snapshot = msgspec.structs.replace(self.snapshot, unseen=unseen)
         return ShadowOutcome(
             operator=self.operator.name,
             disagreements=self._comparison.disagreements,
             agreed=self._comparison.agreed,
             late=self._comparison.late,
             decisions=self._comparison.decisions,
+            managers=sorted(self._leaders),
+            owned=owned,
+            last_write=last_write,
+            missed=self._comparison.missed,
+            others=dict(sorted(self._comparison.others.items())),
             seconds=0.0 if self._begin is None else monotonic() - self._begin,
             failure=failure,
             failing=[str(record) for record in self._failures.failing],
             refused=self._refusals.refusals,
             unseen=unseen,
-            blind=blind_spots(unseen, rules),
+            blind=tuple(dict.fromkeys((*blind_spots(snapshot, rules), *self._hidden.values()))),
             connections=list(connections),
         )
 
@@ -122,6 +135,7 @@ class ShadowRun:
             ClusterFollower(transport, kinds, self._events.put_nowait) as follower,
         ):
             self._unseen += await follower.start()
+            self._unread = UnreadKinds(msgspec.structs.replace(self.snapshot, unseen=self._unseen))
             await self._catch_up(env, follower)
             await install_definitions(self.operator, env, admin.uncached)
             config = await add_operator_user(
@@ -143,23 +157,30 @@ class ShadowRun:
             for task in others:
                 if not task.cancelled():
                     task.result()
+            while not self._events.empty():
+                if isinstance(event := self._events.get_nowait(), ClusterEvent):
+                    self._comparison.on_missed_event(event.before, event.after)
             return failure
 
     async def _catch_up(self, env: RunEnvironment, follower: ClusterFollower) -> None:
         """Give the fork what changed in the cluster since the snapshot."""
         listed = set[str]()
+        taken = {self._key(obj): obj for obj in self.snapshot.objects}
         while not self._events.empty():
             event = self._events.get_nowait()
             assert isinstance(event, ClusterEvent)
             listed.add(event.key)
+            self._comparison.on_missed_event(taken.get(event.key), event.after)
             if not _is_stored(env.stored(event.key), event.after):
                 await env.place(event.key, event.after)
-        buckets = {(kind.api_version, kind.kind): kind.bucket for kind in self.snapshot.kinds}
-        for obj in self.snapshot.objects:
-            bucket = buckets.get((obj["apiVersion"], obj["kind"]), "")
-            key = f"{bucket}/{key_of_tree(obj)}"
-            if bucket and key not in listed and follower.follows(key):
+        for key, obj in taken.items():
+            if key not in listed and follower.follows(key):
+                self._comparison.on_missed_event(obj, None)
                 await env.place(key, None)
+
+    def _key(self, obj: JsonObject) -> str:
+        """Return the storage key of an object of the snapshot."""
+        return f"{self._buckets.get((obj['apiVersion'], obj['kind']), '')}/{key_of_tree(obj)}"
 
     # -------------------------------------------------------------- while it lasts
     async def _compare(
@@ -228,9 +249,16 @@ class ShadowRun:
             self._comparison.on_placement(stored, live)
 
     def _on_write(self, entry: Entry) -> None:
-        """Take note of a write in the fork. It is not compared here: the storage is in the middle of the write."""
-        if entry.writer.user == user_of(self.namespace) and not is_ignored(entry):
+        """Take note of a write in the fork. It is not compared here: the storage is in the middle of the write.
+
+        Nothing is compared with an object that was not read: the leader may have it.
+        """
+        if entry.writer.user != user_of(self.namespace) or is_ignored(entry):
+            return
+        if (reason := self._unread.reason(entry.ref)) is None:
             self._events.put_nowait(entry)
+        else:
+            self._hidden[reason.what] = reason
 
     def _now(self) -> float:
         return monotonic() - (self._begin or 0.0)
