@@ -13,9 +13,12 @@ import selectors
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from opsdk.aio.repeatable_loop import RepeatableLoop, owner_of
 
 __all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
 
@@ -141,14 +144,13 @@ class _ShuffledHandles(deque[asyncio.Handle]):
 
     def _tasks_in_front(self) -> Iterator[asyncio.Task[Any]]:
         for handle in self:
-            # A task's callback is found as asyncio itself finds it for its messages.
-            owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined] # noqa: SLF001
-            if not isinstance(owner, asyncio.Task):
+            owner = owner_of(handle)
+            if owner is None:
                 return
             yield owner
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class VirtualLoop(RepeatableLoop):
     """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01 by default.
 
     Args:
@@ -189,6 +191,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def iteration(self) -> int:
         """The number of the loop's iteration: all callbacks that were ready together have the same one."""
         return self._jumping.iteration
+
+    def outside(self) -> AbstractContextManager[None]:
+        """See `RepeatableLoop`. An order that a seed decides stays."""
+        return super().outside() if self._shuffled is None else nullcontext()
 
     @property
     def on_idle(self) -> list[Callable[[], None]]:
