@@ -20,6 +20,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
+from opsdk.aio.slicer import Slicer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import ListMeta
@@ -43,7 +44,6 @@ from opsdk.cache.reflector import (
     WatchFrom,
 )
 from opsdk.cache.registration import Handler, HandlerRegistration
-from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.cache.unknown_reads import UnknownReads
 from opsdk.errors import (
