@@ -142,10 +142,20 @@ class ProcessRecording:
             self._next_panic_at = now + _PANIC_SECONDS
             self.save(reason)
 
-    def note_stop(self) -> None:
-        """Note that a signal asks the operator to stop."""
-        if self._recorder is not None:
-            self._recorder.note_stop()
+    def request_stop(self, stop: Callable[[], None]) -> None:
+        """Note that a signal asks the operator to stop, and call `stop`, first in the next iteration of the loop."""
+        recorder = self._recorder
+        if recorder is None:
+            stop()
+            return
+
+        def noted() -> None:
+            recorder.note_stop()
+            stop()
+
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, RecordingLoop)
+        loop.call_first(noted)
 
     def _began(self, config: RecordedConfig, loop: RecordingLoop) -> RecordingBegan:
         return replace(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, Final, Protocol
 
@@ -12,6 +14,7 @@ import msgspec
 
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
+from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.base.limits import MIB
 from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
@@ -34,6 +37,7 @@ from opsdk.recording.records import (
     RecordingBegan,
     Responded,
     Returned,
+    SliceEnded,
     StopRequested,
     TimeMoved,
 )
@@ -73,6 +77,10 @@ class CountingLoop(Protocol):
         """Return the time of the loop, in seconds."""
         ...
 
+    def outside(self) -> AbstractContextManager[None]:
+        """See `RepeatableLoop.outside`."""
+        ...
+
 
 class _Endpoint(Protocol):
     @property
@@ -105,6 +113,7 @@ class ExchangeRecorder:
         exchanges: that a checkpoint needs.
         sleeps: with names.
         thread_calls: returns how many functions were called in threads; 0 in virtual time, which waits for them.
+        sliced: objects in slices so far, see `SliceEnded`.
         random: the generator of the operator.
     """
 
@@ -116,6 +125,7 @@ class ExchangeRecorder:
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()
         self.thread_calls: Callable[[], int] = lambda: 0
+        self.sliced = 0
 
     @property
     def listens(self) -> bool:
@@ -136,6 +146,8 @@ class ExchangeRecorder:
             except ApiError:
                 # The handler gets it too, and answers it. It had no effect.
                 return await handler(request)
+            with self.loop.outside():
+                await asyncio.sleep(0)  # now this task runs first in the iteration, as in a replay
             target = f"{request.path}?{request.query.raw}" if request.query.raw else request.path
             self.add(Called(self.loop.iteration, number, request.method, target, request.header("content-type"), body))
             self.exchanges.call_began(number)
@@ -154,7 +166,8 @@ class ExchangeRecorder:
         self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))
         self.exchanges.call_began(number)
         try:
-            value = await call.run()
+            with self.loop.outside():
+                value = await call.run()
         except BaseException as error:
             self.add(Failed(self.loop.iteration, number, error_name(error), str(error)))
             raise
@@ -162,6 +175,13 @@ class ExchangeRecorder:
             self.exchanges.call_ended(number)
         self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
         return value
+
+    def ends(self, is_full: bool) -> bool:
+        """See `SliceEnds`."""
+        if is_full:
+            self.add(SliceEnded(self.loop.iteration, self.sliced))
+        self.sliced += 1
+        return is_full
 
     def observe_time(self, iteration: int, time: float) -> None:
         """Note that virtual time has moved."""
@@ -189,7 +209,8 @@ class _RecordedBackend:
         exchanges = recorder.exchanges
         exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
         try:
-            stream = await self._backend.exchange(method, target, headers, body)
+            with recorder.loop.outside():
+                stream = await self._backend.exchange(method, target, headers, body)
         except BaseException as error:
             exchanges.ended(number)
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
@@ -222,7 +243,8 @@ class _RecordedStream:
 
     async def read(self) -> bytes:
         try:
-            data = await self._stream.read()
+            with self._recorder.loop.outside():
+                data = await self._stream.read()
         except BaseException as error:
             self._end()
             self._recorder.add(Failed(self._recorder.loop.iteration, self._number, error_name(error), str(error)))
@@ -249,7 +271,8 @@ class _RecordedStream:
     async def aclose(self) -> None:
         began = self._recorder.loop.iteration
         try:
-            await self._stream.aclose()
+            with self._recorder.loop.outside():
+                await self._stream.aclose()
         finally:
             if self._recorder.loop.iteration != began or not self._has_ended:
                 self._end()
@@ -308,4 +331,5 @@ def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: 
     BOUNDARY.set(recorder)
     RANDOM.set(recorder.random)
     SLEEPS.set(recorder.sleeps)
+    SLICE_ENDS.set(recorder)
     return recorder

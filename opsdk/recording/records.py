@@ -42,13 +42,14 @@ __all__ = [
     "Responded",
     "Returned",
     "Skipped",
+    "SliceEnded",
     "StopRequested",
     "ThreadArrived",
     "TimeMoved",
     "WallMoved",
 ]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the records, in the first line of each file: another one may have other fields."""
 
 RandomState = tuple[int, tuple[int, ...], float | None]
@@ -108,6 +109,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
         lease_times: of the election, in MessagePack; empty without one.
         leads_since: the time at which leadership began the last time.
         thread_calls: functions that were called in threads so far.
+        sliced: objects in slices so far, see `SliceEnded`.
         random: the state of opsdk's random numbers, see `random.Random.getstate`.
         process_random: the state of those of the module `random`.
     """
@@ -119,6 +121,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     lease_times: bytes
     leads_since: float
     thread_calls: int
+    sliced: int
     random: RandomState
     process_random: RandomState
 
@@ -469,6 +472,18 @@ class ThreadArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     call: int
 
 
+class SliceEnded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="S"):
+    """A loop over objects let other tasks run, see `opsdk.aio.slicer.Slicer`.
+
+    Attributes:
+        iteration: in which.
+        number: of the object, among all that such loops of the operator have counted, from 0.
+    """
+
+    iteration: int
+    number: int
+
+
 class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """The operator has ended. A replay ends here.
 
@@ -517,6 +532,7 @@ Record = (
     | Answered
     | StopRequested
     | ThreadArrived
+    | SliceEnded
     | OperatorEnded
     | Skipped
 )

@@ -128,9 +128,8 @@ class ReplayBoundary:
     def serve(self, handler: RequestHandler) -> RequestHandler:
         """See `Boundary`. The recorded reviews come in their iterations."""
         for review in self.timeline.reviews:
-            # A task runs in the iteration after the one that creates it.
             start = partial(self._start_review, handler, review)
-            self.loop.call_in(review.request.iteration - 1, start, place=review.place)
+            self.loop.make_ready_in(review.request.iteration, start, place=review.place)
         return handler
 
     async def call(self, call: ExternalCall) -> Any:
