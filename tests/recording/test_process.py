@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Self
 
 import pytest
@@ -23,6 +25,7 @@ from processes import until
 
 from opsdk import ObjectMeta, Operator, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.secret_values import LAST_APPLIED
 from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -61,6 +64,30 @@ async def reconcile(secret: Secret, ctx: Context) -> None:
 if __name__ == "__main__":
     operator.main()
 """
+
+# The same with a kind of its own, whose spec has the password.
+ACCOUNTS = (
+    OPERATOR.replace(
+        'operator = Operator("copier")',
+        """from typing import Annotated
+from opsdk import GroupVersionKind, Model, Object
+from opsdk.apimachinery.crd_markers import json_schema
+
+class AccountSpec(Model):
+    password: Annotated[str, json_schema({"format": "password"})] = ""
+
+class Account(Object[AccountSpec, None]):
+    gvk = GroupVersionKind("accounts.example.com", "v1", "Account")
+
+operator = Operator("copier")""",
+    )
+    .replace("secret: Secret", "account: Account")
+    .replace("(Secret, owns=[ConfigMap])", "(Account, owns=[ConfigMap, Secret])")
+    .replace('    if "password" not in secret.data or secret.metadata.name.endswith("-copy"):\n        return\n', "")
+    .replace("secret.metadata", "account.metadata")
+    .replace("{secret.data['password'].decode()}", "{account.spec.password}")
+    .replace("data=secret.data", 'data={"password": account.spec.password.encode()}')
+)
 
 # Plain functions in threads: each reads what the others have written, after a sleep of another length in each run.
 THREADS = """
@@ -179,9 +206,9 @@ async def copied(client: Client, name: str) -> None:
 
 def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
     """Return the operator of the program, with the flags of the process."""
-    names: dict[str, object] = {"__name__": "copier"}
-    exec(recorded.program.read_text(), names)
-    operator = names["operator"]
+    module = sys.modules["copier"] = ModuleType("copier")  # classes look their module up
+    exec(recorded.program.read_text(), vars(module))
+    operator = module.operator
     assert isinstance(operator, Operator)
     operator.options, _ = parse_flags("copier", operator.options, timeline.began.arguments, {})
     return operator
@@ -223,6 +250,43 @@ def test_threads_are_replayed_in_the_same_iterations(tmp_path: Path, signal_numb
         outcome = replay.run()
     assert outcome.requests > 25
     assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
+
+
+async def change_accounts(kubeconfig: Path) -> None:
+    """Create the kind and three objects as ``kubectl apply`` does, and wait until the operator has copied them."""
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {}}}}
+    schema["properties"]["spec"]["properties"] = {"password": {"type": "string", "format": "password"}}  # type: ignore[index]
+    names = {"kind": "Account", "listKind": "AccountList", "plural": "accounts", "singular": "account"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "accounts.accounts.example.com"},
+        "spec": {"group": "accounts.example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
+        await cluster.uncached.create(Unstructured.from_tree(definition))
+        for number in range(3):
+            spec = {"password": f"{PASSWORD}-{number}"}
+            metadata = {"name": f"db-{number}", "namespace": "default"}
+            account = {"apiVersion": "accounts.example.com/v1", "kind": "Account", "metadata": metadata, "spec": spec}
+            applied = {**metadata, "annotations": {LAST_APPLIED: json.dumps(account)}}
+            await cluster.uncached.create(Unstructured.from_tree({**account, "metadata": applied}))
+            await copied(cluster.uncached, f"db-{number}")
+
+
+def test_a_password_in_a_spec_is_hidden(tmp_path: Path) -> None:
+    """With its copies, and in the annotation of kubectl. The replay is identical."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, ACCOUNTS) as recorded:
+        asyncio.run(change_accounts(kubeconfig))
+        until(lambda: recorded.has_written("db-2-copy"), recorded.log)
+        recorded.end(signal.SIGTERM)
+    timeline = Timeline(load_recording(recorded.recordings).records)
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        outcome = replay.run()
+    assert outcome.requests > 15
+    assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
+    check_hidden(recorded.recordings)
 
 
 def check_hidden(folder: Path) -> None:
