@@ -64,8 +64,8 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         python: version of Python.
         operator: its name.
         reference: the operator as a command line names it; empty if it is not known.
-        arguments: of the program.
-        environment: variables of the environment that opsdk reads, and the seed of Python's hashes.
+        arguments: of the program: flags of opsdk, which hold no secrets.
+        environment: such flags as variables of the environment, names of the Pod, and the seed of Python's hashes.
         code: digest of the operator's code; empty if it could not be read.
         namespace: of the operator.
         host: the address of its API server.
@@ -495,15 +495,17 @@ class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
 
 
 class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Records that were not written, because the disk was full or too slow: a replay ends here.
+    """Records that were not written: a replay ends here.
 
     Attributes:
         iteration: of the first one.
         count: how many.
+        reason: why; empty if the disk was full or too slow.
     """
 
     iteration: int
     count: int
+    reason: str = ""
 
 
 Outcome = Responded | Received | Returned | Failed | Closed

@@ -204,7 +204,8 @@ class Timeline:
                 self._add_to_checkpoint(place, record, by_number)
                 continue
             if isinstance(record, Skipped):
-                self.problem = f"{record.count} records are missing, because the disk was full or too slow"
+                reason = record.reason or "the disk was full or too slow"
+                self.problem = f"the recording ends early, and {record.count} records are missing: {reason}"
                 break
             if isinstance(record, OperatorEnded):
                 self.end = record.iteration
