@@ -71,7 +71,7 @@ ACCOUNTS = (
         'operator = Operator("copier")',
         """from typing import Annotated
 from opsdk import GroupVersionKind, Model, Object
-from opsdk.apimachinery.crd_markers import json_schema
+from opsdk.apimachinery.crd import json_schema
 
 class AccountSpec(Model):
     password: Annotated[str, json_schema({"format": "password"})] = ""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, field, msgpack
 
 from opsdk import GroupVersionKind, Model, Object, crd_for
-from opsdk.apimachinery.crd_markers import json_schema
+from opsdk.apimachinery.crd import json_schema
 from opsdk.apimachinery.secret_values import LAST_APPLIED
 from opsdk.base.cause import ReconcileCause
 from opsdk.recording.records import (

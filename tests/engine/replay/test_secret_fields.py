@@ -9,7 +9,7 @@ from msgspec import Meta, field
 import envtest
 from opsdk import Condition, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, crd_for
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.apimachinery.crd_markers import json_schema
+from opsdk.apimachinery.crd import json_schema
 from opsdk.client.patch import merge_patch
 from opsdk.engine.replay.run import OperatorReplay
 from opsdk.engine.replay.timeline import Timeline
