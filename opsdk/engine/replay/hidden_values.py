@@ -48,7 +48,7 @@ class HiddenValues:
         """Whether two bodies are equal but for hidden values. Equal digests stand for equal values."""
         if recorded == replayed:
             return True
-        if not has_digest(recorded) and not has_digest(replayed):
+        if not has_digest(recorded) and not has_digest(replayed) and b'"patchType"' not in recorded:
             return False
         pairs: _Pairs = []
         if not _equal(_tree(recorded), _tree(replayed), pairs):
