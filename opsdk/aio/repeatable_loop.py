@@ -19,7 +19,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVarTuple
 
-__all__ = ["RepeatableLoop", "owner_of"]
+__all__ = ["RepeatableLoop", "owner_of", "running_task"]
 
 Ts = TypeVarTuple("Ts")
 AnyTask = asyncio.Task[Any]
@@ -66,10 +66,7 @@ class _Outside(AbstractContextManager[None]):
     __slots__ = ("_task", "_tasks")
 
     def __init__(self, tasks: dict[AnyTask, int]) -> None:
-        self._tasks = tasks
-        task = asyncio.current_task()
-        assert task is not None
-        self._task: AnyTask = task
+        self._tasks, self._task = tasks, running_task()
 
     def __enter__(self) -> None:
         self._tasks[self._task] = self._tasks.get(self._task, 0) + 1
@@ -136,7 +133,7 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
                 (first if owner_of(handle) in self._outside else ready).append(handle)
         ready.extendleft(reversed(first))
 
-    def _arrive(self, callback: Callable[[], None]) -> None:
+    def _arrive(self, callback: Callable[[], object]) -> None:
         self.note_event(lambda: "a thread or a signal", None)
         callback()
 
@@ -177,6 +174,13 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
         if (when := self._timed_before.get(task)) is not None:
             return _timer_text(when)
         return f"another task, after {describe()}" if iteration >= 0 else "the start"
+
+
+def running_task() -> AnyTask:
+    """Return the task that runs. Call it in coroutines only."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def owner_of(handle: asyncio.Handle) -> AnyTask | None:

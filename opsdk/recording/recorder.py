@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
+from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.base.limits import MIB
 from opsdk.base.version import VERSION
@@ -51,6 +52,8 @@ __all__ = [
     "describe_start",
     "encode_arguments",
     "error_name",
+    "response_to",
+    "result_of",
 ]
 
 _HEADERS: Final = frozenset({"content-type", "retry-after", "warning", "location", "audit-id"})
@@ -79,6 +82,14 @@ class CountingLoop(Protocol):
 
     def outside(self) -> AbstractContextManager[None]:
         """See `RepeatableLoop.outside`."""
+        ...
+
+    def note_event(self, describe: Callable[[], str], task: asyncio.Task[Any] | None) -> None:
+        """See `RepeatableLoop.note_event`."""
+        ...
+
+    def wake_of(self, task: asyncio.Task[Any]) -> str:
+        """See `RepeatableLoop.wake_of`."""
         ...
 
 
@@ -163,7 +174,10 @@ class ExchangeRecorder:
     async def call(self, call: ExternalCall) -> Any:
         """See `Boundary`."""
         number = next(self.numbers)
-        self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))
+        task = running_task()
+        woken_by = self.loop.wake_of(task)
+        arguments = encode_arguments(call.arguments)
+        self.add(CallBegan(self.loop.iteration, number, call.name, arguments, task.get_name(), woken_by))
         self.exchanges.call_began(number)
         try:
             with self.loop.outside():
@@ -173,6 +187,7 @@ class ExchangeRecorder:
             raise
         finally:
             self.exchanges.call_ended(number)
+            self.loop.note_event(lambda: result_of(call.name), task)
         self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
         return value
 
@@ -204,7 +219,12 @@ class _RecordedBackend:
         number = next(recorder.numbers)
         content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
-        began = ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
+        task = running_task()
+        name, woken_by = task.get_name(), recorder.loop.wake_of(task)
+        iteration = recorder.loop.iteration
+        began = ExchangeBegan(
+            iteration, number, self._server, method, target, content_type, sent, task=name, woken_by=woken_by
+        )
         recorder.add(began)
         exchanges = recorder.exchanges
         exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
@@ -215,11 +235,12 @@ class _RecordedBackend:
             exchanges.ended(number)
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
+        recorder.loop.note_event(lambda: response_to(method, target), task)
         recorded = {name: value for name, value in stream.headers.items() if name in _HEADERS}
         responded = Responded(recorder.loop.iteration, number, stream.status, recorded)
         recorder.add(responded)
         exchanges.responded(responded)
-        return _RecordedStream(stream, recorder, number)
+        return _RecordedStream(stream, recorder, began)
 
     def drain(self) -> None:
         self._backend.drain()
@@ -234,9 +255,10 @@ class _RecordedBackend:
 class _RecordedStream:
     """Notes the bytes of a response after their decompression, so that a recording can be searched and redacted."""
 
-    def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, number: int) -> None:
+    def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, request: ExchangeBegan) -> None:
         self.status, self.headers = stream.status, stream.headers
-        self._stream, self._recorder, self._number = stream, recorder, number
+        self._stream, self._recorder, self._request = stream, recorder, request
+        self._number = request.exchange
         self._decoder = decoder_for(stream.headers) if "content-encoding" in stream.headers else None
         self._has_ended = False
         """Whether the last record of the exchange was added."""
@@ -249,6 +271,8 @@ class _RecordedStream:
             self._end()
             self._recorder.add(Failed(self._recorder.loop.iteration, self._number, error_name(error), str(error)))
             raise
+        request = self._request
+        self._recorder.loop.note_event(lambda: response_to(request.method, request.target), running_task())
         # A part of compressed data may have no decoded byte, and is not the end.
         self._has_ended = not data
         received = Received(self._recorder.loop.iteration, self._number, self._decoded(data), not data)
@@ -289,6 +313,16 @@ def error_name(error: BaseException) -> str:
     'builtins:KeyError'
     """
     return f"{type(error).__module__}:{type(error).__qualname__}"
+
+
+def response_to(method: str, target: str) -> str:
+    """Return what woke a task that waited for a response."""
+    return f"the response to {method} {target.partition('?')[0]}"
+
+
+def result_of(call: str) -> str:
+    """Return what woke a task that waited for a call of an external system."""
+    return f"the result of {call}"
 
 
 def encode_arguments(arguments: tuple[Any, ...]) -> bytes:

@@ -313,6 +313,8 @@ class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         target: path and query.
         content_type: of the body.
         body: without values of Secrets and tokens.
+        task: name of the task that sent it.
+        woken_by: what let the task go on, see `RepeatableLoop.wake_of`.
     """
 
     iteration: int
@@ -322,6 +324,8 @@ class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     target: str
     content_type: str = ""
     body: bytes = b""
+    task: str = ""
+    woken_by: str = ""
 
 
 class CallBegan(msgspec.Struct, frozen=True, array_like=True, tag="k"):
@@ -332,12 +336,16 @@ class CallBegan(msgspec.Struct, frozen=True, array_like=True, tag="k"):
         exchange: number of the call, among those of exchanges.
         name: of the system and its method, such as ``dns.create``.
         arguments: in MessagePack, as far as they have such a form.
+        task: name of the task that called.
+        woken_by: what let the task go on, see `RepeatableLoop.wake_of`.
     """
 
     iteration: int
     exchange: int
     name: str
     arguments: bytes = b""
+    task: str = ""
+    woken_by: str = ""
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag="v"):

@@ -13,7 +13,7 @@ from itertools import count
 from operator import itemgetter
 from typing import Any, Final
 
-from opsdk.aio.repeatable_loop import owner_of
+from opsdk.aio.repeatable_loop import owner_of, running_task
 from opsdk.aio.virtual_loop import JumpingSelector, VirtualLoop
 from opsdk.engine.replay.timeline import BEFORE_CHECKPOINT, Timeline
 from opsdk.recording.loop import CLOCK_RESOLUTION, EPOCH
@@ -147,7 +147,7 @@ class ReplayLoop(VirtualLoop):
             callback: the function.
             place: order of those that are called in the same iteration.
         """
-        self.make_ready_in(iteration, partial(self.call_soon, callback), place=place)
+        self.make_ready_in(iteration, partial(self.call_soon, self._arrive, callback), place=place)
 
     def make_ready_in(self, iteration: int, make_ready: Callable[[], object], *, place: int) -> None:
         """Call a function between the selector of an iteration and its callbacks. Those that it adds come first.
@@ -205,8 +205,7 @@ class ReplayLoop(VirtualLoop):
             return
         future: asyncio.Future[None] = self.create_future()
         self.make_ready_in(iteration, partial(_finish, future), place=place)
-        task = asyncio.current_task()
-        assert task is not None
+        task = running_task()
         self._places[task] = place
         try:
             await future

@@ -6,16 +6,20 @@ A result comes from a socket, from another task, or with a timer of the connecti
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.engine.replay.boundary import ReplayBoundary
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
+from opsdk.engine.replay.report import outcome_lines
+from opsdk.engine.replay.run import ReplayOutcome
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.recording.boundary import Boundary
 from opsdk.recording.calls import MethodCall
@@ -117,14 +121,17 @@ def recorded(program: list[list[Step]]) -> tuple[list[Record], Log]:
     return records, log
 
 
-def replayed(records: list[Record], program: Callable[[Boundary, ReplayLoop], Coroutine[Any, Any, None]]) -> None:
-    """Run a program again."""
+def replayed(
+    records: list[Record], program: Callable[[Boundary, ReplayLoop], Coroutine[Any, Any, None]]
+) -> ReplayBoundary:
+    """Run a program again. Returns the boundary, with the differences."""
     timeline = Timeline(records)
     loop = ReplayLoop(timeline)
+    boundary = ReplayBoundary(timeline, loop)
 
     async def main() -> None:
         await loop.wait_until(timeline.began.iteration)
-        await program(ReplayBoundary(timeline, loop), loop)
+        await program(boundary, loop)
 
     main_task = loop.create_task(main())
     main_task.add_done_callback(lambda _: loop.stop())
@@ -138,6 +145,7 @@ def replayed(records: list[Record], program: Callable[[Boundary, ReplayLoop], Co
             task.cancel()
         loop.run_until_complete(asyncio.gather(main_task, return_exceptions=True))
         loop.close()
+    return boundary
 
 
 @given(PROGRAMS)
@@ -147,3 +155,44 @@ def test_a_replay_has_the_order_of_the_recording(program: list[list[Step]]) -> N
     again: Log = []
     replayed(records, lambda boundary, loop: work(program, boundary, again, lambda: loop.iteration))
     assert again == log
+
+
+# The other workers are there so that the recording has the times of the replay.
+OTHERS: list[list[Step]] = [[Sleep(0.001), Sleep(0.001), Sleep(0.001), Sleep(0.001)]]
+MOVED: dict[str, tuple[list[list[Step]], list[list[Step]], str, str]] = {
+    "timer": (
+        [[Sleep(0.001), Call(0, 0.0)]],
+        [[Sleep(0.002), Call(0, 0.0)]],
+        "the timer of 0.001000 s",
+        "the timer of 0.002000 s",
+    ),
+    "callback": (
+        [[Get(1.0), Call(0, 0.0)], [Sleep(0.001), Put()]],
+        [[Get(1.0), Call(0, 0.0)], [Sleep(0.003), Put()]],
+        "another task, after the timer of 0.001000 s",
+        "another task, after the timer of 0.003000 s",
+    ),
+    "result": (
+        [[Call(0, 0.001), Call(0, 0.0)]],
+        [[Call(0, 0.001), Sleep(0.001), Call(0, 0.0)]],
+        "the result of worker 0",
+        "the timer of 0.002000 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_the_report_names_what_moved(name: str) -> None:
+    """Of a request at another time: iteration, time, task, and the timer or the result that woke it, on both sides."""
+    program, other_program, woken_by, woken_again_by = MOVED[name]
+    records, _ = recorded(program + OTHERS)
+    boundary = replayed(
+        records, lambda boundary, loop: work(other_program + OTHERS, boundary, [], lambda: loop.iteration)
+    )
+    [difference] = [each for each in boundary.divergences if "another time" in each.what]
+    before, after = difference.details
+    assert re.fullmatch(rf"recorded in iteration \d+ at 0\.00\d+ s by Task-\d+, woken by {woken_by}", before)
+    assert re.fullmatch(rf"replayed in iteration \d+ at 0\.00\d+ s by Task-\d+, woken by {woken_again_by}", after)
+    shown = [*outcome_lines(ReplayOutcome(divergences=boundary.divergences), ())]
+    assert f"    {before}" in shown
+    assert f"    {after}" in shown
