@@ -13,29 +13,24 @@ import sys
 import time
 import urllib.request
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Self
 
 import pytest
 import yaml
 from processes import until
+from recorded_processes import RecordedOperator, load_operator, server
 
-from opsdk import ObjectMeta, Operator, Unstructured
+from opsdk import ObjectMeta, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.secret_values import LAST_APPLIED
-from opsdk.builder.flags import parse_flags
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
 from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import UsageError
-from opsdk.recording.files import RecordingError
 from opsdk.recording.reading import load_recording
-from opsdk.recording.records import ExchangeBegan
 from opsdk.recording.storage import SUFFIX, file_names
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
@@ -119,68 +114,6 @@ if __name__ == "__main__":
 """
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[Path]:
-    """Run an API server; yields its kubeconfig."""
-    kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "opsdk.cli", "apiserver", "--kubeconfig", str(kubeconfig)]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--port", "0"], stdout=log, stderr=log)
-    try:
-        subprocess.run([*command, "--wait"], check=True, timeout=60)
-        yield kubeconfig
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-class RecordedOperator:
-    """The process of an operator that records itself.
-
-    Args:
-        folder: for its files.
-        kubeconfig: of the server.
-        text: of the program.
-        mode: see `RecordingMode`.
-    """
-
-    def __init__(self, folder: Path, kubeconfig: Path, text: str = OPERATOR, mode: str = "always") -> None:
-        self.program = folder / "copier.py"
-        self.program.write_text(text)
-        self.recordings, self.log = folder / "recordings", folder / "operator.log"
-        flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
-        self.debug_address = f"127.0.0.1:{free_port()}"
-        flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", self.debug_address]
-        flags += ["--recording-mode", mode]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(self.program), *flags],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONHASHSEED": "1"},
-            )
-
-    def has_written(self, name: str) -> bool:
-        """Whether the recording has a write of an object of this name."""
-        try:
-            records = load_recording(self.recordings).records
-        except RecordingError:
-            return False  # a busy machine: the files that are left have no checkpoint yet
-        return any(isinstance(record, ExchangeBegan) and name in record.target for record in records)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait(60)
-
-    def end(self, signal_number: signal.Signals) -> None:
-        """Send a signal, and wait for the end of the process."""
-        self.process.send_signal(signal_number)
-        self.process.wait(60)
-
-
 async def change_secrets(kubeconfig: Path, prefix: str = "db") -> None:
     """Create three Secrets, change them, and wait until the operator has copied them."""
     async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
@@ -204,20 +137,10 @@ async def copied(client: Client, name: str) -> None:
     raise AssertionError(f"{name} is not copied")
 
 
-def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
-    """Return the operator of the program, with the flags of the process."""
-    module = sys.modules["copier"] = ModuleType("copier")  # classes look their module up
-    exec(recorded.program.read_text(), vars(module))
-    operator = module.operator
-    assert isinstance(operator, Operator)
-    operator.options, _ = parse_flags("copier", operator.options, timeline.began.arguments, {})
-    return operator
-
-
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: signal.Signals) -> None:
     """Leader election, times and jitter included. No password is in the files."""
-    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, OPERATOR) as recorded:
         asyncio.run(change_secrets(kubeconfig))
         # The writer is a second behind.
         until(lambda: recorded.has_written("db-2-copy"), recorded.log)
@@ -373,7 +296,10 @@ def test_an_unexpected_error_saves_the_recording(tmp_path: Path, text: str) -> N
 
 def test_a_request_saves_the_recording(tmp_path: Path) -> None:
     """``POST /debug/recording``, while the operator goes on."""
-    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, mode="on-request") as recorded:
+    with (
+        server(tmp_path) as kubeconfig,
+        RecordedOperator(tmp_path, kubeconfig, OPERATOR, mode="on-request") as recorded,
+    ):
         asyncio.run(change_secrets(kubeconfig))
         assert not file_names(recorded.recordings)
         headers = {"Content-Type": "application/json"}
