@@ -10,10 +10,12 @@ from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.plurals import plural_of
 from opsdk.apimachinery.secret_fields import FieldPath, secret_fields
-from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = ["SecretKinds", "resource_of"]
+
+log = SafeLogger(__name__)
 
 Fields = frozenset[FieldPath]
 Resource = tuple[str, str]
@@ -83,8 +85,9 @@ class SecretKinds:
             self._classes.add(cls)
             try:
                 fields = secret_fields(schema_for(cls))
-            except UsageError:
-                continue  # no class of a custom resource: it has no schema
+            except Exception as error:  # noqa: BLE001 - the class of an author may raise anything
+                log.debug("%s has no schema, so its definition says which fields are secret: %s", cls.__name__, error)
+                continue
             self._add(cls.gvk.group, plural_of(cls), cls.gvk.kind, fields)
 
     def _add(self, group: str, plural: str, kind: str, fields: Fields) -> None:

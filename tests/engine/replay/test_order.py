@@ -193,6 +193,6 @@ def test_the_report_names_what_moved(name: str) -> None:
     before, after = difference.details
     assert re.fullmatch(rf"recorded in iteration \d+ at 0\.00\d+ s by Task-\d+, woken by {woken_by}", before)
     assert re.fullmatch(rf"replayed in iteration \d+ at 0\.00\d+ s by Task-\d+, woken by {woken_again_by}", after)
-    shown = [*outcome_lines(ReplayOutcome(divergences=boundary.divergences), ())]
-    assert f"    {before}" in shown
-    assert f"    {after}" in shown
+    lines = [*outcome_lines(ReplayOutcome(divergences=boundary.divergences), ())]
+    assert f"    {before}" in lines
+    assert f"    {after}" in lines
