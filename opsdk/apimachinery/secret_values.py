@@ -35,22 +35,28 @@ def redacted(obj: JsonObject, key: bytes) -> JsonObject:
     >>> redacted(secret, b"key")["data"] == redacted(secret, b"key")["data"] != secret["data"]
     True
     """
-    return without_values(obj, key) if is_secret(obj) else obj
+    if not is_secret(obj):
+        return obj
+    return without_values(obj, lambda value, encoded: digest(value, key, encoded=encoded))
 
 
-def without_values(secret: JsonObject, key: bytes) -> JsonObject:
-    """Return a Secret, or a patch of one, without its values."""
+def without_values(secret: JsonObject, hide: Callable[[object, bool], str]) -> JsonObject:
+    """Return a Secret, or a patch of one, without its values.
+
+    Args:
+        secret: the object or the patch.
+        hide: returns what stands for a value; the second argument says whether it is in base64.
+    """
     result = {**secret}
     for field in ("data", "stringData"):
         if isinstance(values := secret.get(field), dict):
             result[field] = {
-                name: None if value is None else digest(value, key, encoded=field == "data")
-                for name, value in values.items()
+                name: None if value is None else hide(value, field == "data") for name, value in values.items()
             }
     metadata = secret.get("metadata")
     annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
     if isinstance(metadata, dict) and LAST_APPLIED in annotations:
-        last_applied = digest(annotations[LAST_APPLIED], key, encoded=False)
+        last_applied = hide(annotations[LAST_APPLIED], False)
         result["metadata"] = {**metadata, "annotations": {**annotations, LAST_APPLIED: last_applied}}
     return result
 

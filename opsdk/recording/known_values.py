@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress
 from typing import Any, Final
 
 import msgspec
 
 from opsdk.errors import OpsdkError
 
-__all__ = ["KnownValues", "ValueLimitError", "replaced", "replaced_in_msgpack"]
+__all__ = ["KnownValues", "Present", "ValueLimitError", "replaced", "replaced_in_msgpack"]
 
+Present = Mapping[bytes, bytes]
+"""Values that a text has, and what stands for them."""
+_NONE: Final[Present] = {}
 MAX_BYTES: Final = 64 << 20
 """Of memory for all values."""
 MIN_LENGTH: Final = 8
@@ -38,7 +43,8 @@ class KnownValues:
 
     >>> values = KnownValues()
     >>> values.add(b"correct-horse", b"digest")
-    >>> replaced(b"db://correct-horse@db", values.present_in(b"db://correct-horse@db"))
+    >>> [present] = values.present_in([b"db://correct-horse@db"])
+    >>> replaced(b"db://correct-horse@db", present)
     b'db://digest@db'
     """
 
@@ -74,25 +80,34 @@ class KnownValues:
             rarest = min(places, key=lambda place: len(self._index.get(_word(value, place), ())))
             self._index.setdefault(_word(value, rarest), set()).add((rarest, len(value)))
 
-    def present_in(self, text: bytes) -> Mapping[bytes, bytes]:
-        """Return the values that a text has, the longest first, with what stands for them."""
+    def present_in(self, texts: Sequence[bytes]) -> Sequence[Present]:
+        """Return the values that each of some texts has, the longest first, with what stands for them."""
         if len(self._hidden) <= _SEARCHED_ONE_BY_ONE:
-            present = {value for value in self._hidden if value in text}
-        else:
-            words = memoryview(text)[: len(text) // _WORD * _WORD].cast("I")
-            present = {each for each in self._candidates(text, words) if each in self._hidden}
-        # One may be a part of another.
-        return {value: self._hidden[value] for value in sorted(present, key=lambda value: (-len(value), value))}
+            text = b"".join(texts)  # all at once: to search each text for each value takes three times the CPU
+            return [self._sorted({value for value in self._hidden if value in text})] * len(texts)
+        found: list[set[bytes]] = [set() for _ in texts]
+        ends = list(accumulate(map(len, texts)))
+        for begin, value in self._candidates(b"".join(texts)):
+            if value in self._hidden:
+                found[bisect_right(ends, begin)].add(value)
+        return [self._sorted(values) if values else _NONE for values in found]
 
-    def _candidates(self, text: bytes, words: memoryview) -> Iterator[bytes]:
-        """Yield the parts of a text that may be values."""
+    def _sorted(self, values: set[bytes]) -> Present:
+        # One may be a part of another.
+        return {value: self._hidden[value] for value in sorted(values, key=lambda value: (-len(value), value))}
+
+    def _candidates(self, text: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the places and the parts of a text that may be values."""
         index = self._index
-        for number, word in enumerate(words):
-            if word in index:
-                for place, length in index[word]:
-                    begin = number * _WORD - place
-                    if begin >= 0:
-                        yield text[begin : begin + length]
+        words = memoryview(text)[: len(text) // _WORD * _WORD].cast("I")
+        for number in compress(range(len(words)), map(index.__contains__, words)):
+            for place, length in index[words[number]]:
+                begin = number * _WORD - place
+                if begin >= 0:
+                    yield begin, text[begin : begin + length]
+
+    def __contains__(self, value: bytes) -> bool:
+        return value in self._hidden
 
     def __len__(self) -> int:
         return len(self._hidden)
@@ -105,14 +120,14 @@ def _word(value: bytes, place: int) -> int:
     return int.from_bytes(value[place : place + _WORD], sys.byteorder)
 
 
-def replaced(body: bytes, present: Mapping[bytes, bytes]) -> bytes:
+def replaced(body: bytes, present: Present) -> bytes:
     """Return a text with what stands for the values that it has."""
     for value, hidden in present.items():
         body = body.replace(value, hidden)
     return body
 
 
-def replaced_in_msgpack(body: bytes, present: Mapping[bytes, bytes]) -> bytes:
+def replaced_in_msgpack(body: bytes, present: Present) -> bytes:
     """Return MessagePack with what stands for the values in its texts: they have their length before them."""
     if not any(value in body for value in present):
         return body

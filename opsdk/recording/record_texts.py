@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
 from opsdk.base.cause import ReconcileCause
-from opsdk.recording.known_values import replaced, replaced_in_msgpack
+from opsdk.recording.known_values import Present, replaced, replaced_in_msgpack
 from opsdk.recording.records import (
     Answered,
     CachedCollection,
@@ -30,9 +28,6 @@ from opsdk.recording.records import (
 )
 
 __all__ = ["texts_of", "with_replaced"]
-
-Present = Mapping[bytes, bytes]
-"""Values that texts have, and what stands for them."""
 
 
 def texts_of(record: Record) -> bytes:

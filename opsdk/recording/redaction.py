@@ -33,6 +33,7 @@ __all__ = ["Redactor"]
 
 _MAX_EVENT: Final = 16 << 20
 """Bytes of a watch event; a longer one is dropped."""
+_MAX_DIGESTS: Final = 256
 _ENDS: Final = (b"}", b"}\n")
 """Ends of complete bodies."""
 _UNREADABLE: Final = b""
@@ -82,6 +83,8 @@ class Redactor:
         """What has arrived of a body, or of the next event of a watch."""
         self._kinds = SecretKinds()
         self._values = KnownValues()
+        self._digests: dict[str, str] = {}
+        """Of values of Secrets, in base64: a value comes several times."""
 
     def redact(self, records: Iterable[Record]) -> list[Record]:
         """Return records without secrets. Raises `ValueLimitError` if there are too many to look for."""
@@ -245,31 +248,29 @@ class Redactor:
         if parts:
             return {**tree, **parts}
         if "op" in tree and "path" in tree:  # of a JSON patch
-            return {**tree, "value": digest(tree.get("value"), self._key, encoded=True)}
-        self._remember(tree)
-        return without_values(tree, self._key)
+            return {**tree, "value": self._hidden_value(tree.get("value"), encoded=True)}
+        return without_values(tree, self._hidden_value)
 
-    def _remember(self, secret: dict[str, Any]) -> None:
-        for field in ("data", "stringData"):
-            values = secret.get(field)
-            for value in values.values() if isinstance(values, dict) else ():
-                if not isinstance(value, str):
-                    continue
-                plain = value.encode()
-                if field == "data":
-                    with suppress(ValueError):
-                        plain = base64.b64decode(value, validate=True)
-                encoded = base64.b64encode(plain).decode()
-                self._add_value(plain, base64.b64decode(digest(encoded, self._key, encoded=True)).decode())
+    def _hidden_value(self, value: object, encoded: bool) -> str:
+        """Return what stands for a value of a Secret, and look for the value from now on."""
+        text = str(value)
+        form = text if encoded else base64.b64encode(text.encode()).decode()
+        hidden = self._digests.get(form)
+        if hidden is None:
+            if len(self._digests) >= _MAX_DIGESTS:
+                self._digests.clear()
+            hidden = self._digests[form] = digest(form, self._key, encoded=True)
+            with suppress(ValueError):
+                self._add_value(base64.b64decode(form, validate=True), base64.b64decode(hidden).decode())
+        return hidden if encoded else base64.b64decode(hidden).decode()
 
     def _hide_values(self, records: list[Record]) -> None:
         """Replace the values that were seen."""
         if not self._values:
             return
-        # All at once: to search each body for each value takes three times the CPU.
-        present = self._values.present_in(b"".join(map(texts_of, records)))
-        if present:
-            records[:] = [with_replaced(record, present) for record in records]
+        for place, present in enumerate(self._values.present_in([*map(texts_of, records)])):
+            if present:
+                records[place] = with_replaced(records[place], present)
 
 
 def _forms(text: str) -> set[bytes]:
