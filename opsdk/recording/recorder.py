@@ -109,6 +109,12 @@ class RecordedConfig(Protocol):
     def endpoint(self) -> _Endpoint: ...
     @property
     def namespace(self) -> str: ...
+    @property
+    def qps(self) -> float | None: ...
+    @property
+    def burst(self) -> int: ...
+    @property
+    def timeout(self) -> float | None: ...
 
 
 class ExchangeRecorder:
@@ -350,6 +356,9 @@ def describe_start(config: RecordedConfig, loop: CountingLoop, *, operator: str,
         iteration=loop.iteration,
         time=loop.time(),
         seed=seed,
+        qps=config.qps,
+        burst=config.burst,
+        timeout=config.timeout,
     )
 
 

@@ -69,6 +69,9 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         code: digest of the operator's code; empty if it could not be read.
         namespace: of the operator.
         host: the address of its API server.
+        qps: limit of its client for requests in a second; None for no limit.
+        burst: of this limit.
+        timeout: of its requests, in seconds; None for no limit.
         wall: the UTC time at time 0 of the event loop, in microseconds since 1970.
         iteration: of the event loop, in which the operator was started.
         time: of this iteration.
@@ -93,6 +96,9 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
     seed: int
     is_virtual: bool = False
     file: int = 0
+    qps: float | None = None
+    burst: int = 10
+    timeout: float | None = 120.0
 
 
 class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="p"):

@@ -36,7 +36,7 @@ from opsdk.errors import OpsdkError, UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
-from opsdk.recording.records import CallBegan, ExchangeBegan
+from opsdk.recording.records import CallBegan, ExchangeBegan, RecordingBegan
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
@@ -183,7 +183,7 @@ class OperatorReplay:
         operator.journal = self._journal
         try:
             self._boundary.certificates = operator.options.webhook.certificates
-            manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
+            manager = operator.prepare(config_of(began))
             if self.timeline.stop is not None:
                 self._loop.call_in(self.timeline.stop, manager.stop, place=self.timeline.stop_place)
             if checkpoint is not None:
@@ -323,6 +323,11 @@ class OperatorReplay:
 
     def __repr__(self) -> str:
         return f"<OperatorReplay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
+
+
+def config_of(began: RecordingBegan) -> Config:
+    """Return the configuration of a replay. What decides when requests are sent is that of the recording."""
+    return Config(host=began.host, namespace=began.namespace, qps=began.qps, burst=began.burst, timeout=began.timeout)
 
 
 class _RecordedSlices:

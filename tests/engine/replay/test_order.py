@@ -19,12 +19,13 @@ from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.engine.replay.boundary import ReplayBoundary
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.report import outcome_lines
-from opsdk.engine.replay.run import ReplayOutcome
+from opsdk.engine.replay.run import ReplayOutcome, config_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.recording.boundary import Boundary
 from opsdk.recording.calls import MethodCall
-from opsdk.recording.recorder import ExchangeRecorder
+from opsdk.recording.recorder import ExchangeRecorder, describe_start
 from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
+from opsdk.rest.config import Config
 
 
 @dataclass(frozen=True)
@@ -196,3 +197,12 @@ def test_the_report_names_what_moved(name: str) -> None:
     lines = [*outcome_lines(ReplayOutcome(divergences=boundary.divergences), ())]
     assert f"    {before}" in lines
     assert f"    {after}" in lines
+
+
+def test_a_replay_has_the_limits_of_the_recorded_client() -> None:
+    """They decide when a request is sent, and when it is given up."""
+    config = Config(host="http://localhost:1", namespace="shop", qps=2.5, burst=3, timeout=None)
+    loop = VirtualLoop()
+    began = describe_start(config, loop, operator="shop", seed=1)
+    loop.close()
+    assert config_of(began) == config
