@@ -13,7 +13,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
 from itertools import count
@@ -72,15 +72,17 @@ class _Outside(AbstractContextManager[None]):
         self._tasks[self._task] = self._tasks.get(self._task, 0) + 1
 
     def __exit__(self, *_: object) -> None:
-        left = self._tasks.pop(self._task) - 1
-        if left:
-            self._tasks[self._task] = left
+        depth = self._tasks.pop(self._task) - 1
+        if depth:
+            self._tasks[self._task] = depth
 
 
 class RepeatableLoop(asyncio.SelectorEventLoop):
     """A base class of loops in which a run is recorded or repeated. Its subclasses count iterations."""
 
     def __init__(self, selector: Any = None) -> None:
+        self._puts_first = True
+        """Whether tasks that waited for something outside run first. Not if a seed decides the order."""
         self._outside: dict[AnyTask, int] = {}
         self._arrivals: deque[Callable[[], None]] = deque()
         self._timer_numbers = count()
@@ -99,7 +101,7 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
     # -------------------------------------------------------------- what comes from outside
     def outside(self) -> AbstractContextManager[None]:
         """Return a context manager for an await of something outside. Its task runs first when it goes on."""
-        return _Outside(self._outside)
+        return _Outside(self._outside) if self._puts_first else nullcontext()
 
     def call_first(self, callback: Callable[[], None]) -> None:
         """Call a function in the next iteration, before all other callbacks. For threads and signals.

@@ -13,7 +13,6 @@ import selectors
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -181,6 +180,7 @@ class VirtualLoop(RepeatableLoop):
         self._shuffled = None if order is None else _ShuffledHandles(order)
         if self._shuffled is not None:
             self._ready = self._shuffled
+            self._puts_first = False
         self._jumping.deadlocked = self._describe
 
     def _make_selector(self) -> JumpingSelector:
@@ -191,10 +191,6 @@ class VirtualLoop(RepeatableLoop):
     def iteration(self) -> int:
         """The number of the loop's iteration: all callbacks that were ready together have the same one."""
         return self._jumping.iteration
-
-    def outside(self) -> AbstractContextManager[None]:
-        """See `RepeatableLoop`. An order that a seed decides stays."""
-        return super().outside() if self._shuffled is None else nullcontext()
 
     @property
     def on_idle(self) -> list[Callable[[], None]]:

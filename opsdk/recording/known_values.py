@@ -85,12 +85,12 @@ class KnownValues:
         if len(self._hidden) <= _SEARCHED_ONE_BY_ONE:
             text = b"".join(texts)  # all at once: to search each text for each value takes three times the CPU
             return [self._sorted({value for value in self._hidden if value in text})] * len(texts)
-        found: list[set[bytes]] = [set() for _ in texts]
+        present: list[set[bytes]] = [set() for _ in texts]
         ends = list(accumulate(map(len, texts)))
         for begin, value in self._candidates(b"".join(texts)):
             if value in self._hidden:
-                found[bisect_right(ends, begin)].add(value)
-        return [self._sorted(values) if values else _NONE for values in found]
+                present[bisect_right(ends, begin)].add(value)
+        return [self._sorted(values) if values else _NONE for values in present]
 
     def _sorted(self, values: set[bytes]) -> Present:
         # One may be a part of another.
