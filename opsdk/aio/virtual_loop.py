@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from opsdk.aio.repeatable_loop import RepeatableLoop, owner_of
+
 __all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -141,14 +143,13 @@ class _ShuffledHandles(deque[asyncio.Handle]):
 
     def _tasks_in_front(self) -> Iterator[asyncio.Task[Any]]:
         for handle in self:
-            # A task's callback is found as asyncio itself finds it for its messages.
-            owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined] # noqa: SLF001
-            if not isinstance(owner, asyncio.Task):
+            owner = owner_of(handle)
+            if owner is None:
                 return
             yield owner
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class VirtualLoop(RepeatableLoop):
     """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01 by default.
 
     Args:
@@ -179,6 +180,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._shuffled = None if order is None else _ShuffledHandles(order)
         if self._shuffled is not None:
             self._ready = self._shuffled
+            self._puts_first = False
         self._jumping.deadlocked = self._describe
 
     def _make_selector(self) -> JumpingSelector:

@@ -113,6 +113,7 @@ def _begin(
         lease_times=msgspec.msgpack.encode(times) if times is not None else b"",
         leads_since=leadership.began_at,
         thread_calls=recorder.thread_calls(),
+        sliced=recorder.sliced,
         random=recorder.random.getstate(),
         process_random=random.getstate(),
     )

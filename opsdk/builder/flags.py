@@ -212,6 +212,11 @@ def parse_flags(
     return options, run_arguments
 
 
+def flags_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that are flags. Others may hold secrets."""
+    return {flag.variable: environment[flag.variable] for flag in FLAGS if flag.variable in environment}
+
+
 def _replace_option(options: Any, path: Sequence[str], value: Any) -> Any:
     """Return frozen options with one field replaced; the field may be in a nested options object."""
     name, *rest = path

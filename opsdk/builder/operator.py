@@ -132,6 +132,7 @@ class Operator:
         self.reference = ""
         """How a command line named it, such as ``shop.operator:make``; empty if none did."""
         self._arguments: tuple[str, ...] = ()
+        self._environment: dict[str, str] = {}
         self.modules: set[str] = set()
         """Names of the modules with reconcilers."""
 
@@ -527,8 +528,14 @@ class Operator:
             watchdog=self._new_watchdog,
             checkpoint=partial(take_checkpoint, self),
         )
-        names = {"operator": self.name, "reference": self.reference}
-        program.run(config, RecordedProgram(**names, arguments=self._arguments, modules=tuple(self.modules)))
+        described = RecordedProgram(
+            operator=self.name,
+            reference=self.reference,
+            arguments=self._arguments,
+            environment=self._environment,
+            modules=tuple(self.modules),
+        )
+        program.run(config, described)
 
     def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
@@ -539,11 +546,12 @@ class Operator:
             arguments: the command line without the program; default: ``sys.argv``.
             hooks: see `run`.
         """
-        from opsdk.builder.flags import parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
+        from opsdk.builder.flags import flags_in, parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
 
         self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)
         try:
             self.options, run_arguments = parse_flags(self.name, self.options, self._arguments, os.environ)
+            self._environment = flags_in(os.environ)
             if run_arguments.pop("print_crds"):
                 sys.stdout.write(write_documents(self.definitions(), sort_keys=False))
             else:

@@ -85,8 +85,9 @@ class ProgramRun:
 
         def stop() -> None:
             if self._recording is not None:
-                self._recording.note_stop()
-            manager.stop()
+                self._recording.request_stop(manager.stop)
+            else:
+                manager.stop()
 
         manager.on_stop(self._guard.arm)
         tune_garbage_collector()

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from opsdk.aio.slicer import Slicer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import Indexer, Problem
-from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import InformerStore
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from opsdk.aio.slicer import Slicer
 from opsdk.apimachinery.codec import decode, undecodable
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
@@ -21,7 +22,6 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
-from opsdk.cache.slicer import Slicer
 from opsdk.client.activity import current_activity
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from enum import Enum
 
-from opsdk.cache.slicer import Slicer
+from opsdk.aio.slicer import Slicer
 from opsdk.cache.store import Delta
 
 # Up to this number, deltas are delivered at once, without slices.

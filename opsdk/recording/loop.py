@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import selectors
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from opsdk.aio.repeatable_loop import RepeatableLoop
 
 __all__ = ["CLOCK_RESOLUTION", "EPOCH", "RecordingLoop"]
 
@@ -36,12 +36,11 @@ class _CountingSelector(selectors.DefaultSelector):
         self.on_iteration: Callable[[int], None] | None = None
         self.on_wall: Callable[[int, int], None] | None = None
         self.on_idle: Callable[[], None] | None = None
-        self.arrivals: deque[Callable[[], None]] = deque()
-        self.on_arrivals: Callable[[], None] | None = None
+        self.has_arrivals: Callable[[], bool] = bool
         self._next_check = _WALL_CHECK
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self.on_idle is not None and (timeout is None or timeout > _IDLE_SECONDS) and not self.arrivals:
+        if self.on_idle is not None and (timeout is None or timeout > _IDLE_SECONDS) and not self.has_arrivals():
             self.on_idle()
         if timeout:
             # The loop has computed the timeout from the time at which this iteration began.
@@ -53,8 +52,6 @@ class _CountingSelector(selectors.DefaultSelector):
         self.iteration += 1
         if self.on_iteration is not None:
             self.on_iteration(self.micros - before)
-        if self.arrivals and self.on_arrivals is not None:
-            self.on_arrivals()
         if self.micros >= self._next_check:
             self._check_wall()
         return ready
@@ -68,11 +65,7 @@ class _CountingSelector(selectors.DefaultSelector):
                 self.on_wall(self.iteration, wall)
 
 
-def _nothing() -> None:
-    """Wake a loop."""
-
-
-class RecordingLoop(asyncio.SelectorEventLoop):
+class RecordingLoop(RepeatableLoop):
     """An event loop whose run can be repeated from a recording.
 
     Its time stands still during an iteration, as that of libuv does, and has microseconds. So all that a callback
@@ -85,7 +78,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._counting = _CountingSelector()
         super().__init__(self._counting)
-        self._counting.on_arrivals = self._call_arrivals
+        self._counting.has_arrivals = lambda: bool(self._arrivals)
 
     @property
     def iteration(self) -> int:
@@ -112,25 +105,6 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         """
         self._counting.on_iteration, self._counting.on_wall = on_iteration, on_wall
         self._counting.on_idle = on_idle
-
-    def call_first(self, callback: Callable[[], None]) -> None:
-        """Call a function in the next iteration, before all other callbacks. For other threads.
-
-        `call_soon_threadsafe` would call it anywhere among them, and a replay could not know where.
-
-        Raises:
-            RuntimeError: the loop is closed.
-        """
-        self._counting.arrivals.append(callback)
-        self.call_soon_threadsafe(_nothing)
-
-    def _call_arrivals(self) -> None:
-        arrivals, count = self._counting.arrivals, 0
-        while arrivals:
-            self.call_soon(arrivals.popleft())
-            count += 1
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined] # the base class keeps them there
-        ready.rotate(count)
 
     @property
     def _clock_resolution(self) -> float:

@@ -11,7 +11,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +32,7 @@ from opsdk.recording.writer import RecordingWriter
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
 
 _VARIABLES: Final = ("HOSTNAME", "POD_NAME", "POD_NAMESPACE", "PYTHONHASHSEED")
-_PREFIX: Final = "OPSDK_"
-"""Variables of the environment that a replay needs: flags of the operator, too. Others may hold secrets."""
+"""Variables of the environment that a replay needs besides flags. Others may hold secrets."""
 _PANIC_SECONDS: Final = 600.0
 """Seconds after a panic in which others save nothing: one error may come with each retry."""
 _MAX_FILES: Final = 2_000
@@ -47,13 +46,15 @@ class RecordedProgram(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         operator: its name.
         reference: how a command line named it; empty for the program that runs.
-        arguments: flags of the operator.
+        arguments: flags of the operator. Other arguments may hold secrets.
+        environment: flags of the operator that are variables of the environment.
         modules: names of modules with the operator's code.
     """
 
     operator: str
     reference: str = ""
     arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
     modules: tuple[str, ...] = ()
 
 
@@ -142,10 +143,20 @@ class ProcessRecording:
             self._next_panic_at = now + _PANIC_SECONDS
             self.save(reason)
 
-    def note_stop(self) -> None:
-        """Note that a signal asks the operator to stop."""
-        if self._recorder is not None:
-            self._recorder.note_stop()
+    def request_stop(self, stop: Callable[[], None]) -> None:
+        """Note that a signal asks the operator to stop, and call `stop`, first in the next iteration of the loop."""
+        recorder = self._recorder
+        if recorder is None:
+            stop()
+            return
+
+        def noted() -> None:
+            recorder.note_stop()
+            stop()
+
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, RecordingLoop)
+        loop.call_first(noted)
 
     def _began(self, config: RecordedConfig, loop: RecordingLoop) -> RecordingBegan:
         return replace(
@@ -154,7 +165,8 @@ class ProcessRecording:
             arguments=self._program.arguments,
             environment={
                 "HOSTNAME": socket.gethostname(),
-                **{name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_PREFIX)},
+                **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                **self._program.environment,
             },
             code=code_digest(self._program.modules),
         )

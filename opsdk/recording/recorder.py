@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, Final, Protocol
 
@@ -12,6 +14,8 @@ import msgspec
 
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
+from opsdk.aio.repeatable_loop import running_task
+from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.base.limits import MIB
 from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
@@ -34,6 +38,7 @@ from opsdk.recording.records import (
     RecordingBegan,
     Responded,
     Returned,
+    SliceEnded,
     StopRequested,
     TimeMoved,
 )
@@ -47,6 +52,8 @@ __all__ = [
     "describe_start",
     "encode_arguments",
     "error_name",
+    "response_to",
+    "result_of",
 ]
 
 _HEADERS: Final = frozenset({"content-type", "retry-after", "warning", "location", "audit-id"})
@@ -73,6 +80,18 @@ class CountingLoop(Protocol):
         """Return the time of the loop, in seconds."""
         ...
 
+    def outside(self) -> AbstractContextManager[None]:
+        """See `RepeatableLoop.outside`."""
+        ...
+
+    def note_event(self, describe: Callable[[], str], task: asyncio.Task[Any] | None) -> None:
+        """See `RepeatableLoop.note_event`."""
+        ...
+
+    def wake_of(self, task: asyncio.Task[Any]) -> str:
+        """See `RepeatableLoop.wake_of`."""
+        ...
+
 
 class _Endpoint(Protocol):
     @property
@@ -90,6 +109,12 @@ class RecordedConfig(Protocol):
     def endpoint(self) -> _Endpoint: ...
     @property
     def namespace(self) -> str: ...
+    @property
+    def qps(self) -> float | None: ...
+    @property
+    def burst(self) -> int: ...
+    @property
+    def timeout(self) -> float | None: ...
 
 
 class ExchangeRecorder:
@@ -105,6 +130,7 @@ class ExchangeRecorder:
         exchanges: that a checkpoint needs.
         sleeps: with names.
         thread_calls: returns how many functions were called in threads; 0 in virtual time, which waits for them.
+        sliced: objects in slices so far, see `SliceEnded`.
         random: the generator of the operator.
     """
 
@@ -116,6 +142,7 @@ class ExchangeRecorder:
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()
         self.thread_calls: Callable[[], int] = lambda: 0
+        self.sliced = 0
 
     @property
     def listens(self) -> bool:
@@ -136,6 +163,8 @@ class ExchangeRecorder:
             except ApiError:
                 # The handler gets it too, and answers it. It had no effect.
                 return await handler(request)
+            with self.loop.outside():
+                await asyncio.sleep(0)  # now this task runs first in the iteration, as in a replay
             target = f"{request.path}?{request.query.raw}" if request.query.raw else request.path
             self.add(Called(self.loop.iteration, number, request.method, target, request.header("content-type"), body))
             self.exchanges.call_began(number)
@@ -151,17 +180,29 @@ class ExchangeRecorder:
     async def call(self, call: ExternalCall) -> Any:
         """See `Boundary`."""
         number = next(self.numbers)
-        self.add(CallBegan(self.loop.iteration, number, call.name, encode_arguments(call.arguments)))
+        task = running_task()
+        woken_by = self.loop.wake_of(task)
+        arguments = encode_arguments(call.arguments)
+        self.add(CallBegan(self.loop.iteration, number, call.name, arguments, task.get_name(), woken_by))
         self.exchanges.call_began(number)
         try:
-            value = await call.run()
+            with self.loop.outside():
+                value = await call.run()
         except BaseException as error:
             self.add(Failed(self.loop.iteration, number, error_name(error), str(error)))
             raise
         finally:
             self.exchanges.call_ended(number)
+            self.loop.note_event(lambda: result_of(call.name), task)
         self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
         return value
+
+    def ends(self, is_full: bool) -> bool:
+        """See `SliceEnds`."""
+        if is_full:
+            self.add(SliceEnded(self.loop.iteration, self.sliced))
+        self.sliced += 1
+        return is_full
 
     def observe_time(self, iteration: int, time: float) -> None:
         """Note that virtual time has moved."""
@@ -184,21 +225,28 @@ class _RecordedBackend:
         number = next(recorder.numbers)
         content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
-        began = ExchangeBegan(recorder.loop.iteration, number, self._server, method, target, content_type, sent)
+        task = running_task()
+        name, woken_by = task.get_name(), recorder.loop.wake_of(task)
+        iteration = recorder.loop.iteration
+        began = ExchangeBegan(
+            iteration, number, self._server, method, target, content_type, sent, task=name, woken_by=woken_by
+        )
         recorder.add(began)
         exchanges = recorder.exchanges
         exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
         try:
-            stream = await self._backend.exchange(method, target, headers, body)
+            with recorder.loop.outside():
+                stream = await self._backend.exchange(method, target, headers, body)
         except BaseException as error:
             exchanges.ended(number)
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
+        recorder.loop.note_event(lambda: response_to(method, target), task)
         recorded = {name: value for name, value in stream.headers.items() if name in _HEADERS}
         responded = Responded(recorder.loop.iteration, number, stream.status, recorded)
         recorder.add(responded)
         exchanges.responded(responded)
-        return _RecordedStream(stream, recorder, number)
+        return _RecordedStream(stream, recorder, began)
 
     def drain(self) -> None:
         self._backend.drain()
@@ -213,20 +261,24 @@ class _RecordedBackend:
 class _RecordedStream:
     """Notes the bytes of a response after their decompression, so that a recording can be searched and redacted."""
 
-    def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, number: int) -> None:
+    def __init__(self, stream: ResponseStream, recorder: ExchangeRecorder, request: ExchangeBegan) -> None:
         self.status, self.headers = stream.status, stream.headers
-        self._stream, self._recorder, self._number = stream, recorder, number
+        self._stream, self._recorder, self._request = stream, recorder, request
+        self._number = request.exchange
         self._decoder = decoder_for(stream.headers) if "content-encoding" in stream.headers else None
         self._has_ended = False
         """Whether the last record of the exchange was added."""
 
     async def read(self) -> bytes:
         try:
-            data = await self._stream.read()
+            with self._recorder.loop.outside():
+                data = await self._stream.read()
         except BaseException as error:
             self._end()
             self._recorder.add(Failed(self._recorder.loop.iteration, self._number, error_name(error), str(error)))
             raise
+        request = self._request
+        self._recorder.loop.note_event(lambda: response_to(request.method, request.target), running_task())
         # A part of compressed data may have no decoded byte, and is not the end.
         self._has_ended = not data
         received = Received(self._recorder.loop.iteration, self._number, self._decoded(data), not data)
@@ -249,7 +301,8 @@ class _RecordedStream:
     async def aclose(self) -> None:
         began = self._recorder.loop.iteration
         try:
-            await self._stream.aclose()
+            with self._recorder.loop.outside():
+                await self._stream.aclose()
         finally:
             if self._recorder.loop.iteration != began or not self._has_ended:
                 self._end()
@@ -266,6 +319,16 @@ def error_name(error: BaseException) -> str:
     'builtins:KeyError'
     """
     return f"{type(error).__module__}:{type(error).__qualname__}"
+
+
+def response_to(method: str, target: str) -> str:
+    """Return what woke a task that waited for a response."""
+    return f"the response to {method} {target.partition('?')[0]}"
+
+
+def result_of(call: str) -> str:
+    """Return what woke a task that waited for a call of an external system."""
+    return f"the result of {call}"
 
 
 def encode_arguments(arguments: tuple[Any, ...]) -> bytes:
@@ -293,6 +356,9 @@ def describe_start(config: RecordedConfig, loop: CountingLoop, *, operator: str,
         iteration=loop.iteration,
         time=loop.time(),
         seed=seed,
+        qps=config.qps,
+        burst=config.burst,
+        timeout=config.timeout,
     )
 
 
@@ -308,4 +374,5 @@ def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: 
     BOUNDARY.set(recorder)
     RANDOM.set(recorder.random)
     SLEEPS.set(recorder.sleeps)
+    SLICE_ENDS.set(recorder)
     return recorder

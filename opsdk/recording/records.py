@@ -42,13 +42,14 @@ __all__ = [
     "Responded",
     "Returned",
     "Skipped",
+    "SliceEnded",
     "StopRequested",
     "ThreadArrived",
     "TimeMoved",
     "WallMoved",
 ]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the records, in the first line of each file: another one may have other fields."""
 
 RandomState = tuple[int, tuple[int, ...], float | None]
@@ -63,11 +64,14 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         python: version of Python.
         operator: its name.
         reference: the operator as a command line names it; empty if it is not known.
-        arguments: of the program.
-        environment: variables of the environment that opsdk reads, and the seed of Python's hashes.
+        arguments: of the program: flags of opsdk, which hold no secrets.
+        environment: such flags as variables of the environment, names of the Pod, and the seed of Python's hashes.
         code: digest of the operator's code; empty if it could not be read.
         namespace: of the operator.
         host: the address of its API server.
+        qps: limit of its client for requests in a second; None for no limit.
+        burst: of this limit.
+        timeout: of its requests, in seconds; None for no limit.
         wall: the UTC time at time 0 of the event loop, in microseconds since 1970.
         iteration: of the event loop, in which the operator was started.
         time: of this iteration.
@@ -92,6 +96,9 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
     seed: int
     is_virtual: bool = False
     file: int = 0
+    qps: float | None = None
+    burst: int = 10
+    timeout: float | None = 120.0
 
 
 class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="p"):
@@ -108,6 +115,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
         lease_times: of the election, in MessagePack; empty without one.
         leads_since: the time at which leadership began the last time.
         thread_calls: functions that were called in threads so far.
+        sliced: objects in slices so far, see `SliceEnded`.
         random: the state of opsdk's random numbers, see `random.Random.getstate`.
         process_random: the state of those of the module `random`.
     """
@@ -119,6 +127,7 @@ class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     lease_times: bytes
     leads_since: float
     thread_calls: int
+    sliced: int
     random: RandomState
     process_random: RandomState
 
@@ -310,6 +319,8 @@ class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         target: path and query.
         content_type: of the body.
         body: without values of Secrets and tokens.
+        task: name of the task that sent it.
+        woken_by: what let the task go on, see `RepeatableLoop.wake_of`.
     """
 
     iteration: int
@@ -319,6 +330,8 @@ class ExchangeBegan(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     target: str
     content_type: str = ""
     body: bytes = b""
+    task: str = ""
+    woken_by: str = ""
 
 
 class CallBegan(msgspec.Struct, frozen=True, array_like=True, tag="k"):
@@ -329,12 +342,16 @@ class CallBegan(msgspec.Struct, frozen=True, array_like=True, tag="k"):
         exchange: number of the call, among those of exchanges.
         name: of the system and its method, such as ``dns.create``.
         arguments: in MessagePack, as far as they have such a form.
+        task: name of the task that called.
+        woken_by: what let the task go on, see `RepeatableLoop.wake_of`.
     """
 
     iteration: int
     exchange: int
     name: str
     arguments: bytes = b""
+    task: str = ""
+    woken_by: str = ""
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag="v"):
@@ -469,6 +486,18 @@ class ThreadArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     call: int
 
 
+class SliceEnded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="S"):
+    """A loop over objects let other tasks run, see `opsdk.aio.slicer.Slicer`.
+
+    Attributes:
+        iteration: in which.
+        number: of the object, among all that such loops of the operator have counted, from 0.
+    """
+
+    iteration: int
+    number: int
+
+
 class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """The operator has ended. A replay ends here.
 
@@ -480,15 +509,17 @@ class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
 
 
 class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Records that were not written, because the disk was full or too slow: a replay ends here.
+    """Records that were not written: a replay ends here.
 
     Attributes:
         iteration: of the first one.
         count: how many.
+        reason: why; empty if the disk was full or too slow.
     """
 
     iteration: int
     count: int
+    reason: str = ""
 
 
 Outcome = Responded | Received | Returned | Failed | Closed
@@ -517,6 +548,7 @@ Record = (
     | Answered
     | StopRequested
     | ThreadArrived
+    | SliceEnded
     | OperatorEnded
     | Skipped
 )

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.recording.files import FileEncoder
+from opsdk.recording.known_values import ValueLimitError
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import (
     Answered,
@@ -70,6 +71,7 @@ class RecordingWriter:
         self._iterations = _Iterations(began.iteration + 1)
         self._queued = self._taken = 0
         self._skipped = self._skipped_before = 0
+        self._exhausted: ValueLimitError | None = None
         self._began_at = time.time()
         self._lock = threading.Lock()
         self._is_closing = threading.Event()
@@ -192,7 +194,7 @@ class RecordingWriter:
         log.error("the recording ends, and the operator goes on: %s", self._problem)
 
     def write_queue(self) -> None:
-        """Write the records that wait. Raises ``OSError``."""
+        """Write the records that wait. Raises ``OSError``, and `ValueLimitError` after the last record."""
         with self._lock:
             self._write_queue()
 
@@ -205,6 +207,9 @@ class RecordingWriter:
                 self._write_checkpoint(first.records)
             else:
                 self._write(self._encoder.encode(*self._take()) + self._encoder.flush())
+            if self._exhausted is not None:
+                self._end()
+                raise self._exhausted
         self._check_size()
 
     def _write_checkpoint(self, records: Iterable[Record]) -> None:
@@ -212,7 +217,7 @@ class RecordingWriter:
         self._end()
         self._open()
         for record in records:  # not at once: it may be as large as the caches
-            self._write(self._encoder.encode(*self._redact([record])))
+            self._write(self._encoder.encode(*self._without_secrets([record])))
         self._write(self._encoder.flush())
         self._checkpoint_size = self._size
 
@@ -240,7 +245,7 @@ class RecordingWriter:
         records: list[Record] = []
         while queue:
             if isinstance(queue[0], _Checkpoint):
-                return [*self._iterations.take(), *self._redact(records)]
+                return [*self._iterations.take(), *self._without_secrets(records)]
             item = queue.popleft()
             assert not isinstance(item, _Checkpoint)
             if isinstance(item, int):
@@ -248,9 +253,19 @@ class RecordingWriter:
                 continue
             records.append(item)
             if isinstance(item, Skipped):
-                return [*self._iterations.take(first=item.iteration + 1), *self._redact(records)]
+                return [*self._iterations.take(first=item.iteration + 1), *self._without_secrets(records)]
         self._taken = queued
-        return [*self._iterations.take(), *self._redact(records)]
+        return [*self._iterations.take(), *self._without_secrets(records)]
+
+    def _without_secrets(self, records: list[Record]) -> list[Record]:
+        """Return records without secrets. If that is not possible any more, the recording ends before them."""
+        if self._exhausted is not None:
+            return []
+        try:
+            return self._redact(records)
+        except ValueLimitError as error:
+            self._exhausted = error
+            return [Skipped(getattr(records[0], "iteration", 0), len(records), str(error))]
 
     def _write(self, data: bytes) -> None:
         self._size += len(data)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from client_fakes import Site
 
-from opsdk.builder.flags import FLAGS, parse_flags
+from opsdk.builder.flags import FLAGS, flags_in, parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
@@ -84,3 +84,11 @@ def test_the_definitions_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     operator.main(["--print-crds"])
     out = capsys.readouterr().out
     assert out.count("kind: CustomResourceDefinition") == 1
+
+
+def test_only_flags_of_the_environment_are_recorded() -> None:
+    """Another variable may hold a secret, also one that begins as flags do. So may another argument: it is no flag."""
+    environment = {"OPSDK_LEADER_ELECT": "true", "OPSDK_DATABASE_PASSWORD": "correct-horse", "HOME": "/root"}
+    assert flags_in(environment) == {"OPSDK_LEADER_ELECT": "true"}
+    with pytest.raises(SystemExit):
+        parse_flags("site", OperatorOptions(), ["--database-password=correct-horse"], {})

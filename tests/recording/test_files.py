@@ -108,7 +108,7 @@ def test_other_files_are_refused(data: bytes) -> None:
 def test_another_format_names_the_version_that_reads_it() -> None:
     """A replay with that version works."""
     with pytest.raises(RecordingError, match=r"replay it with opsdk 9\.0"):
-        read_records(b"opsdk-recording 3 9.0\n" + b"?")
+        read_records(b"opsdk-recording 99 9.0\n" + b"?")
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -12,27 +13,24 @@ import sys
 import time
 import urllib.request
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import pytest
 import yaml
 from processes import until
+from recorded_processes import RecordedOperator, load_operator, server
 
-from opsdk import ObjectMeta, Operator, Unstructured
+from opsdk import ObjectMeta, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.builder.flags import parse_flags
+from opsdk.apimachinery.secret_values import LAST_APPLIED
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.replay.run import OperatorReplay, PlaceKind, ReplayPlace
 from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import UsageError
-from opsdk.recording.files import RecordingError
 from opsdk.recording.reading import load_recording
-from opsdk.recording.records import ExchangeBegan
 from opsdk.recording.storage import SUFFIX, file_names
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
@@ -61,6 +59,30 @@ async def reconcile(secret: Secret, ctx: Context) -> None:
 if __name__ == "__main__":
     operator.main()
 """
+
+# The same with a kind of its own, whose spec has the password.
+ACCOUNTS = (
+    OPERATOR.replace(
+        'operator = Operator("copier")',
+        """from typing import Annotated
+from opsdk import GroupVersionKind, Model, Object
+from opsdk.apimachinery.crd import json_schema
+
+class AccountSpec(Model):
+    password: Annotated[str, json_schema({"format": "password"})] = ""
+
+class Account(Object[AccountSpec, None]):
+    gvk = GroupVersionKind("accounts.example.com", "v1", "Account")
+
+operator = Operator("copier")""",
+    )
+    .replace("secret: Secret", "account: Account")
+    .replace("(Secret, owns=[ConfigMap])", "(Account, owns=[ConfigMap, Secret])")
+    .replace('    if "password" not in secret.data or secret.metadata.name.endswith("-copy"):\n        return\n', "")
+    .replace("secret.metadata", "account.metadata")
+    .replace("{secret.data['password'].decode()}", "{account.spec.password}")
+    .replace("data=secret.data", 'data={"password": account.spec.password.encode()}')
+)
 
 # Plain functions in threads: each reads what the others have written, after a sleep of another length in each run.
 THREADS = """
@@ -92,68 +114,6 @@ if __name__ == "__main__":
 """
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[Path]:
-    """Run an API server; yields its kubeconfig."""
-    kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "opsdk.cli", "apiserver", "--kubeconfig", str(kubeconfig)]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--port", "0"], stdout=log, stderr=log)
-    try:
-        subprocess.run([*command, "--wait"], check=True, timeout=60)
-        yield kubeconfig
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-class RecordedOperator:
-    """The process of an operator that records itself.
-
-    Args:
-        folder: for its files.
-        kubeconfig: of the server.
-        text: of the program.
-        mode: see `RecordingMode`.
-    """
-
-    def __init__(self, folder: Path, kubeconfig: Path, text: str = OPERATOR, mode: str = "always") -> None:
-        self.program = folder / "copier.py"
-        self.program.write_text(text)
-        self.recordings, self.log = folder / "recordings", folder / "operator.log"
-        flags = ["--kubeconfig", str(kubeconfig), "--leader-elect", "--recording-dir", str(self.recordings)]
-        self.debug_address = f"127.0.0.1:{free_port()}"
-        flags += ["--health-probe-bind-address", "127.0.0.1:0", "--debug-bind-address", self.debug_address]
-        flags += ["--recording-mode", mode]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(self.program), *flags],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONHASHSEED": "1"},
-            )
-
-    def has_written(self, name: str) -> bool:
-        """Whether the recording has a write of an object of this name."""
-        try:
-            records = load_recording(self.recordings).records
-        except RecordingError:
-            return False  # a busy machine: the files that are left have no checkpoint yet
-        return any(isinstance(record, ExchangeBegan) and name in record.target for record in records)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait(60)
-
-    def end(self, signal_number: signal.Signals) -> None:
-        """Send a signal, and wait for the end of the process."""
-        self.process.send_signal(signal_number)
-        self.process.wait(60)
-
-
 async def change_secrets(kubeconfig: Path, prefix: str = "db") -> None:
     """Create three Secrets, change them, and wait until the operator has copied them."""
     async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
@@ -177,20 +137,10 @@ async def copied(client: Client, name: str) -> None:
     raise AssertionError(f"{name} is not copied")
 
 
-def load_operator(recorded: RecordedOperator, timeline: Timeline) -> Operator:
-    """Return the operator of the program, with the flags of the process."""
-    names: dict[str, object] = {"__name__": "copier"}
-    exec(recorded.program.read_text(), names)
-    operator = names["operator"]
-    assert isinstance(operator, Operator)
-    operator.options, _ = parse_flags("copier", operator.options, timeline.began.arguments, {})
-    return operator
-
-
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_is_replayed_byte_for_byte(tmp_path: Path, signal_number: signal.Signals) -> None:
     """Leader election, times and jitter included. No password is in the files."""
-    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig) as recorded:
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, OPERATOR) as recorded:
         asyncio.run(change_secrets(kubeconfig))
         # The writer is a second behind.
         until(lambda: recorded.has_written("db-2-copy"), recorded.log)
@@ -223,6 +173,43 @@ def test_threads_are_replayed_in_the_same_iterations(tmp_path: Path, signal_numb
         outcome = replay.run()
     assert outcome.requests > 25
     assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
+
+
+async def change_accounts(kubeconfig: Path) -> None:
+    """Create the kind and three objects as ``kubectl apply`` does, and wait until the operator has copied them."""
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {}}}}
+    schema["properties"]["spec"]["properties"] = {"password": {"type": "string", "format": "password"}}  # type: ignore[index]
+    names = {"kind": "Account", "listKind": "AccountList", "plural": "accounts", "singular": "account"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "accounts.accounts.example.com"},
+        "spec": {"group": "accounts.example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
+        await cluster.uncached.create(Unstructured.from_tree(definition))
+        for number in range(3):
+            spec = {"password": f"{PASSWORD}-{number}"}
+            metadata = {"name": f"db-{number}", "namespace": "default"}
+            account = {"apiVersion": "accounts.example.com/v1", "kind": "Account", "metadata": metadata, "spec": spec}
+            applied = {**metadata, "annotations": {LAST_APPLIED: json.dumps(account)}}
+            await cluster.uncached.create(Unstructured.from_tree({**account, "metadata": applied}))
+            await copied(cluster.uncached, f"db-{number}")
+
+
+def test_a_password_in_a_spec_is_hidden(tmp_path: Path) -> None:
+    """With its copies, and in the annotation of kubectl. The replay is identical."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, ACCOUNTS) as recorded:
+        asyncio.run(change_accounts(kubeconfig))
+        until(lambda: recorded.has_written("db-2-copy"), recorded.log)
+        recorded.end(signal.SIGTERM)
+    timeline = Timeline(load_recording(recorded.recordings).records)
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        outcome = replay.run()
+    assert outcome.requests > 15
+    assert outcome.is_identical, [*map(str, outcome.divergences[:3]), *outcome.unsent[:3]]
+    check_hidden(recorded.recordings)
 
 
 def check_hidden(folder: Path) -> None:
@@ -309,7 +296,10 @@ def test_an_unexpected_error_saves_the_recording(tmp_path: Path, text: str) -> N
 
 def test_a_request_saves_the_recording(tmp_path: Path) -> None:
     """``POST /debug/recording``, while the operator goes on."""
-    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, mode="on-request") as recorded:
+    with (
+        server(tmp_path) as kubeconfig,
+        RecordedOperator(tmp_path, kubeconfig, OPERATOR, mode="on-request") as recorded,
+    ):
         asyncio.run(change_secrets(kubeconfig))
         assert not file_names(recorded.recordings)
         headers = {"Content-Type": "application/json"}

@@ -180,7 +180,7 @@ def test_nothing_is_kept_for_exchanges_that_ended() -> None:
         ended = Received(1, number, b"", is_end=True) if number % 3 else Failed(1, number, "x:Error", "")
         redactor.redact([ended, CallBegan(1, number, "dns.create")])
     sizes = [len(value) for value in vars(redactor).values() if isinstance(value, dict)]
-    assert max(sizes) <= 64
+    assert max(sizes) <= 256
 
 
 def test_secrets_of_a_checkpoint() -> None:

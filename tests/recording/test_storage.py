@@ -39,6 +39,7 @@ def checkpoint(iteration: int) -> list[CheckpointBegan | CheckpointEnded]:
             lease_times=b"",
             leads_since=0.0,
             thread_calls=0,
+            sliced=0,
             random=state,
             process_random=state,
         ),

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import UsageError
 from opsdk.recording.files import RecordingError
+from opsdk.recording.known_values import ValueLimitError
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.reading import load_recording
-from opsdk.recording.records import Iterations, Received, RecordingBegan, Skipped
+from opsdk.recording.records import Iterations, Received, Record, RecordingBegan, Skipped
 from opsdk.recording.storage import file_names
 from opsdk.recording.writer import RecordingWriter
 
@@ -97,6 +99,7 @@ def test_iterations_come_before_what_happened_in_them(tmp_path: Path) -> None:
 _FULL_DISK = """
 import resource, sys
 from pathlib import Path
+from opsdk.recording.known_values import ValueLimitError
 from opsdk.recording.options import RecordingOptions
 from opsdk.recording.records import Received, RecordingBegan
 from opsdk.recording.writer import RecordingWriter
@@ -150,3 +153,29 @@ def test_options_that_cannot_work(options: dict[str, int], message: str) -> None
     """The error names the option, and what to pass."""
     with pytest.raises(UsageError, match=rf"{message} of a recording is \d+: pass"):
         RecordingOptions(**options)  # type: ignore[arg-type]
+
+
+def test_a_recording_ends_when_secrets_cannot_be_hidden_any_more(tmp_path: Path) -> None:
+    """What follows would be in clear. The file and the status say why, and what was recorded before stays."""
+    redactions = 0
+
+    def redact(records: list[Record]) -> list[Record]:
+        nonlocal redactions
+        redactions += 1
+        if redactions > 1:
+            raise ValueLimitError("too many Secrets")
+        return records
+
+    writer = RecordingWriter(RecordingOptions(directory=tmp_path), BEGAN, redact=redact)
+    writer.start()
+    writer.add(received(1, 10))
+    writer.write_queue()
+    writer.add(received(2, 10))
+    writer.add(received(3, 10))
+    with pytest.raises(ValueLimitError):
+        writer.write_queue()
+    writer.close()
+    recording = load_recording(tmp_path)
+    assert recording.records[-1] == Skipped(2, 2, "too many Secrets")
+    assert "2 records are missing: too many Secrets" in Timeline(recording.records).problem
+    assert len(recording.records) == 3

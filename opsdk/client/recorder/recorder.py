@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic, utc_now
@@ -125,7 +126,9 @@ class EventRecorder:
             return
         self._waiting += 1
         self._idle.clear()
-        self._shards[hash(event.metadata.name) % _SHARDS].put_nowait(_Queued(write, key, deep_copy(event), fence))
+        # Not `hash`: it differs from process to process, and so would the order of a replay.
+        shard = self._shards[crc32(event.metadata.name.encode()) % _SHARDS]
+        shard.put_nowait(_Queued(write, key, deep_copy(event), fence))
 
     # -------------------------------------------------------------- checkpoints
     def save(self) -> list[SavedEvent] | None:

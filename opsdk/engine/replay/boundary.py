@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.tasks import TaskOwner
 from opsdk.engine.replay.hidden_values import HiddenValues, has_digest
 from opsdk.engine.replay.loop import TIMER_TOLERANCE, ReplayLoop
@@ -27,7 +28,7 @@ from opsdk.http.body_stream import Body
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.recording.boundary import ExternalCall, RequestHandler
-from opsdk.recording.recorder import encode_arguments
+from opsdk.recording.recorder import encode_arguments, response_to, result_of
 from opsdk.recording.records import CallBegan, Closed, ExchangeBegan, Failed, Outcome, Received, Responded, Returned
 from opsdk.telemetry.context import current as log_fields
 from opsdk.webhook.certificates.options import SelfSigned
@@ -44,12 +45,14 @@ class Divergence:
         recorded: the body of the recording; empty if it has none.
         replayed: the body of the replay; empty if it has none.
         time: of the event loop, in seconds.
+        details: when and why the recorded and the replayed request were sent, if the times differ.
     """
 
     what: str
     recorded: bytes
     replayed: bytes
     time: float
+    details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.what
@@ -128,14 +131,15 @@ class ReplayBoundary:
     def serve(self, handler: RequestHandler) -> RequestHandler:
         """See `Boundary`. The recorded reviews come in their iterations."""
         for review in self.timeline.reviews:
-            # A task runs in the iteration after the one that creates it.
             start = partial(self._start_review, handler, review)
-            self.loop.call_in(review.request.iteration - 1, start, place=review.place)
+            self.loop.make_ready_in(review.request.iteration, start, place=review.place)
         return handler
 
     async def call(self, call: ExternalCall) -> Any:
         """See `Boundary`."""
-        began = CallBegan(self.loop.iteration, 0, call.name, encode_arguments(call.arguments))
+        task = running_task()
+        sender = (task.get_name(), self.loop.wake_of(task))
+        began = CallBegan(self.loop.iteration, 0, call.name, encode_arguments(call.arguments), *sender)
         outcome = await self.next(await self.begin(began))
         assert isinstance(outcome, Returned)
         try:
@@ -171,7 +175,8 @@ class ReplayBoundary:
             self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request))
         elif not self._is_at_its_time(request, exchange.request):
             moment = self.timeline.time_of(exchange.request.iteration)
-            self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", b"", b"")
+            details = (self._sending("recorded", exchange.request), self._sending("replayed", request))
+            self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", b"", b"", details)
         else:
             self.identical += 1
         return exchange
@@ -208,6 +213,7 @@ class ReplayBoundary:
         if is_cancelled:
             # The recorded task was cancelled, and this one is not: it goes on waiting.
             await self.loop.create_future()
+        self.loop.note_event(partial(_outcome_of, exchange.request), running_task())
         if isinstance(outcome, Failed):
             raise _error(outcome)
         return outcome
@@ -267,8 +273,17 @@ class ReplayBoundary:
             learn_certificates(self._hidden, data, self.certificates)
         return self._hidden.restored(data)
 
-    def _diverge(self, what: str, recorded: bytes, replayed: bytes) -> None:
-        self.divergences.append(Divergence(what=what, recorded=recorded, replayed=replayed, time=self.loop.time()))
+    def _sending(self, side: str, request: ExchangeBegan | CallBegan) -> str:
+        """Return when a request was sent, and what let its task go on."""
+        moment = self.timeline.time_of(request.iteration)
+        return (
+            f"{side} in iteration {request.iteration} at {moment:.6f} s by {request.task}, woken by {request.woken_by}"
+        )
+
+    def _diverge(self, what: str, recorded: bytes, replayed: bytes, details: tuple[str, ...] = ()) -> None:
+        self.divergences.append(
+            Divergence(what=what, recorded=recorded, replayed=replayed, time=self.loop.time(), details=details)
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -280,8 +295,18 @@ class _ReplayBackend:
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
         by_name = {name.lower(): value for name, value in reversed(headers)}
         sent = body if isinstance(body, bytes) else b""
-        iteration = self.boundary.loop.iteration
-        request = ExchangeBegan(iteration, 0, self.server, method, target, by_name.get("content-type", ""), sent)
+        loop, task = self.boundary.loop, running_task()
+        request = ExchangeBegan(
+            iteration=loop.iteration,
+            exchange=0,
+            server=self.server,
+            method=method,
+            target=target,
+            content_type=by_name.get("content-type", ""),
+            body=sent,
+            task=task.get_name(),
+            woken_by=loop.wake_of(task),
+        )
         exchange = await self.boundary.begin(request, accept=by_name.get("accept", ""))
         outcome = await self.boundary.next(exchange)
         assert isinstance(outcome, Responded)
@@ -317,6 +342,12 @@ def _identity(request: ExchangeBegan | CallBegan) -> Hashable:
     if isinstance(request, CallBegan):
         return request.name
     return (request.server, request.method, request.target, request.content_type)
+
+
+def _outcome_of(request: ExchangeBegan | CallBegan) -> str:
+    if isinstance(request, CallBegan):
+        return result_of(request.name)
+    return response_to(request.method, request.target)
 
 
 def _body(request: ExchangeBegan | CallBegan) -> bytes:

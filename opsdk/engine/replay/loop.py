@@ -10,8 +10,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
+from operator import itemgetter
 from typing import Any, Final
 
+from opsdk.aio.repeatable_loop import owner_of, running_task
 from opsdk.aio.virtual_loop import JumpingSelector, VirtualLoop
 from opsdk.engine.replay.timeline import BEFORE_CHECKPOINT, Timeline
 from opsdk.recording.loop import CLOCK_RESOLUTION, EPOCH
@@ -34,18 +36,14 @@ class RecordingEnd(BaseException):
 
 
 class _ReplayingSelector(JumpingSelector):
-    """Gives each iteration its recorded time, and wakes tasks one iteration before they saw something.
-
-    A socket's callback sets a future in one iteration, and its task runs in the next one. A replay does the same, so
-    tasks that are ready at once keep their order.
+    """Gives each iteration its recorded time, and skips those in which nothing happens.
 
     Attributes:
         timeline: of the recording.
         resolution: seconds by which timers are early on the recorded loop.
         pause: the iteration after which the loop's run ends; None for none.
         is_over: the recording has been left: this is a selector in virtual time.
-        waiting: callbacks, each with the iteration in which it is called, and its order there.
-        first: those that come before all other callbacks of their iteration.
+        waiting: functions, each with the iteration whose callbacks it makes ready, and its order there.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -57,7 +55,6 @@ class _ReplayingSelector(JumpingSelector):
         if timeline.checkpoint is not None:
             self.iteration = BEFORE_CHECKPOINT
         self.waiting: list[tuple[int, int, int, Callable[[], object]]] = []
-        self.first: list[tuple[int, int, int, Callable[[], object]]] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if self.is_over:
@@ -71,7 +68,6 @@ class _ReplayingSelector(JumpingSelector):
         if self.timeline.end is not None and self.iteration > self.timeline.end:
             raise RecordingEnd(is_pause=False)
         self.skipped = max(self.skipped, self.timeline.time_of(self.iteration))
-        self._call()
         return ready
 
     def _jump(self, due: float | None) -> None:
@@ -81,8 +77,9 @@ class _ReplayingSelector(JumpingSelector):
             # The loop has computed the timeout from the timer's time, and `due` from the timeout: both round.
             early = max(self.resolution, 4 * math.ulp(due))
             timer = self.timeline.iteration_at(due - early, after=self.iteration - 1)
-        targets = [callbacks[0][0] for callbacks in (self.waiting, self.first) if callbacks]
-        targets += [timer] if timer is not None else []
+        targets = [] if timer is None else [timer]
+        if self.waiting:
+            targets.append(self.waiting[0][0])
         if not targets:
             raise RecordingEnd(is_pause=False)
         target = max(self.iteration, min(targets))
@@ -92,19 +89,6 @@ class _ReplayingSelector(JumpingSelector):
             self.pause = None
             raise RecordingEnd(is_pause=True)
         self.iteration = target
-
-    def _call(self) -> None:
-        loop = asyncio.get_running_loop()
-        count = 0
-        while self.first and self.first[0][0] <= self.iteration:
-            *_, callback = heapq.heappop(self.first)
-            loop.call_soon(callback)
-            count += 1
-        ready: deque[asyncio.Handle] = loop._ready  # type: ignore[attr-defined] # noqa: SLF001
-        ready.rotate(count)
-        while self.waiting and self.waiting[0][0] <= self.iteration:
-            *_, callback = heapq.heappop(self.waiting)
-            loop.call_soon(callback)
 
 
 def _resolution(timeline: Timeline) -> float | None:
@@ -130,6 +114,8 @@ class ReplayLoop(VirtualLoop):
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._numbers = count()
+        self._places: dict[asyncio.Task[Any], int] = {}
+        """Of tasks in `wait_until`."""
         super().__init__(timeline.began.seed, epoch=EPOCH + timedelta(microseconds=timeline.start_wall))
 
     def wall(self) -> datetime:
@@ -154,27 +140,50 @@ class ReplayLoop(VirtualLoop):
         self._replaying.pause = iteration
 
     def call_in(self, iteration: int, callback: Callable[[], object], *, place: int = 0) -> None:
-        """Call a function in an iteration, as a socket's callback is called.
+        """Call a function in an iteration, before what the recording has at later places.
 
         Args:
             iteration: its number.
             callback: the function.
             place: order of those that are called in the same iteration.
         """
-        self._push(iteration, place, callback)
+        self.make_ready_in(iteration, partial(self.call_soon, self._arrive, callback), place=place)
 
-    def call_first_in(self, iteration: int, callback: Callable[[], object], *, place: int = 0) -> None:
-        """Call a function in an iteration before all others, as `RecordingLoop.call_first` does. For other threads.
+    def make_ready_in(self, iteration: int, make_ready: Callable[[], object], *, place: int) -> None:
+        """Call a function between the selector of an iteration and its callbacks. Those that it adds come first.
 
         Args:
             iteration: its number.
-            callback: the function.
-            place: order of those that are called first in the same iteration.
+            make_ready: starts a task, finishes a future, or adds a callback.
+            place: order of those that are called in the same iteration.
         """
-        heapq.heappush(self._replaying.first, (iteration, place, next(self._numbers), callback))
+        heapq.heappush(self._replaying.waiting, (iteration, place, next(self._numbers), make_ready))
 
-    def _push(self, iteration: int, place: int, callback: Callable[[], object]) -> None:
-        heapq.heappush(self._replaying.waiting, (iteration, place, next(self._numbers), callback))
+    def _order_ready(self) -> None:
+        """Put first what the recording has in this iteration, in the order of its places.
+
+        Tasks that wait for the recording are among it, also if they are ready for another reason: a cancellation.
+        """
+        if self.is_over:
+            super()._order_ready()
+            return
+        ready: deque[asyncio.Handle] = self._ready
+        first: list[tuple[int, asyncio.Handle]] = []
+        for _ in range(len(ready) if self._places else 0):
+            handle = ready.popleft()
+            task = owner_of(handle)
+            if task in self._places:
+                first.append((self._places[task], handle))
+            else:
+                ready.append(handle)
+        waiting = self._replaying.waiting
+        while waiting and waiting[0][0] <= self.iteration:
+            _, place, _, make_ready = heapq.heappop(waiting)
+            others = len(ready)
+            make_ready()
+            first += [(place, ready.pop()) for _ in range(len(ready) - others)]
+        first.sort(key=itemgetter(0))
+        ready.extendleft(handle for _, handle in reversed(first))
 
     @property
     def is_over(self) -> bool:
@@ -192,9 +201,13 @@ class ReplayLoop(VirtualLoop):
             iteration: its number.
             place: order of those that wait for the same iteration.
         """
-        if iteration == self.iteration + 1:
-            await asyncio.sleep(0)
-        elif iteration > self.iteration:
-            future: asyncio.Future[None] = self.create_future()
-            self._push(iteration - 1, place, partial(_finish, future))
+        if iteration <= self.iteration:
+            return
+        future: asyncio.Future[None] = self.create_future()
+        self.make_ready_in(iteration, partial(_finish, future), place=place)
+        task = running_task()
+        self._places[task] = place
+        try:
             await future
+        finally:
+            del self._places[task]

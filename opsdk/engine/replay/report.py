@@ -103,6 +103,7 @@ def outcome_lines(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord])
         yield f"{outcome.identical:,} of {outcome.requests:,} requests are identical"
     for divergence in outcome.divergences[:_MAX_SHOWN]:
         yield f"  {divergence.time:.6f} s {divergence}"
+        yield from (f"    {detail}" for detail in divergence.details)
     for request in outcome.unsent[:_MAX_SHOWN]:
         yield f"  not sent: {describe(request)}"
     more = len(outcome.divergences) + len(outcome.unsent)
@@ -217,7 +218,7 @@ def outcome_json(outcome: ReplayOutcome, reconciles: Sequence[ReconcileRecord]) 
     return {
         "requests": outcome.requests,
         "identical": outcome.identical,
-        "divergences": [str(divergence) for divergence in outcome.divergences],
+        "divergences": ["; ".join((str(each), *each.details)) for each in outcome.divergences],
         "unsent": [describe(request) for request in outcome.unsent],
         "failure": outcome.failure,
         "isOver": outcome.is_over,

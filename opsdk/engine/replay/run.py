@@ -21,6 +21,7 @@ from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.aio.garbage import rare_collections
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
+from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
 from opsdk.controller.journal import Journal, ReconcileRecord
@@ -35,7 +36,7 @@ from opsdk.errors import OpsdkError, UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
-from opsdk.recording.records import CallBegan, ExchangeBegan
+from opsdk.recording.records import CallBegan, ExchangeBegan, RecordingBegan
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
@@ -125,6 +126,7 @@ class OperatorReplay:
         seed = timeline.began.seed
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._sleeps = NamedSleeps()
+        self._slices = _RecordedSlices(timeline)
         self._target = ReplayPlace()
         self._main: asyncio.Task[None] | None = None
         self._is_over = False
@@ -176,13 +178,14 @@ class OperatorReplay:
         THREAD_ORDER.set(self._threads)
         RANDOM.set(self._random)
         SLEEPS.set(self._sleeps)
+        SLICE_ENDS.set(self._slices)
         operator = self._operator = self._factory()
         operator.journal = self._journal
         try:
             self._boundary.certificates = operator.options.webhook.certificates
-            manager = operator.prepare(Config(host=began.host, namespace=began.namespace))
+            manager = operator.prepare(config_of(began))
             if self.timeline.stop is not None:
-                self._loop.call_in(self.timeline.stop, manager.stop)
+                self._loop.call_in(self.timeline.stop, manager.stop, place=self.timeline.stop_place)
             if checkpoint is not None:
                 hold_queues(operator)
                 self._loop.call_in(checkpoint.began.iteration, partial(self._restore, checkpoint))
@@ -198,6 +201,7 @@ class OperatorReplay:
             random.setstate(checkpoint.began.process_random)
             self._sleeps.move(checkpoint.began.sleeps)
             self._threads.continue_after(checkpoint.began.thread_calls)
+            self._slices.continue_after(checkpoint.began.sliced)
             problem = restore(self.operator, checkpoint, self._loop.time())
         except (msgspec.MsgspecError, OpsdkError, TypeError, ValueError) as error:
             problem = f"it is damaged: {error}"
@@ -319,6 +323,34 @@ class OperatorReplay:
 
     def __repr__(self) -> str:
         return f"<OperatorReplay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
+
+
+def config_of(began: RecordingBegan) -> Config:
+    """Return the configuration of a replay. What decides when requests are sent is that of the recording."""
+    return Config(host=began.host, namespace=began.namespace, qps=began.qps, burst=began.burst, timeout=began.timeout)
+
+
+class _RecordedSlices:
+    """The `SliceEnds` of a recording: slices end at the recorded objects; before a checkpoint, where they are full."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._ends = timeline.slice_ends
+        self._follows = timeline.checkpoint is None
+        self._counted = 0
+
+    def ends(self, is_full: bool) -> bool:
+        """See `SliceEnds`."""
+        number = self._counted
+        self._counted += 1
+        return number in self._ends if self._follows else is_full
+
+    def continue_after(self, sliced: int) -> None:
+        """Follow the recording from now on.
+
+        Args:
+            sliced: objects in slices before the checkpoint.
+        """
+        self._follows, self._counted = True, sliced
 
 
 class _UnlimitedJournal(Journal):

@@ -44,7 +44,7 @@ class ReplayedThreads:
         if recorded := self._arrivals.get(call):
             # The loop waits meanwhile, see `BlockingCall.take_turns`.
             place, iteration = recorded.popleft()
-            self._loop.call_first_in(iteration, partial(self._go_on, number), place=place)
+            self._loop.call_in(iteration, partial(self._go_on, number), place=place)
 
     def _go_on(self, number: int) -> None:
         self._held.pop(number)()

@@ -34,6 +34,7 @@ from opsdk.recording.records import (
     RepeatedRequest,
     Responded,
     Skipped,
+    SliceEnded,
     StopRequested,
     ThreadArrived,
     TimeMoved,
@@ -164,10 +165,12 @@ class Timeline:
         exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
         reviews: requests to webhooks, in order.
         arrivals: of each call of a plain function in a thread, in order, with their places among all records.
+        slice_ends: numbers of the objects that ended slices, see `SliceEnded`.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
         end: the iteration in which the operator ended; None if it did not.
         stop: the iteration in which a signal asked it to stop; None if none did.
+        stop_place: of the signal among all records.
 
     Raises:
         RecordingError: it has no beginning.
@@ -182,11 +185,13 @@ class Timeline:
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
         self.arrivals: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        self.slice_ends: set[int] = set()
         self._unanswered: dict[int, RecordedReview] = {}
         self.last_iteration = 0
         self.problem = ""
         self.end: int | None = None
         self.stop: int | None = None
+        self.stop_place = 0
         # Arrays: an hour has some million iterations.
         self._iterations = array("q", (0, self.began.iteration))
         self._times = array("d", (0.0, self.began.time))
@@ -199,7 +204,8 @@ class Timeline:
                 self._add_to_checkpoint(place, record, by_number)
                 continue
             if isinstance(record, Skipped):
-                self.problem = f"{record.count} records are missing, because the disk was full or too slow"
+                reason = record.reason or "the disk was full or too slow"
+                self.problem = f"the recording ends early, and {record.count} records are missing: {reason}"
                 break
             if isinstance(record, OperatorEnded):
                 self.end = record.iteration
@@ -254,13 +260,21 @@ class Timeline:
             case Answered():
                 if record.exchange in self._unanswered:
                     self._unanswered.pop(record.exchange).answer = record
-            case StopRequested():
-                self.stop = record.iteration
-            case ThreadArrived():
-                self.arrivals[record.call].append((place, record.iteration))
+            case StopRequested() | SliceEnded() | ThreadArrived():
+                self._add_turn(place, record)
             case _:
                 if (answered := by_number.get(record.exchange)) is not None:
                     answered.outcomes.append((place, record))
+
+    def _add_turn(self, place: int, record: StopRequested | SliceEnded | ThreadArrived) -> None:
+        """Add what decides which callbacks come first."""
+        match record:
+            case StopRequested():
+                self.stop, self.stop_place = record.iteration, place
+            case SliceEnded():
+                self.slice_ends.add(record.number)
+            case ThreadArrived():
+                self.arrivals[record.call].append((place, record.iteration))
 
     def _add_time(self, record: Clock) -> None:
         match record:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from opsdk.aio.slicer import Slicer
 from opsdk.cache.entry import StoreEntry
-from opsdk.cache.slicer import Slicer
 from opsdk.norman.collections.field_path import Cell, FieldPath
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator
 

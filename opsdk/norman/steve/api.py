@@ -15,11 +15,11 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.slicer import Slicer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
-from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, CacheError
 from opsdk.http.server.request import HttpRequest

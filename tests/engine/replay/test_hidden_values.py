@@ -123,3 +123,17 @@ def test_digests_of_values_in_base64_decode() -> None:
     """A copy of a value in base64, such as a caBundle, is base64 in a recording too."""
     recorded = redacted((f"{PATH}/db", secret({"a": "password-1"})), ("/configmaps", copies({"a": "password-1"})))[1]
     assert base64.b64decode(json.loads(recorded)["data"]["bundle"], validate=True).startswith(b"digest:")
+
+
+def test_the_patch_of_a_webhook_is_compared_as_a_tree() -> None:
+    """It is base64 of JSON, so a digest in it is not the digest of a text."""
+
+    def answer(value: str, path: str = "/data/p") -> bytes:
+        operations = json.dumps([{"op": "add", "path": path, "value": value}]).encode()
+        return json.dumps(
+            {"response": {"patchType": "JSONPatch", "patch": base64.b64encode(operations).decode()}}
+        ).encode()
+
+    hidden_value = f"digest:{64 * '0'}"
+    assert HiddenValues().matches(answer(hidden_value), answer("generated"))
+    assert not HiddenValues().matches(answer(hidden_value), answer("generated", "/data/q"))
