@@ -20,7 +20,6 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.containment import contain
 from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.randomness import loop_random
-from opsdk.aio.slicer import Slicer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.cache.entry import Problem

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.slicer import Slicer
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.head import decode_head
@@ -22,7 +23,6 @@ from opsdk.cache.reflector import (
     Wait,
     WatchFrom,
 )
-from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import InformerStore
 from opsdk.errors import ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger

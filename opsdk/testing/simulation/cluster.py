@@ -24,8 +24,8 @@ from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, instal
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE: Final = 45.0
-# Seconds for informers to watch again: more than the timeout of a list, and a pause after it.
-_RECONNECT: Final = 200.0
+# Checks, one each five seconds, whether informers watch again: longer than the timeout of a list, and a pause after it.
+_RECONNECT_CHECKS: Final = 40
 # Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
 _USERS: Final = "user/1"
@@ -147,8 +147,9 @@ class SimulatedCluster(Closing):
 
         A request that vanished in a black hole ends by its timeout only, and the cache is old until then.
         """
-        deadline = asyncio.get_running_loop().time() + _RECONNECT
-        while asyncio.get_running_loop().time() < deadline and not all(each.is_connected for each in self.replicas):
+        for _ in range(_RECONNECT_CHECKS):
+            if all(each.is_connected for each in self.replicas):
+                return
             await asyncio.sleep(5.0)
 
     async def failed_checks(self, checks: Iterable[Action], seed: int) -> list[str]:
