@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 
 import pytest
 
-from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, attempt, check_time, compute
+from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, TURN_SECONDS, attempt, check_time, compute
 
 pytestmark = pytest.mark.realtime
 
@@ -56,3 +57,19 @@ async def test_an_error_of_the_work_is_its_result() -> None:
             await attempt(failing, seconds)
     assert busy([], 3 * ATTEMPT_SECONDS) > 0  # no work of `attempt`: it has all the time
     assert await compute(LARGE_BYTES + 1, busy, [], 3 * ATTEMPT_SECONDS) > 0
+
+
+async def test_the_thread_gives_the_loop_its_turn_soon() -> None:
+    """The interpreter's switch interval is short while the thread works, and what it was afterwards."""
+
+    def interval(*, fails: bool) -> float:
+        if fails:
+            raise ValueError(str(sys.getswitchinterval()))
+        return sys.getswitchinterval()
+
+    before = sys.getswitchinterval()
+    assert await compute(LARGE_BYTES, interval, fails=False) == before
+    assert await compute(LARGE_BYTES + 1, interval, fails=False) == pytest.approx(TURN_SECONDS)
+    with pytest.raises(ValueError, match=r"0\.0005"):
+        await compute(LARGE_BYTES + 1, interval, fails=True)
+    assert sys.getswitchinterval() == before
