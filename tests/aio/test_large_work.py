@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, TURN_SECONDS, attempt, check_time, compute
+from opsdk.aio import large_work
+from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, TURN_SECONDS, attempt, check_time, compute, is_spent
 
 pytestmark = pytest.mark.realtime
 
@@ -73,3 +74,16 @@ async def test_the_thread_gives_the_loop_its_turn_soon() -> None:
     with pytest.raises(ValueError, match=r"0\.0005"):
         await compute(LARGE_BYTES + 1, interval, fails=True)
     assert sys.getswitchinterval() == before
+
+
+async def test_an_attempt_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that never ends sees that its budget is spent; other work of the thread has no budget."""
+    monkeypatch.setattr(large_work, "EVALUATION_SECONDS", 0.02)
+
+    def endless() -> str:
+        while not is_spent():
+            check_time()
+        return threading.current_thread().name
+
+    assert await attempt(endless) != threading.current_thread().name
+    assert not await compute(LARGE_BYTES + 1, is_spent)
