@@ -14,8 +14,9 @@ from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver.endpoints.handlers import watch
-from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES
+from opsdk.apiserver.endpoints.shared_frames import EncodedEvent, SharedFrames
+from opsdk.apiserver.endpoints.stall import UNREAD
 from opsdk.http.server.server import WebServer
 from opsdk.structured_merge.value import JsonObject
 
@@ -42,7 +43,7 @@ class CountedFrames(SharedFrames):
 def frames(monkeypatch: pytest.MonkeyPatch) -> CountedFrames:
     """The frames of this test."""
     counted = CountedFrames()
-    monkeypatch.setattr(watch, "_FRAMES", counted)
+    monkeypatch.setattr(watch, "FRAMES", counted)
     return counted
 
 
@@ -102,6 +103,22 @@ async def test_lists_that_are_not_read() -> None:
         async with unread(env, web, MAPS, 20):
             await asyncio.sleep(0.5)
             assert max(buffered(web)) <= HELD
+
+
+async def test_a_user_whose_clients_do_not_read_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and watches count until their clients have read them or left; health checks are served."""
+    async with Environment() as env:
+        web = await env.serve(tls=False)
+        await write(env, 36)
+        monkeypatch.setattr(UNREAD, "_limit", EVENT)
+        for path in (MAPS, f"{MAPS}?watch=1"):
+            async with unread(env, web, path, 1):
+                await asyncio.sleep(0.3)
+                denied = await Caller(env)("GET", "/api/v1/namespaces/default/pods")
+                assert (denied.status, denied.json["reason"]) == (429, "TooManyRequests"), path
+                assert denied.json["details"] == {"retryAfterSeconds": 1}
+                assert (await Caller(env)("GET", "/healthz")).status == 200
+            assert (await Caller(env)("GET", "/api/v1/namespaces/default/pods")).status == 200
 
 
 @pytest.mark.parametrize("kind", ["configmaps", "widgets"])

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
 from opsdk.aio.large_work import compute
+from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject
@@ -59,16 +60,14 @@ async def _pieces(empty: bytes, items: Sequence[JsonObject], encode: Encode) -> 
     yield (b"]" if items else prefix + b"]") + tail
 
 
-async def list_body(
-    empty: bytes, items: Sequence[JsonObject], encode: Encode, cut: Callable[[], None] | None
-) -> HttpResponse:
+async def list_body(empty: bytes, items: Sequence[JsonObject], encode: Encode, call: Call) -> HttpResponse:
     """Return the response with a list.
 
     Args:
         empty: the JSON of the list without items.
         items: the stored objects.
         encode: how items are written. It may run in a thread.
-        cut: closes the connection of a client that does not read; None if that is not possible.
+        call: the request; a large list counts for its user until the client has read it.
     """
     pieces = _pieces(empty, items, encode)
     begun: list[bytes] = []
@@ -77,7 +76,7 @@ async def list_body(
         begun.append(piece)
         size += len(piece)
         if size > WHOLE_BYTES:
-            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), cut))
+            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), call.http.cut, call.user.name))
     return HttpResponse(body=b"".join(begun))
 
 
@@ -87,3 +86,17 @@ async def _joined(begun: list[bytes], rest: AsyncGenerator[bytes, None]) -> Asyn
         yield begun.pop()
     async for piece in rest:
         yield piece
+
+
+def in_parts(call: Call, response: HttpResponse) -> HttpResponse:
+    """Return a response whose large body counts for the user until the client has read it."""
+    body = response.body
+    if len(body) <= WHOLE_BYTES:
+        return response
+    length = ("content-length", str(len(body)))
+    chunks = until_stalled(_one(body), call.http.cut, call.user.name)
+    return StreamResponse(response.status, [*response.headers, length], chunks=chunks)
+
+
+async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body

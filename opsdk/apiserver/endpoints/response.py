@@ -226,7 +226,7 @@ async def _json_list(
     write = (_SORTED if ordered else _PLAIN).encode
     encode = Encode(lambda obj: shape(read(obj)), write, _escape_html)
     empty = compact(shape_list(call, served, [], meta, accepted), ordered=ordered) + b"\n"
-    response = await list_body(empty, items, encode, call.http.cut)
+    response = await list_body(empty, items, encode, call)
     response.headers.append(("content-type", accepted.media))
     return response
 
