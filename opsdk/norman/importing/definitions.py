@@ -70,7 +70,7 @@ def import_definition(
         UsageError: no version is served, an id is taken by another schema, or a mapper needs a field that is missing.
             A failed import changes nothing.
     """
-    importing = DefinitionImport(registry, version, definition, schema_id=schema_id)
+    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
     with importing:
         for _, work in importing.steps(customize):
             work()
@@ -90,7 +90,7 @@ async def import_in_parts(
     The registry must not change until it is done, except by other definitions. The schemas of the definition before
     are missing while the new ones are registered.
     """
-    importing = DefinitionImport(registry, version, definition, schema_id=schema_id)
+    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
     fields = 0
     with importing:
         for count, work in importing.steps(customize):
@@ -105,7 +105,7 @@ async def import_in_parts(
     return importing.schema
 
 
-class DefinitionImport:
+class _DefinitionImport:
     """One import. Leaving its context with an error restores the schemas from before.
 
     Attributes:
