@@ -289,6 +289,9 @@ NORMAN_ATTACKS: Final = tuple(
         ("/v3: form of headers", _form(b"--x\r\n", b"a: b\r\n", f"POST {_V3}"), False, False),
         ("/v3: form of pairs", _send(_FORM, lambda n: b"a=b&" * (n // 4), f"POST {_V3}"), False, False),
         ("/v3: anonymous form of parts", _form(b"", _FORM_PART, f"POST {_V3}"), False, True),
+        # The lists have the pods of the attacks before.
+        ("/v1: list", lambda _: ("GET /v1/pods", {}, b""), False, False),
+        ("/v3: list as YAML", lambda _: ("GET /v3/pods", {"Accept": _YAML}, b""), False, False),
         ("norman: cookies", _header("Cookie", lambda n: "a=b; " * (n // 5), f"GET {_V1}"), True, True),
         ("norman: Accept of clauses", _header("Accept", lambda n: "a/b;q=0.1," * (n // 10), f"GET {_V3}"), True, False),
         ("norman: long path", lambda n: (f"GET {_V1}/{'a/' * (n // 2)}", {}, b""), True, False),
