@@ -301,7 +301,7 @@ LIST_ATTACKS: Final = (
     Attack("/v1: list", lambda _: ("GET /v1/pods", {}, b""), on_norman=True),
     Attack("/v3: list as YAML", lambda _: ("GET /v3/pods", {"Accept": _YAML}, b""), on_norman=True),
 )
-"""The lists have the pods of all attacks before, so the table shows them without a limit, and no attacker plays them."""
+"""They have the pods of all attacks before: the table shows them without a limit, and no attacker plays them."""
 
 
 async def exchange(port: int, request: bytes, *, seconds: float = 120) -> bytes:

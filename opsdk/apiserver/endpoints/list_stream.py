@@ -22,7 +22,7 @@ _PIECE: Final = 64 * 1024
 """Bytes of items that are encoded at once."""
 
 
-class ListForm(NamedTuple):
+class ListText(NamedTuple):
     """The text around the items of a list, and between them."""
 
     head: bytes
@@ -30,27 +30,27 @@ class ListForm(NamedTuple):
     tail: bytes
 
     @classmethod
-    def of_json(cls, empty: bytes, items: str) -> ListForm:
+    def of_json(cls, empty: bytes, items: str) -> ListText:
         """Return the form of compact JSON; `empty` is the list without items, and `items` their key."""
         start, end = _around(empty, b'"%b":[]' % items.encode())
         return cls(b'%b"%b":[' % (start, items.encode()), b",", b"]" + end)
 
     @classmethod
-    def of_indented_json(cls, empty: bytes, items: str) -> ListForm:
+    def of_indented_json(cls, empty: bytes, items: str) -> ListText:
         """Return the form of JSON with an indent of two blanks."""
         start, end = _around(empty, b'"%b": []' % items.encode())
         return cls(b'%b"%b": [\n    ' % (start, items.encode()), b",\n    ", b"\n  ]" + end)
 
     @classmethod
-    def of_yaml(cls, empty: bytes, items: str) -> ListForm:
+    def of_yaml(cls, empty: bytes, items: str) -> ListText:
         """Return the form of YAML. Each item is a sequence of one."""
         start, end = _around(empty, b"\n%b: []\n" % items.encode())
         return cls(b"%b\n%b:\n" % (start, items.encode()), b"", end)
 
 
 def _around(empty: bytes, items: bytes) -> tuple[bytes, bytes]:
-    start, found, end = empty.partition(items)
-    assert found, "the list has no items"
+    start, marker, end = empty.partition(items)
+    assert marker, "the list has no items"
     return start, end
 
 
@@ -77,7 +77,7 @@ class _Piece(NamedTuple):
     large: EncodedEvent | None = None
 
 
-def _piece(rest: list[JsonObject], encode: Encode, form: ListForm, prefix: bytes) -> _Piece:
+def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes) -> _Piece:
     """Encode the last items of `rest`, and remove them, until the piece is large enough."""
     parts: list[bytes] = []
     size = 0
@@ -93,7 +93,7 @@ def _piece(rest: list[JsonObject], encode: Encode, form: ListForm, prefix: bytes
     return _Piece(prefix + encode.escape(form.separator.join(parts)))
 
 
-async def _pieces(form: ListForm, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
+async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
     """Yield the parts of the list. An item is released when its part is sent. Large items are shared."""
     rest = list(reversed(items))
     prefix, size = form.head, LARGE_BYTES + 1 if encode.is_slow else 0
@@ -111,7 +111,7 @@ async def _pieces(form: ListForm, items: Sequence[JsonObject], encode: Encode) -
     yield form.tail
 
 
-async def list_body(call: Call, form: ListForm, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
+async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
     """Return the response with the stored objects of a list: a body, or a stream if it is large."""
     pieces = _pieces(form, items, encode)
     begun: list[bytes] = []

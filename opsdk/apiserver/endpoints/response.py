@@ -19,7 +19,7 @@ from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.list_stream import Encode, ListForm, list_body
+from opsdk.apiserver.endpoints.list_stream import Encode, ListText, list_body
 from opsdk.apiserver.endpoints.negotiation import (
     JSON,
     META_GROUP,
@@ -241,14 +241,14 @@ async def list_response(
 
 def _text_forms(
     accepted: AcceptedMediaType, *, pretty: bool, ordered: bool
-) -> tuple[Callable[[bytes, str], ListForm], Callable[[JsonObject], bytes], Callable[[bytes], bytes]]:
+) -> tuple[Callable[[bytes, str], ListText], Callable[[JsonObject], bytes], Callable[[bytes], bytes]]:
     """Return the form of a list, and the functions that write an item and complete the text of several."""
     if accepted.media == YAML:
-        return ListForm.of_yaml, lambda item: write_yaml([item]).encode(), _same
+        return ListText.of_yaml, lambda item: write_yaml([item]).encode(), _same
     write = (_SORTED if ordered else _PLAIN).encode
     if not pretty:
-        return ListForm.of_json, write, _escape_html
-    return ListForm.of_indented_json, lambda item: _indented(_escape_html(write(item))), _same
+        return ListText.of_json, write, _escape_html
+    return ListText.of_indented_json, lambda item: _indented(_escape_html(write(item))), _same
 
 
 def _indented(raw: bytes) -> bytes:

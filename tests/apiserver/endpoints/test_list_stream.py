@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opsdk.aio import large_work
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver.endpoints import list_stream
-from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES, Encode, ListForm, in_parts, list_body
+from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES, Encode, ListText, in_parts, list_body
 from opsdk.apiserver.endpoints.shared_frames import SharedFrames
 from opsdk.apiserver.endpoints.stall import UNREAD
 from opsdk.http.server.response import HttpResponse, StreamResponse
@@ -36,7 +36,7 @@ def indented(item: JsonObject) -> bytes:
     return msgspec.json.format(JSON(item), indent=2).replace(b"\n", b"\n    ")
 
 
-async def sent(form: ListForm, items: list[JsonObject], encode: Encode) -> bytes:
+async def sent(form: ListText, items: list[JsonObject], encode: Encode) -> bytes:
     """Return the body of a list."""
     return await text_of(await list_body(CALL, form, items, encode))
 
@@ -54,14 +54,14 @@ def test_the_text_is_that_of_the_whole_list(items: list[JsonObject], shared: boo
     empty, whole = list_of([]), list_of(items)
     form = ("a form",) if shared else None
     for list_form, write, expected in (
-        (ListForm.of_json(JSON(empty), "items"), JSON, JSON(whole)),
+        (ListText.of_json(JSON(empty), "items"), JSON, JSON(whole)),
         (
-            ListForm.of_indented_json(msgspec.json.format(JSON(empty), indent=2), "items"),
+            ListText.of_indented_json(msgspec.json.format(JSON(empty), indent=2), "items"),
             indented,
             msgspec.json.format(JSON(whole), indent=2),
         ),
         (
-            ListForm.of_yaml(write_yaml(empty).encode(), "items"),
+            ListText.of_yaml(write_yaml(empty).encode(), "items"),
             lambda item: write_yaml([item]).encode(),
             write_yaml(whole).encode(),
         ),
@@ -80,7 +80,7 @@ async def test_a_large_item_is_encoded_once_for_all_lists(monkeypatch: pytest.Mo
         written.append(item)
         return JSON(item)
 
-    form = ListForm.of_json(JSON(list_of([])), "items")
+    form = ListText.of_json(JSON(list_of([])), "items")
     for _ in range(3):
         response = await list_body(CALL, form, items, Encode(write, lambda raw: raw, "a form"))
         assert isinstance(response, StreamResponse)

@@ -159,10 +159,10 @@ class OpenApi:
 
     def _once(self, name: str, digest: str, encode: Callable[[], bytes]) -> bytes:
         """Return a document, which is encoded if its digest has changed."""
-        known = self._encoded.get(name)
-        if known is None or known[0] != digest:
-            known = self._encoded[name] = (digest, encode())
-        return known[1]
+        entry = self._encoded.get(name)
+        if entry is None or entry[0] != digest:
+            entry = self._encoded[name] = (digest, encode())
+        return entry[1]
 
     def _document(self, group: str, served: ServedVersion) -> JsonObject:
         """Return the document of a group's version: its paths, and the schemas that they mention."""
