@@ -65,22 +65,32 @@ async def _write_events(server: AttackedServer, send: Send) -> None:
         assert b" 200 " in response[:20], response[:300]
 
 
+async def _unread(
+    name: str, server: AttackedServer, pid: int, path: str, *, count: int, meanwhile: Callable[[], Awaitable[object]]
+) -> UnreadRow:
+    """Send GET requests whose responses are not read, wait for `meanwhile`, and close the connections."""
+    before = resident(pid)
+    async with HealthProbe(server.port) as probe:
+        request = get(path, server.token)
+        clients = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
+        await meanwhile()
+        during = resident(pid)
+        for client in clients:
+            client.close()
+        await asyncio.sleep(3)
+        after = resident(pid)
+    return UnreadRow(f"{count} {name} that are not read", before, during, after, probe.latest)
+
+
 async def unread_watches(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
     """Open watches that are not read, write events, and close the watches."""
-    before = resident(pid)
-    query = "watch=1&timeoutSeconds=600"
-    async with HealthProbe(server.port) as probe:
-        request = get(f"{MAPS}?{query}", server.token)
-        watchers = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
+
+    async def meanwhile() -> None:
         await asyncio.sleep(1)
         await _write_events(server, send)
         await asyncio.sleep(2)
-        during = resident(pid)
-        for watcher in watchers:
-            watcher.close()
-        await asyncio.sleep(3)
-        after = resident(pid)
-    return UnreadRow(f"{count} watches that are not read", before, during, after, probe.latest)
+
+    return await _unread("watches", server, pid, f"{MAPS}?watch=1&timeoutSeconds=600", count=count, meanwhile=meanwhile)
 
 
 async def unread_lists(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
@@ -92,14 +102,4 @@ async def unread_lists(server: AttackedServer, pid: int, count: int, send: Send)
             f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         await send(server.port, head.encode() + body)
-    before = resident(pid)
-    async with HealthProbe(server.port) as probe:
-        request = get(MAPS, server.token)
-        clients = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
-        await asyncio.sleep(5)
-        during = resident(pid)
-        for client in clients:
-            client.close()
-        await asyncio.sleep(3)
-        after = resident(pid)
-    return UnreadRow(f"{count} lists that are not read", before, during, after, probe.latest)
+    return await _unread("lists", server, pid, MAPS, count=count, meanwhile=lambda: asyncio.sleep(5))

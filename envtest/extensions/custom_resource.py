@@ -6,6 +6,7 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from opsdk.apiserver.resources import DecodedBody, Printer
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
+from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_json, whole_numbers
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.schema import Schema, structural_schema
@@ -58,6 +60,11 @@ class CustomModel:
 
     def __repr__(self) -> str:
         return f"<CustomModel {self.api_version} {self.schema_name}>"
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes with the schema and the selectable fields."""
+        return hashlib.sha512(encode_json([self.raw, self.selectable])).hexdigest()
 
     @cached_property
     def shape(self) -> Schema:

@@ -151,14 +151,19 @@ class ExtensionServer:
     async def _write_status(self, context: Context, obj: JsonObject, status: JsonObject) -> None:
         async def put(current: JsonObject | None) -> JsonObject:
             base = obj if current is None else current
-            return self._stamped(context, base, {**base, "status": status})
+            return await self._stamped(context, base, {**base, "status": status})
 
         await self._definitions.storage.guaranteed_update(self._definitions.key("", obj["metadata"]["name"]), put)
 
-    def _stamped(self, context: Context, before: JsonObject, after: JsonObject) -> JsonObject:
+    async def _stamped(self, context: Context, before: JsonObject, after: JsonObject) -> JsonObject:
         """Return `after` with managedFields of a write by the server."""
         manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
-        return manager.update(before, copy_tree(after), manager="kube-apiserver", now=context.timestamp())
+        now = context.timestamp()
+
+        def update() -> JsonObject:
+            return manager.update(before, copy_tree(after), manager="kube-apiserver", now=now)
+
+        return await context.compute(update)
 
     async def _delete_instances(self, context: Context, name: str) -> None:
         """Delete every object of a terminating definition, then remove its finalizer."""
@@ -203,7 +208,7 @@ class ExtensionServer:
             meta = {key: value for key, value in current["metadata"].items() if key != "finalizers"}
             meta |= {"finalizers": finalizers} if finalizers else {}
             after = {**current, "metadata": meta, "status": _with_condition(current, new)}
-            desired = self._stamped(context, current, after)
+            desired = await self._stamped(context, current, after)
             return desired if finalizers else Remove(desired)
 
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from envtest.admission import plugins
 from envtest.core_server import CoreServer
@@ -114,6 +114,9 @@ class TableSchemas:
     def name_of(self, served: InstalledResource) -> str | None:
         return served.model.name if isinstance(served.model, TypedModel) else None
 
+    def digest_of(self, served: InstalledResource) -> str | None:
+        return self.name_of(served)  # the version of the server, which documents have too, decides about the schema
+
 
 class CustomSchemas:
     """The OpenAPI schemas of custom resources, by the names that `CustomModel` gives them.
@@ -123,13 +126,18 @@ class CustomSchemas:
 
     def __init__(self) -> None:
         self._served: WeakValueDictionary[str, InstalledResource] = WeakValueDictionary()
+        self._published: WeakKeyDictionary[CustomModel, JsonObject] = WeakKeyDictionary()
 
     def schema(self, name: str) -> JsonObject | None:
         served = self._served.get(name)
         if served is None:
             return None
         assert isinstance(served.model, CustomModel)
-        return published(served.info, served.model.raw, served.model.selectable)
+        schema = self._published.get(served.model)
+        if schema is None:
+            model = served.model
+            schema = self._published[model] = published(served.info, model.raw, model.selectable)
+        return schema
 
     def name_of(self, served: InstalledResource) -> str | None:
         if not isinstance(served.model, CustomModel):
@@ -137,6 +145,9 @@ class CustomSchemas:
         if not served.info.subresource:
             self._served[served.model.schema_name] = served
         return served.model.schema_name
+
+    def digest_of(self, served: InstalledResource) -> str | None:
+        return served.model.digest if isinstance(served.model, CustomModel) else None
 
 
 class _DeferredDelegate:

@@ -297,7 +297,8 @@ class FieldSelector(msgspec.Struct, frozen=True):
         r"""Parse the text form. ``\`` escapes ``,``, ``=`` and itself in values. Raises `UsageError`."""
         requirements = []
         check_terms(text)
-        if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
+        line = text.removesuffix("\n")
+        if (len(line) - len(line.rstrip("\\"))) % 2:
             raise UsageError(f"field selector {text!r}: ends with a lone backslash")
         for part in re.findall(r"(?:[^,\\]++|\\.)++", text):
             match = re.fullmatch(r"\s*+([^=!]++)(!=|==|=)((?:\\.|[^\\])*+)", part)

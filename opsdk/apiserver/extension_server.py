@@ -16,6 +16,7 @@ from opsdk.apiserver.auth.delegated import DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.typed_resources import KindSchemas
@@ -37,6 +38,7 @@ def extension_server(
 
     Args:
         resources: the served resources, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
+            ``/readyz`` fails while their storage does.
         trust: the client CA and request header settings.
         client: sends reviews to kube-apiserver, such as `Cluster.uncached`; see `DelegatedAuth`. Results are cached for
             10 s.
@@ -49,9 +51,17 @@ def extension_server(
     for served in resources:
         core.install(served)
 
+    stores = [served.storage for served in resources if isinstance(served.storage, GenericStore)]
+
+    def storage_failure() -> str:
+        # A storage of the program's own may have no `failure`.
+        return next((text for store in stores if (text := getattr(store.storage, "failure", ""))), "")
+
     def well_known(server: Server) -> NonResourceRoutes:
         openapi = OpenApi(server.groups, [KindSchemas()], title=title, version=version)
-        return NonResourceRoutes(server.groups, version={"gitVersion": version}, openapi=openapi)
+        return NonResourceRoutes(
+            server.groups, version={"gitVersion": version}, openapi=openapi, storage_failure=storage_failure
+        )
 
     return Server(
         core,

@@ -183,5 +183,5 @@ class Server:
         return await self._handler(Call(http=request, info=info, protobuf=self._protobuf))
 
     async def _route(self, call: Call) -> HttpResponse:
-        answer = None if call.info.is_resource else self.well_known.answer(call)
+        answer = None if call.info.is_resource else await self.well_known.answer(call)
         return answer if answer is not None else await self.delegate.handle(call)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
+from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -172,3 +174,7 @@ class KindSchemas:
         gvk = {"group": info.group, "version": info.version, "kind": info.kind}
         self._known[served.model.name] = {**served.model.raw, "x-kubernetes-group-version-kind": [gvk]}
         return served.model.name
+
+    def digest_of(self, served: InstalledResource) -> str | None:
+        model = served.model
+        return hashlib.sha512(encode_json(model.raw)).hexdigest() if isinstance(model, KindModel) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from opsdk.aio.large_work import check_time
+from opsdk.aio.large_work import check_time, is_spent
 from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
 from opsdk.cel.errors import CelBudgetError, CelCompileError, CelEvaluationError
@@ -74,7 +74,7 @@ class Frame:
         """Add a cost.
 
         Raises:
-            CelBudgetError: the limit is exceeded.
+            CelBudgetError: the limit is exceeded, or the budget of time (`opsdk.aio.large_work.evaluate`).
         """
         self.cost += cost
         if self.cost > self.next_check:
@@ -82,7 +82,7 @@ class Frame:
 
     def _check(self) -> None:
         """Check the cost, and between long steps the time."""
-        if self.cost > self.limit:
+        if self.cost > self.limit or is_spent():
             raise CelBudgetError("operation cancelled: actual cost limit exceeded")
         check_time()
         self.next_check = min(self.limit, self.cost + _CHECKED_COST)

@@ -5,6 +5,7 @@ Upstream: github.com/rancher/norman/api/validate.go, urlbuilder/url.go
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote, unquote
 
 from opsdk.http.server.request import HttpRequest
@@ -34,11 +35,9 @@ def uses_https(request: HttpRequest) -> bool:
 def cookie_of(request: HttpRequest, name: str) -> str:
     """Return the unquoted value of a cookie, or an empty string. The first of several wins, as in browsers."""
     # http.cookies backtracks (CVE-2024-7592), and rejects all cookies if one of another program is not valid.
-    for pair in request.header("cookie").split(";"):
-        key, _, value = pair.partition("=")
-        if key.strip() == name:
-            return unquote(value.strip())
-    return ""
+    # A search takes a tenth of the time of a split: a header may have a megabyte.
+    match = re.search(rf"(?:^|;)\s*+{re.escape(name)}\s*+=([^;]*+)", request.header("cookie"))
+    return "" if match is None else unquote(match[1].strip())
 
 
 def set_cookie(request: HttpRequest, name: str, value: str, *attributes: str) -> str:

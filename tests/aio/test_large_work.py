@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 
 import pytest
 
-from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, attempt, check_time, compute
+from opsdk.aio import large_work
+from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, TURN_SECONDS, attempt, check_time, compute, is_spent
 
 pytestmark = pytest.mark.realtime
 
@@ -56,3 +58,32 @@ async def test_an_error_of_the_work_is_its_result() -> None:
             await attempt(failing, seconds)
     assert busy([], 3 * ATTEMPT_SECONDS) > 0  # no work of `attempt`: it has all the time
     assert await compute(LARGE_BYTES + 1, busy, [], 3 * ATTEMPT_SECONDS) > 0
+
+
+async def test_the_thread_gives_the_loop_its_turn_soon() -> None:
+    """The interpreter's switch interval is short while the thread works, and what it was afterwards."""
+
+    def interval(*, fails: bool) -> float:
+        if fails:
+            raise ValueError(str(sys.getswitchinterval()))
+        return sys.getswitchinterval()
+
+    before = sys.getswitchinterval()
+    assert await compute(LARGE_BYTES, interval, fails=False) == before
+    assert await compute(LARGE_BYTES + 1, interval, fails=False) == pytest.approx(TURN_SECONDS)
+    with pytest.raises(ValueError, match=r"0\.0005"):
+        await compute(LARGE_BYTES + 1, interval, fails=True)
+    assert sys.getswitchinterval() == before
+
+
+async def test_an_attempt_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that never ends sees that its budget is spent; other work of the thread has no budget."""
+    monkeypatch.setattr(large_work, "EVALUATION_SECONDS", 0.02)
+
+    def endless() -> str:
+        while not is_spent():
+            check_time()
+        return threading.current_thread().name
+
+    assert await attempt(endless) != threading.current_thread().name
+    assert not await compute(LARGE_BYTES + 1, is_spent)

@@ -24,6 +24,7 @@ from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConnectError
+from opsdk.http.server.request import HttpRequest, Query
 
 pytestmark = pytest.mark.realtime
 BOOKS = f"/apis/{GROUP}/v1/namespaces/default/books"
@@ -158,3 +159,21 @@ async def test_the_sample_names_an_etcd_that_is_down() -> None:
     with pytest.raises(ConnectError, match=f"cannot read from etcd at {url}.*check that"):
         async with open_storage(argument_parser().parse_args([*FLAGS, f"--etcd-servers={url}"])):
             pass
+
+
+async def test_readiness_says_that_etcd_fails(etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is not ready while its storage is not, with the reason."""
+    async with library(etcd) as shelf:
+        path = f"/apis/{GROUP}/v1"
+        assert (await shelf.call("GET", path)).status == 200
+        ready = await shelf.replicas[0].respond(HttpRequest("GET", "/readyz", Query(), {}, receive=unread))
+        assert ready.status == 200
+        monkeypatch.setattr(EtcdStorage, "failure", "etcd is full")
+        failing = await shelf.replicas[0].respond(HttpRequest("GET", "/readyz", Query(), {}, receive=unread))
+        assert failing.status == 500
+        assert b"[-]storage failed: etcd is full" in failing.body
+
+
+async def unread() -> dict[str, Any]:
+    """A request without a body."""
+    return {"type": "http.request", "body": b"", "more_body": False}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import zlib
 from collections.abc import AsyncIterator
@@ -13,14 +12,18 @@ import pytest
 from server_caller import Caller
 
 from envtest.environment import Environment
+from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
+from opsdk.apiserver.endpoints import list_stream
 from opsdk.apiserver.endpoints.handlers import watch
-from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES
+from opsdk.apiserver.endpoints.shared_frames import EncodedEvent, SharedFrames
+from opsdk.apiserver.endpoints.stall import UNREAD
 from opsdk.http.server.server import WebServer
 from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime
 MAPS = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 EVENT = 256 * 1024
 HELD = 2 * 64 * 1024
@@ -42,7 +45,8 @@ class CountedFrames(SharedFrames):
 def frames(monkeypatch: pytest.MonkeyPatch) -> CountedFrames:
     """The frames of this test."""
     counted = CountedFrames()
-    monkeypatch.setattr(watch, "_FRAMES", counted)
+    monkeypatch.setattr(watch, "FRAMES", counted)
+    monkeypatch.setattr(list_stream, "FRAMES", counted)
     return counted
 
 
@@ -104,12 +108,29 @@ async def test_lists_that_are_not_read() -> None:
             assert max(buffered(web)) <= HELD
 
 
+async def test_a_user_whose_clients_do_not_read_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and watches count until their clients have read them or left; health checks are served."""
+    async with Environment() as env:
+        web = await env.serve(tls=False)
+        await write(env, 36)
+        monkeypatch.setattr(UNREAD, "_limit", EVENT)
+        for path in (MAPS, f"{MAPS}?watch=1"):
+            async with unread(env, web, path, 1):
+                await asyncio.sleep(0.3)
+                denied = await Caller(env)("GET", "/api/v1/namespaces/default/pods")
+                assert (denied.status, denied.json["reason"]) == (429, "TooManyRequests"), path
+                assert denied.json["details"] == {"retryAfterSeconds": 1}
+                assert (await Caller(env)("GET", "/healthz")).status == 200
+            assert (await Caller(env)("GET", "/api/v1/namespaces/default/pods")).status == 200
+
+
 @pytest.mark.parametrize("kind", ["configmaps", "widgets"])
-@pytest.mark.parametrize(
-    "accept", ["application/json", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"]
-)
+@pytest.mark.parametrize("accept", ["application/json", METADATA, TABLE, "application/yaml", "indented"])
 async def test_a_large_list_equals_its_pages(kind: str, accept: str) -> None:
     """A list that is streamed has the same items and metadata as a list in small pages, with gzip too."""
+    query = "pretty=true" if accept == "indented" else ""
+    accept = "application/json" if accept == "indented" else accept
+    key = "rows" if accept == TABLE else "items"
     async with Environment() as env:
         call, path = Caller(env), MAPS
         if kind == "widgets":
@@ -117,23 +138,30 @@ async def test_a_large_list_equals_its_pages(kind: str, accept: str) -> None:
             assert (await call("POST", DEFINITIONS, DEFINITION)).status == 201
         for number in range(WHOLE_BYTES // 8000 + 8):
             tree = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": f"m{number:03}"}}
-            note = {"annotations": {"a": "<" + "ü" * 4000}}
+            note = {"annotations": {"a": "<" + "\u00fc" * (4000 if number else 12000)}}
             tree["metadata"] |= note  # type: ignore[operator]
             core = {} if kind == "widgets" else {"kind": "ConfigMap", "apiVersion": "v1"}
             assert (await call("POST", path, {**tree, **core})).status == 201
-        whole = await call("GET", path, accept=accept)
+        whole = await call("GET", f"{path}?{query}", accept=accept)
         assert len(whole.raw) > WHOLE_BYTES
-        assert b"\\u003c" in whole.raw
+        assert (b"\\u003c" in whole.raw) == (accept != "application/yaml")
+        assert (b"\n  " in whole.raw) == bool(query or accept == "application/yaml")
         pages, token = [], ""
         while True:
-            page = (await call("GET", f"{path}?limit=7&continue={token}", accept=accept)).json
-            pages += page["items"]
+            page = parse_yaml((await call("GET", f"{path}?limit=7&continue={token}&{query}", accept=accept)).raw).tree
+            pages += page[key]
             if not (token := page["metadata"].pop("continue", "")):
                 break
-        assert json.loads(whole.raw)["items"] == pages
-        assert {**json.loads(whole.raw), "items": 0} == {**page, "items": 0, "metadata": whole.json["metadata"]}
-        packed = await call("GET", path, accept=accept, accept_encoding="gzip")
-        assert zlib.decompress(packed.raw, 31) == whole.raw
+        read = parse_yaml(whole.raw).tree
+        assert read[key] == pages
+        assert {**read, key: 0} == {**page, key: 0, "metadata": read["metadata"], **columns(read)}
+        packed = await call("GET", f"{path}?{query}", accept=accept, accept_encoding="gzip")
+        assert parse_yaml(zlib.decompress(packed.raw, 31)).tree == read
+
+
+def columns(table: JsonObject) -> JsonObject:
+    """Return the columns of a Table: later pages have none."""
+    return {key: table[key] for key in ("columnDefinitions",) if key in table}
 
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -90,6 +90,10 @@ def json_kind(value: JsonValue) -> str:
 
 
 # ------------------------------------------------------------------ JSON
+_DECODED_AT_ONCE: Final = 1024 * 1024
+"""Bytes of JSON whose decoder may hold the interpreter: 15 ms."""
+
+
 class _Pairs(list[tuple[str, JsonValue]]):
     """An object with all its members, including duplicate keys."""
 
@@ -156,9 +160,10 @@ def _parse_canonical(raw: bytes) -> JsonObject | None:
 
     Text that encodes to the same bytes has no duplicate key, no escape, and no number that Go reads differently, apart
     from long integers. Decoding and encoding is several times as fast as the parser that reports all that. Exponents
-    need no check, and half of all objects have one in a uid.
+    need no check, and half of all objects have one in a uid. Larger texts are not tried: no other thread runs while
+    they are decoded.
     """
-    if raw[:1] != b"{" or _LONG in raw.translate(_DIGITS) or _may_be_too_deep(raw):
+    if len(raw) > _DECODED_AT_ONCE or raw[:1] != b"{" or _LONG in raw.translate(_DIGITS) or _may_be_too_deep(raw):
         return None
     try:
         tree: JsonObject = _DECODER.decode(raw)

@@ -1,14 +1,17 @@
-"""Large lists as JSON: the items are encoded while the client reads, so a client that does not read holds no body.
+"""Large lists: the items are encoded while the client reads, so a client that does not read holds no body.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/collections.go (v1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from opsdk.aio.large_work import compute
+from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.shared_frames import FRAMES, EncodedEvent
 from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject
@@ -17,73 +20,128 @@ WHOLE_BYTES: Final = 256 * 1024
 """A list of at most so many bytes is one body with a length."""
 _PIECE: Final = 64 * 1024
 """Bytes of items that are encoded at once."""
-_EMPTY: Final = b'"items":[]'
+
+
+class ListText(NamedTuple):
+    """The text around the items of a list, and between them."""
+
+    head: bytes
+    separator: bytes
+    tail: bytes
+
+    @classmethod
+    def of_json(cls, empty: bytes, items: str) -> ListText:
+        """Return the form of compact JSON; `empty` is the list without items, and `items` their key."""
+        start, end = _around(empty, b'"%b":[]' % items.encode())
+        return cls(b'%b"%b":[' % (start, items.encode()), b",", b"]" + end)
+
+    @classmethod
+    def of_indented_json(cls, empty: bytes, items: str) -> ListText:
+        """Return the form of JSON with an indent of two blanks."""
+        start, end = _around(empty, b'"%b": []' % items.encode())
+        return cls(b'%b"%b": [\n    ' % (start, items.encode()), b",\n    ", b"\n  ]" + end)
+
+    @classmethod
+    def of_yaml(cls, empty: bytes, items: str) -> ListText:
+        """Return the form of YAML. Each item is a sequence of one."""
+        start, end = _around(empty, b"\n%b: []\n" % items.encode())
+        return cls(b"%b\n%b:\n" % (start, items.encode()), b"", end)
+
+
+def _around(empty: bytes, items: bytes) -> tuple[bytes, bytes]:
+    start, marker, end = empty.partition(items)
+    assert marker, "the list has no items"
+    return start, end
 
 
 class Encode(NamedTuple):
-    """How items are written.
+    """How items are written. It may run in a thread.
 
     Attributes:
-        shape: returns the item as the client gets it.
-        write: returns its JSON.
-        escape: completes the JSON of some items.
+        write: returns the text of an item, as its client gets it.
+        escape: completes the text of some items.
+        form: all that decides about the bytes of an item besides the item; None if an item may have other bytes later.
+        is_slow: whether an item takes long, so that the first ones are written in the thread too.
     """
 
-    shape: Callable[[JsonObject], JsonObject]
     write: Callable[[JsonObject], bytes]
     escape: Callable[[bytes], bytes]
+    form: Hashable = None
+    is_slow: bool = False
 
 
-def _piece(rest: list[JsonObject], encode: Encode) -> bytes:
+class _Piece(NamedTuple):
+    """The text of the small items before a large one, and the large one."""
+
+    text: bytes
+    large: EncodedEvent | None = None
+
+
+def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes) -> _Piece:
     """Encode the last items of `rest`, and remove them, until the piece is large enough."""
     parts: list[bytes] = []
     size = 0
-    shape, write, _ = encode
     while rest and size < _PIECE:
-        part = write(shape(rest.pop()))
-        parts.append(part)
+        tree = rest.pop()
+        frame = None if encode.form is None else FRAMES.find(tree, encode.form)
+        part = encode.write(tree) if frame is None else frame.data
         size += len(part)
-    return encode.escape(b",".join(parts))
+        if len(part) > LARGE_BYTES:
+            text = encode.escape(form.separator.join(parts)) + (form.separator if parts else b"")
+            return _Piece(prefix + text, frame or EncodedEvent(tree, encode.escape(part)))
+        parts.append(part)
+    return _Piece(prefix + encode.escape(form.separator.join(parts)))
 
 
-async def _pieces(empty: bytes, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of the list. An item is released when its part is sent."""
-    head, _, tail = empty.partition(_EMPTY)
+async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of the list. An item is released when its part is sent. Large items are shared."""
     rest = list(reversed(items))
-    prefix, size = head + _EMPTY[:-1], 0
+    prefix, size = form.head, LARGE_BYTES + 1 if encode.is_slow else 0
     while rest:
-        piece = await compute(size, _piece, rest, encode)
-        size = len(piece)
-        yield prefix + piece
-        prefix = b","
-    yield (b"]" if items else prefix + b"]") + tail
+        text, large = await compute(size, _piece, rest, encode, form, prefix)
+        size, prefix = len(text), form.separator
+        if text:
+            yield text
+        if large is not None:
+            size += len(large.data)
+            if encode.form is not None:
+                large = FRAMES.find(large.tree, encode.form) or FRAMES.add(large.tree, encode.form, large.data)
+            del text
+            yield large.data
+    yield form.tail
 
 
-async def list_body(
-    empty: bytes, items: Sequence[JsonObject], encode: Encode, cut: Callable[[], None] | None
-) -> HttpResponse:
-    """Return the response with a list.
-
-    Args:
-        empty: the JSON of the list without items.
-        items: the stored objects.
-        encode: how items are written. It may run in a thread.
-        cut: closes the connection of a client that does not read; None if that is not possible.
-    """
-    pieces = _pieces(empty, items, encode)
+async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
+    """Return the response with the stored objects of a list: a body, or a stream if it is large."""
+    pieces = _pieces(form, items, encode)
     begun: list[bytes] = []
     size = 0
     async for piece in pieces:
         begun.append(piece)
         size += len(piece)
         if size > WHOLE_BYTES:
-            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), cut))
+            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), call.http.cut, call.user.name))
     return HttpResponse(body=b"".join(begun))
 
 
 async def _joined(begun: list[bytes], rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     begun.reverse()
-    while begun:
-        yield begun.pop()
-    async for piece in rest:
-        yield piece
+    async with aclosing(rest):
+        while begun:
+            yield begun.pop()
+        async for piece in rest:
+            yield piece
+
+
+def in_parts(call: Call, response: HttpResponse) -> HttpResponse:
+    """Return a response whose large body counts for the user until the client has read it."""
+    body = response.body
+    if len(body) <= WHOLE_BYTES:
+        return response
+    length = ("content-length", str(len(body)))
+    chunks = until_stalled(_one(body), call.http.cut, call.user.name)
+    return StreamResponse(response.status, [*response.headers, length], chunks=chunks)
+
+
+async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body

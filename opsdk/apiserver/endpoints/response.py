@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.large_work import compute
+from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.list_stream import Encode, list_body
+from opsdk.apiserver.endpoints.list_stream import Encode, ListText, list_body
 from opsdk.apiserver.endpoints.negotiation import (
     JSON,
     META_GROUP,
@@ -42,6 +42,7 @@ from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
 
+T = TypeVar("T")
 _PLAIN, _SORTED = msgspec.json.Encoder(), msgspec.json.Encoder(order="sorted")
 _SPELT = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 _SPELT_SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
@@ -201,34 +202,62 @@ def shape_object(call: Call, served: InstalledResource, visible: JsonObject, acc
 async def list_response(
     call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> HttpResponse:
-    """Return the response with a list of stored objects."""
-    if accepted.media == JSON and accepted.kind != "Table" and not wants_pretty(call):
-        return await _json_list(call, served, items, meta, accepted)
-    # Pruning and printing take 0.1 ms for an object; other lists are encoded as they are.
-    slow = items and (served.custom or accepted.kind == "Table")
-    size = len(items) * len(encode_json(items[0])) if slow else 0
-
-    def shape() -> JsonObject:
-        visible = [served.model.from_storage(obj) for obj in items]
-        return shape_list(call, served, visible, meta, accepted)
-
-    shaped, ordered = await compute(size, shape), in_order(served, accepted)
-    return await body_response(shaped, accepted, pretty=wants_pretty(call), ordered=ordered)
-
-
-async def _json_list(
-    call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
-) -> HttpResponse:
-    """Return a list as JSON; a large one is a stream."""
-    ordered = in_order(served, accepted)
-
-    read, shape = served.model.from_storage, _item_shape(served, accepted)
-    write = (_SORTED if ordered else _PLAIN).encode
-    encode = Encode(lambda obj: shape(read(obj)), write, _escape_html)
-    empty = compact(shape_list(call, served, [], meta, accepted), ordered=ordered) + b"\n"
-    response = await list_body(empty, items, encode, call.http.cut)
+    """Return the response with a list of stored objects. Only protobuf has the length of a list before its items."""
+    as_table = accepted.kind == "Table"
+    # These take 0.1 ms for an object; others are encoded as they are.
+    is_slow = items and (served.custom or as_table or accepted.write is not None or accepted.media == YAML)
+    size = len(items) * len(encode_json(items[0])) if is_slow else 0
+    read: Callable[[JsonObject], JsonObject] = served.model.from_storage
+    if accepted.write is not None:
+        whole = await compute(
+            size, lambda: encode(shape_list(call, served, list(map(read, items)), meta, accepted), accepted)
+        )
+        return HttpResponse(200, [("content-type", accepted.media)], whole)
+    if as_table and not served.custom:
+        # The order of rows is that of the served version, whose objects are views of the stored ones.
+        items = await compute(size, lambda: served.model.printer.arranged(list(map(read, items))))
+        read = _same
+    pretty, ordered = wants_pretty(call), in_order(served, accepted)
+    shape = _row_shape(call, served, accepted.version) if as_table else _item_shape(served, accepted)
+    empty = encode(shape_list(call, served, [], meta, accepted), accepted, pretty=pretty, ordered=ordered)
+    if not items:
+        return HttpResponse(200, [("content-type", accepted.media)], empty)
+    form, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
+    response = await list_body(
+        call,
+        form(empty, "rows" if as_table else "items"),
+        items,
+        Encode(
+            write=lambda obj: write(shape(read(obj))),
+            escape=escape,
+            # A Table has the ages of objects.
+            form=None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty),
+            is_slow=size > LARGE_BYTES,
+        ),
+    )
     response.headers.append(("content-type", accepted.media))
     return response
+
+
+def _text_forms(
+    accepted: AcceptedMediaType, *, pretty: bool, ordered: bool
+) -> tuple[Callable[[bytes, str], ListText], Callable[[JsonObject], bytes], Callable[[bytes], bytes]]:
+    """Return the form of a list, and the functions that write an item and complete the text of several."""
+    if accepted.media == YAML:
+        return ListText.of_yaml, lambda item: write_yaml([item]).encode(), _same
+    write = (_SORTED if ordered else _PLAIN).encode
+    if not pretty:
+        return ListText.of_json, write, _escape_html
+    return ListText.of_indented_json, lambda item: _indented(_escape_html(write(item))), _same
+
+
+def _indented(raw: bytes) -> bytes:
+    """Indent an item of a list. JSON has no line breaks inside strings."""
+    return msgspec.json.format(raw, indent=2).replace(b"\n", b"\n    ")
+
+
+def _same(value: T) -> T:
+    return value
 
 
 def shape_list(
@@ -303,25 +332,32 @@ def table(
     headless: bool = False,
 ) -> JsonObject:
     """Return the Table; `headless` omits the column definitions."""
-    printer = served.model.printer
-    include = call.http.query.get("includeObject") or "Metadata"
-    now = utc_now().timestamp()
-    rows = []
-    for obj in printer.arranged(objects):
-        row: JsonObject = {"cells": printer.cells(obj, now)}
-        if conditions := printer.conditions(obj):
-            row["conditions"] = list(conditions)
-        row["object"] = obj
-        if include != "Object":
-            row["object"] = None if include == "None" else partial(obj, version=version)
-        rows.append(row)
+    row = _row_shape(call, served, version)
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
         "metadata": meta,
-        "columnDefinitions": None if headless else [c.wire() for c in printer.columns],
-        "rows": rows,
+        "columnDefinitions": None if headless else [c.wire() for c in served.model.printer.columns],
+        "rows": list(map(row, served.model.printer.arranged(objects))),
     }
+
+
+def _row_shape(call: Call, served: InstalledResource, version: str) -> Callable[[JsonObject], JsonObject]:
+    """Return the transformation of one object to a row of a Table, at the current time."""
+    printer = served.model.printer
+    include = call.http.query.get("includeObject") or "Metadata"
+    now = utc_now().timestamp()
+
+    def row(obj: JsonObject) -> JsonObject:
+        shaped: JsonObject = {"cells": printer.cells(obj, now)}
+        if conditions := printer.conditions(obj):
+            shaped["conditions"] = list(conditions)
+        shaped["object"] = obj
+        if include != "Object":
+            shaped["object"] = None if include == "None" else partial(obj, version=version)
+        return shaped
+
+    return row
 
 
 def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:

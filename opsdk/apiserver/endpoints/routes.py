@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/server/routes (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints import discovery
@@ -23,6 +23,7 @@ HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
 
 _ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
 """Path prefixes with a fixed method; trailing slashes are ignored."""
+_Response = HttpResponse | Awaitable[HttpResponse | None] | None
 _SHUTDOWN = "shutdown"
 _STORAGE = "storage"
 
@@ -58,7 +59,7 @@ class NonResourceRoutes:
         self._checks = checks
         self._storage_failure = storage_failure
 
-    def answer(self, call: Call) -> HttpResponse | None:
+    async def answer(self, call: Call) -> HttpResponse | None:
         """Return the response; None for another path."""
         path = call.info.path
         parts = [p for p in path.split("/") if p]
@@ -73,9 +74,10 @@ class NonResourceRoutes:
             # Discovery documents of custom resources are served for all methods.
             if not groups or any(map(_built_in, groups)):
                 raise api_errors.method_not_allowed()
-        return handler(call, parts[1:])
+        response = handler(call, parts[1:])
+        return await response if isinstance(response, Awaitable) else response
 
-    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
+    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], _Response] | None:
         """Return the handler for the first part of a path; None for a path that is not served."""
         match parts[0] if parts else "":
             case "":

@@ -1,17 +1,71 @@
-"""Disconnects clients that stop reading: what they have not read holds objects that were replaced long ago."""
+"""Clients that do not read: how long they may wait, and how many bytes their responses may hold.
+
+Upstream: k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go (v1.36).
+Deviates: a user is limited by the bytes of unread responses, not by the number of requests.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Final
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Final, TypeVar
 
 from opsdk.aio.clock import monotonic
+from opsdk.errors import Details, TooManyRequestsError
+
+Part = TypeVar("Part", bound=bytes | str)
 
 STALL_SECONDS: Final = 60.0
 """Seconds without room for the next part of a response. kube-apiserver ends a list after 60 s in all."""
+UNREAD_BYTES: Final = 128 * 1024 * 1024
+"""Bytes that the unread responses of one user may hold. Parts that several responses share count once."""
+_RETRY_SECONDS: Final = 1
+
+
+class UnreadBytes:
+    """The bytes that responses hold until their clients have read them, by user."""
+
+    def __init__(self, limit: int = UNREAD_BYTES) -> None:
+        self._limit = limit
+        self._held: Counter[str] = Counter()
+        self._holders: Counter[tuple[str, int]] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<UnreadBytes of {len(self._held)} users>"
+
+    def is_full(self, user: str) -> bool:
+        """Whether the responses of a user hold all that they may."""
+        return self._held[user] >= self._limit if user in self._held else False
+
+    def check(self, user: str) -> None:
+        """Raise `TooManyRequestsError` for a new request of a user whose responses hold too much."""
+        if self.is_full(user):
+            details = Details(retry_after_seconds=_RETRY_SECONDS)
+            raise TooManyRequestsError("Too many requests, please try again later.", details=details)
+
+    @contextmanager
+    def holding(self, user: str, part: bytes | str) -> Iterator[None]:
+        """Count a part while the context lasts."""
+        key = user, id(part)
+        self._holders[key] += 1
+        if self._holders[key] == 1:
+            self._held[user] += len(part)
+        try:
+            yield
+        finally:
+            self._holders[key] -= 1
+            if not self._holders[key]:
+                del self._holders[key]
+                self._held[user] -= len(part)
+                if not self._held[user]:
+                    del self._held[user]
+
+
+UNREAD: Final = UnreadBytes()
+"""Of the process, as its memory is."""
 
 
 class _Stall:
@@ -50,16 +104,26 @@ class _Stall:
 
 
 async def until_stalled(
-    chunks: AsyncGenerator[bytes, None], cut: Callable[[], None] | None
-) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks, and call `cut` if the client takes longer than `STALL_SECONDS` for one of them."""
+    parts: AsyncGenerator[Part, None], cut: Callable[[], None] | None, user: str, *, ends_when_full: bool = False
+) -> AsyncGenerator[Part, None]:
+    """Yield the parts of a response, and call `cut` if the client takes longer than `STALL_SECONDS` for one of them.
+
+    Args:
+        parts: what is sent.
+        cut: closes the connection; None if that is not possible.
+        user: whose budget of unread bytes the parts count for.
+        ends_when_full: end before a part for which the budget has no room: a watch, which its client opens again.
+    """
     stall = None if cut is None else _Stall(cut)
     try:
-        async with aclosing(chunks):
-            async for chunk in chunks:
+        async with aclosing(parts):
+            async for part in parts:
+                if ends_when_full and UNREAD.is_full(user):
+                    return
                 if stall is not None:
                     stall.begin()
-                yield chunk
+                with UNREAD.holding(user, part):
+                    yield part
                 if stall is not None:
                     stall.end()
     finally:

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.large_work import LARGE_BYTES, attempt, compute, leaves_loop
+from opsdk.aio.large_work import LARGE_BYTES, attempt, compute, evaluate, leaves_loop
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 from opsdk.structured_merge.value import JsonObject
@@ -63,7 +63,7 @@ class Context(msgspec.Struct, kw_only=True):
         """
         if self.size <= LARGE_BYTES:
             return await attempt(work, *args, **kwargs)
-        return await compute(self.size, work, *args, **kwargs)
+        return await evaluate(work, *args, **kwargs)
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""

@@ -8,17 +8,24 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
-from typing import Protocol
+from typing import Final, Protocol
 
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import contain
 from opsdk.base.limits import LIMITS, Limits
 from opsdk.errors import ConnectionLostError
-from opsdk.http.asgi_types import App
+from opsdk.http.asgi_types import App, Scope
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads, RawHeaders
 
 _LOG = logging.getLogger("opsdk.http.server")
 _HEADS_SECONDS = 60.0
+
+
+_LARGE_HEAD: Final = 16 * 1024
+"""Bytes of a request head from which on its application takes milliseconds to read it."""
+_PAUSE_SECONDS: Final = 0.01
+"""Seconds between two requests with a large head."""
 
 
 class StoppableConnection(Protocol):
@@ -51,6 +58,7 @@ class Service:
         self.heads = KnownHeads(limits)
         self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
+        self._next_large = 0.0
         self._date_second = 0
         self._date = b""
 
@@ -95,11 +103,21 @@ class Service:
         task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
         self.tasks[task] = None
 
+    async def _pause(self) -> None:
+        """Let requests with large heads begin one after another: the event loop serves others in between."""
+        now = monotonic()
+        start = max(now, self._next_large)
+        self._next_large = start + _PAUSE_SECONDS
+        if start > now:
+            await asyncio.sleep(start - now)
+
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         """Run the application for one exchange. Its exception fails the exchange only."""
         task = asyncio.current_task()
         assert task is not None
         try:
+            if _head_size(exchange.scope) > _LARGE_HEAD:
+                await self._pause()
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
             # The server stops: end the response here, if its framing allows that.
@@ -112,3 +130,8 @@ class Service:
             self.tasks.pop(task, None)  # not a done callback: the loop would run one more handle for each request
         if not exchange.complete and not exchange.disconnected:
             on_failure()
+
+
+def _head_size(scope: Scope) -> int:
+    fields = sum(len(name) + len(value) for name, value in scope["headers"])
+    return len(scope["raw_path"]) + len(scope["query_string"]) + fields

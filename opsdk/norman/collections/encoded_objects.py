@@ -1,4 +1,4 @@
-"""Objects of a page in the form of a dialect as JSON, encoded once for each version. Pure.
+"""Objects of a page in the form of a dialect as JSON, encoded once for each version.
 
 Upstream: github.com/rancher/apiserver/pkg/writer/encoding.go
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 from cachetools import LRUCache
 
+from opsdk.aio.large_work import compute
 from opsdk.cache.entry import StoreEntry
 from opsdk.structured_merge.value import JsonObject
 
@@ -18,7 +19,7 @@ class EncodedObjects:
     """The objects of the latest pages as JSON, without what depends on the request.
 
     Args:
-        form: returns the form of an object that the dialect shows. It may change its argument.
+        form: returns the form of an object that the dialect shows. It may change its argument, and run in a thread.
         limit: bytes of JSON that are kept.
     """
 
@@ -26,14 +27,17 @@ class EncodedObjects:
         self._form = form
         self._encoded: LRUCache[StoreEntry, bytes] = LRUCache(limit, getsizeof=len)
 
-    def get(self, entry: StoreEntry) -> bytes:
-        """Return an object as JSON."""
+    async def get(self, entry: StoreEntry) -> bytes:
+        """Return an object as JSON. A large one is encoded outside the event loop."""
         encoded = self._encoded.get(entry)
         if encoded is None:
-            encoded = msgspec.json.encode(self._form(msgspec.json.decode(entry.data)))
+            encoded = await compute(entry.size, self._encode, entry)
             if len(encoded) <= self._encoded.maxsize:
                 self._encoded[entry] = encoded
         return encoded
+
+    def _encode(self, entry: StoreEntry) -> bytes:
+        return msgspec.json.encode(self._form(msgspec.json.decode(entry.data)))
 
     def __repr__(self) -> str:
         return f"<EncodedObjects: {len(self._encoded)}>"

@@ -31,6 +31,7 @@ _MAX_NAMES = 64
 _MAX_INDEX_DIGITS = 9
 # Integers of 64 bits differ from the nearest float by less than this.
 _RESIDUE = 1 << 15
+_END = re.compile(r"[.\[]")
 
 
 def parse_path(text: str) -> FieldPath:
@@ -71,8 +72,8 @@ def parse_path(text: str) -> FieldPath:
 
 
 def _end_of_name(text: str, position: int) -> int:
-    ends = [end for end in (text.find(".", position), text.find("[", position)) if end >= 0]
-    return min(ends, default=len(text))
+    match = _END.search(text, position)
+    return len(text) if match is None else match.start()
 
 
 def format_path(path: FieldPath) -> str:

@@ -5,11 +5,15 @@ Upstream: github.com/rancher/steve/pkg/schema/converter (the same task, for its 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
 
 import msgspec
 
+from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
@@ -23,8 +27,9 @@ from opsdk.norman.importing.registration import (
     COLLECTION_METHODS,
     RESOURCE_METHODS,
     Customize,
-    finish,
     internal_copy,
+    prepare,
+    register,
 )
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.model import Schema
@@ -37,6 +42,10 @@ __all__ = ["import_definition", "remove_definition"]
 
 Definition = CustomResourceDefinition | Unstructured | JsonObject
 """A CustomResourceDefinition in any representation."""
+_FIELDS_AT_ONCE: Final = 500
+"""Fields that the event loop reads, maps and registers at once: 5 ms."""
+_FIELD_BYTES: Final = 32
+"""The JSON of a small field."""
 
 
 def import_definition(
@@ -61,10 +70,98 @@ def import_definition(
         UsageError: no version is served, an id is taken by another schema, or a mapper needs a field that is missing.
             A failed import changes nothing.
     """
-    tree = definition if isinstance(definition, dict) else to_tree(definition)
-    name: str = tree["metadata"]["name"]
-    spec, served = tree["spec"], _served_version(tree, version.version)
-    names = spec["names"]
+    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
+    with importing:
+        for _, work in importing.steps(customize):
+            work()
+    return importing.schema
+
+
+async def import_in_parts(
+    registry: SchemaRegistry,
+    version: ApiVersion,
+    definition: Definition,
+    customize: Customize | None = None,
+    *,
+    schema_id: str = "",
+) -> Schema:
+    """Import a large definition as `import_definition` does. The event loop serves others in the meantime.
+
+    The registry must not change until it is done, except by other definitions. The schemas of the definition before
+    are missing while the new ones are registered.
+    """
+    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
+    fields = 0
+    with importing:
+        for count, work in importing.steps(customize):
+            if count > _FIELDS_AT_ONCE:
+                await compute(LARGE_BYTES + 1, work)
+                continue
+            work()
+            fields += count
+            if fields > _FIELDS_AT_ONCE:
+                fields = 0
+                await asyncio.sleep(0)
+    return importing.schema
+
+
+class _DefinitionImport:
+    """One import. Leaving its context with an error restores the schemas from before.
+
+    Attributes:
+        schema: the schema of the kind; the existing one if the definition has not changed.
+    """
+
+    def __init__(
+        self, registry: SchemaRegistry, version: ApiVersion, definition: Definition, *, schema_id: str
+    ) -> None:
+        tree = definition if isinstance(definition, dict) else to_tree(definition)
+        self._registry = registry
+        self._name: str = tree["metadata"]["name"]
+        self._served = _served_version(tree, version.version)
+        self._previous: Sequence[Schema] | None = None
+        self.schema = _described(tree, self._served, version, schema_id)
+
+    def __enter__(self) -> None:
+        """Nothing has changed yet."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._previous is not None:
+            remove_definition(self._registry, self.schema.version, self._name)
+            for each in self._previous:
+                self._registry.add(each)
+
+    def steps(self, customize: Customize | None) -> Iterator[tuple[int, Callable[[], None]]]:
+        """Yield the parts of the work, with their numbers of fields. The registry changes between them only.
+
+        The caller calls each before it takes the next. A part may run in a thread.
+        """
+        registry, schema = self._registry, self.schema
+        existing = registry.schema(schema.version, schema.full_type)
+        if existing is not None and existing.id == schema.id:
+            if existing.attributes.get(DEFINITION) != self._name:
+                raise UsageError(f"{schema.full_type} already exists: import {self._name} with another schema_id")
+            if existing.dynamic_schema_version == schema.dynamic_schema_version:
+                self.schema = existing
+                return
+        metadata = ClassImporter(registry).import_class(schema.version, ObjectMeta)
+        others = registry.schemas_for_version(schema.version)
+        taken = {each.id for each in others if each.attributes.get(DEFINITION) != self._name}
+        importer = OpenApiImporter(schema, taken)
+        size = len(msgspec.json.encode(self._served))
+        yield size // _FIELD_BYTES, partial(_read, importer, schema, self._served, metadata.id)
+        self._previous = remove_definition(registry, schema.version, self._name)
+        for each in importer.nested:
+            yield 1 + len(each.resource_fields), partial(prepare, registry, each)
+            register(registry, each)
+        # Mappers may move the fields of nested schemas to this one.
+        yield sum(len(each.resource_fields) for each in importer.nested), partial(prepare, registry, schema)
+        register(registry, schema, customize)
+
+
+def _described(tree: JsonObject, served: JsonObject, version: ApiVersion, schema_id: str) -> Schema:
+    """Return the schema of the kind of a definition, without fields."""
+    spec, names = tree["spec"], tree["spec"]["names"]
     schema = Schema(
         id=schema_id or lower_title(names["kind"]),
         version=version,
@@ -74,27 +171,14 @@ def import_definition(
         status="status" in (served.get("subresources") or {}),
         dynamic_schema_version=_dynamic_version(tree),
         attributes={
-            DEFINITION: name,
+            DEFINITION: tree["metadata"]["name"],
             GVK: GroupVersionKind(spec["group"], served["name"], names["kind"]),
             RESOURCE: GroupVersionResource(spec["group"], served["name"], names["plural"]),
         },
     )
     if guess_plural(schema.id).lower() != names["plural"] and not schema_id:
         schema.plural_name = names["plural"]
-    existing = registry.schema(version, schema.full_type)
-    if existing is not None and existing.id == schema.id:
-        if existing.attributes.get(DEFINITION) != name:
-            raise UsageError(f"{schema.full_type} already exists: import {name} with another schema_id")
-        if existing.dynamic_schema_version == schema.dynamic_schema_version:
-            return existing
-    previous = remove_definition(registry, version, name)
-    try:
-        return _import(registry, schema, served, customize)
-    except UsageError:
-        remove_definition(registry, version, name)
-        for each in previous:
-            registry.add(each)
-        raise
+    return schema
 
 
 def remove_definition(registry: SchemaRegistry, version: ApiVersion, name: str) -> Sequence[Schema]:
@@ -105,8 +189,8 @@ def remove_definition(registry: SchemaRegistry, version: ApiVersion, name: str) 
     return schemas
 
 
-def _import(registry: SchemaRegistry, schema: Schema, served: JsonObject, customize: Customize | None) -> Schema:
-    """Read the fields of a served version into a schema, and add it. The metadata has the schema of `ObjectMeta`."""
+def _read(importer: OpenApiImporter, schema: Schema, served: JsonObject, metadata: str) -> None:
+    """Read the fields of a served version into a schema. The metadata has the schema of `ObjectMeta`."""
     node = (served.get("schema") or {}).get("openAPIV3Schema") or {}
     schema.description = node.get("description") or ""
     properties = {
@@ -114,15 +198,13 @@ def _import(registry: SchemaRegistry, schema: Schema, served: JsonObject, custom
         for key, value in (node.get("properties") or {}).items()
         if key not in ("apiVersion", "kind", "metadata")
     }
-    metadata = ClassImporter(registry).import_class(schema.version, ObjectMeta)
     schema.resource_fields |= {
         "apiVersion": Field(type="string"),
         "kind": Field(type="string"),
-        "metadata": Field(type=metadata.id),
+        "metadata": Field(type=metadata),
     }
-    OpenApiImporter(registry, schema).read_fields(schema, {**node, "properties": properties})
+    importer.read_fields(schema, {**node, "properties": properties})
     schema.internal = internal_copy(schema)
-    return finish(registry, schema, customize)
 
 
 def _served_version(tree: JsonObject, name: str) -> JsonObject:

@@ -6,16 +6,15 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types_jsonsch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, PRESERVE
 from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
 from opsdk.norman.importing.names import container_type, nested_id
-from opsdk.norman.importing.registration import finish, internal_copy
+from opsdk.norman.importing.registration import internal_copy
 from opsdk.norman.model import Schema
-from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Field
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -35,19 +34,24 @@ _EXACT_NUMBERS = 1 << 53
 
 
 class OpenApiImporter:
-    """Imports the objects of one OpenAPI schema as schemas.
+    """Reads the objects of one OpenAPI schema as schemas. It registers nothing, so it may run in a thread.
 
     An object with properties becomes a schema; its id is that of its parent and the name of the field: ``siteSpec``.
 
     Args:
-        registry: gets the schemas.
         root: the schema of the whole object; nested ones have its version and attributes.
+        taken: the ids of other schemas.
+
+    Attributes:
+        nested: the schemas that were read, each behind those that it refers to.
     """
 
-    def __init__(self, registry: SchemaRegistry, root: Schema) -> None:
-        self._registry = registry
+    def __init__(self, root: Schema, taken: Collection[str] = ()) -> None:
+        self.nested: list[Schema] = []
         self._root = root
+        self._taken = taken
         self._ids = {root.id}
+        self._next: dict[str, int] = {}
 
     def read_fields(self, schema: Schema, node: JsonObject) -> None:
         """Declare the properties of an object as fields of a schema, in alphabetical order.
@@ -92,7 +96,7 @@ class OpenApiImporter:
         )
 
     def _type(self, schema: Schema, name: str, node: JsonValue) -> str:
-        """Return the type of a node. An object with properties is imported as a schema; an unknown type is json."""
+        """Return the type of a node. An object with properties is read as a schema; an unknown type is json."""
         if not isinstance(node, dict) or node.get(EMBEDDED):
             return "json"
         if node.get(INT_OR_STRING):
@@ -114,15 +118,9 @@ class OpenApiImporter:
         return _TYPES.get(kind or "", "json")
 
     def _nested(self, schema: Schema, name: str, node: JsonObject) -> Schema:
-        """Import an object as a schema of its own. Raises `UsageError` if another schema has its id."""
-        stem = nested_id(schema.id, name)
-        # Two names may differ only in characters that are not letters or digits.
-        schema_id = next(
-            each for each in (stem, *(f"{stem}{number}" for number in range(2, 1000))) if each not in self._ids
-        )
-        self._ids.add(schema_id)
-        existing = self._registry.schema(schema.version, schema.version.full_type(schema_id))
-        if existing is not None and existing.id == schema_id:
+        """Read an object as a schema of its own. Raises `UsageError` if another schema has its id."""
+        schema_id = self._free_id(nested_id(schema.id, name))
+        if schema_id in self._taken:
             raise UsageError(
                 f"the field {name} of {schema.id} needs the id {schema_id}, which another schema has: import one of the"
                 f" two with another schema_id"
@@ -136,7 +134,17 @@ class OpenApiImporter:
         )
         self.read_fields(nested, node)
         nested.internal = internal_copy(nested)
-        return finish(self._registry, nested)
+        self.nested.append(nested)
+        return nested
+
+    def _free_id(self, stem: str) -> str:
+        """Return an id, with a number if needed: two names may differ only in characters that ids have not."""
+        schema_id, number = stem, self._next.get(stem, 2)
+        while schema_id in self._ids:
+            schema_id, number = f"{stem}{number}", number + 1
+        self._next[stem] = number
+        self._ids.add(schema_id)
+        return schema_id
 
 
 def number_limits(

@@ -35,14 +35,14 @@ def internal_copy(schema: Schema) -> Schema:
     return dataclasses.replace(schema, resource_fields=dict(schema.resource_fields), attributes=dict(schema.attributes))
 
 
-def finish(registry: SchemaRegistry, schema: Schema, customize: Customize | None = None) -> Schema:
-    """Run the mappers of a schema that was read, set its filters, customize it, and add it to the registry.
+def prepare(registry: SchemaRegistry, schema: Schema) -> None:
+    """Run the mappers of a schema that was read, and set its filters. It changes nothing but the schema.
 
     First the default mappers of the registry run, for a schema that can be listed; then those that were added for it;
     then the default post mappers.
 
     Raises:
-        UsageError: a mapper needs a field or schema that is missing, or the id is taken.
+        UsageError: a mapper needs a field or schema that is missing.
     """
     is_root = "GET" in schema.collection_methods
     mappers = [copy.deepcopy(mapper) for mapper in registry.mappers(schema.version, schema.id)]
@@ -53,11 +53,21 @@ def finish(registry: SchemaRegistry, schema: Schema, customize: Customize | None
     schema.mapper = mapper
     if is_root:
         set_filters(schema)
+
+
+def register(registry: SchemaRegistry, schema: Schema, customize: Customize | None = None) -> Schema:
+    """Customize a schema that is prepared, and add it to the registry. Raises `UsageError` if its id is taken."""
     if customize is not None:
         customize(schema)
     if registry.add(schema) is not schema:
         raise UsageError(f"{schema.full_type} already exists: give one of the two another id")
     return schema
+
+
+def finish(registry: SchemaRegistry, schema: Schema, customize: Customize | None = None) -> Schema:
+    """Complete the import of a schema that was read: `prepare`, then `register`."""
+    prepare(registry, schema)
+    return register(registry, schema, customize)
 
 
 def set_filters(schema: Schema) -> None:

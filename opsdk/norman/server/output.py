@@ -5,6 +5,12 @@ Upstream: github.com/rancher/norman/api/writer/json.go
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
+
+from opsdk.aio.large_work import compute
+from opsdk.aio.slicer import Slicer
 from opsdk.norman.access import is_allowed, may_list
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
@@ -14,6 +20,8 @@ from opsdk.norman.query import describe_filter
 from opsdk.norman.store_results import ResourceList
 from opsdk.structured_merge.value import JsonObject
 
+_SLICED_BYTES = 5 * 1024
+"""Bytes of an object that the slices of a page count. Larger objects are presented in the thread."""
 _SORTABLE_TYPES = frozenset(["string", "enum"])
 
 
@@ -48,7 +56,7 @@ async def resource_of(
     own_type = data.get("type")
     schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
     presenter = presenter or presenter_of(context, schema, created=created)
-    values = presenter.values(schema, data)
+    values = await compute(len(msgspec.json.encode(data)), presenter.values, schema, data)
     values.pop("type", None)
     values.pop("id", None)
     resource = RawResource(id=to_text(data.get("id")), type=schema.id, schema=schema, values=values)
@@ -66,9 +74,14 @@ async def collection_of(
 ) -> GenericCollection:
     """Return a page of a collection, formatted."""
     urls, presenter = context.urls, presenter_of(context, schema)
+    data, slicer = [], Slicer()
+    for item in result.items:
+        data.append(await resource_of(context, schema, item, presenter=presenter))
+        if slicer.add(_SLICED_BYTES):
+            await asyncio.sleep(0)
     collection = GenericCollection(
         schema=schema,
-        data=[await resource_of(context, schema, item, presenter=presenter) for item in result.items],
+        data=data,
         links={"self": urls.current()},
         actions={name: urls.collection_action(schema, name) for name in schema.collection_actions},
         pagination=_pagination(context, result, query),

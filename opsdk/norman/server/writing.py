@@ -5,11 +5,14 @@ Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from opsdk.aio.large_work import compute
+from opsdk.aio.slicer import Slicer
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
@@ -83,15 +86,46 @@ async def write(
     if context.response_format == "html" and page is not None:
         response = await page.render(context, status, result)
         return HttpResponse(response.status, [*headers, *response.headers], response.body)
+    as_yaml = context.response_format == "yaml"
+    form = _YAML if as_yaml else _JSON
     wire = _to_wire(context, result)
-    if context.response_format == "yaml":
-        body = await compute(len(msgspec.json.encode(wire)), _as_yaml, wire)
-        return HttpResponse(status, [("content-type", "application/yaml"), *headers], body)
-    return HttpResponse(status, [("content-type", "application/json"), *headers], msgspec.json.encode(wire))
+    if isinstance(result, GenericCollection) and result.data:
+        body = await _in_parts(wire, form)
+    else:
+        body = await compute(len(msgspec.json.encode(wire)) if as_yaml else 0, form.write, wire)
+    return HttpResponse(status, [("content-type", form.media), *headers], body)
+
+
+class _Form(NamedTuple):
+    """How a body is written, and the text around the objects of a collection and between them."""
+
+    media: str
+    write: Callable[[JsonValue], bytes]
+    write_item: Callable[[JsonValue], bytes]
+    empty: bytes
+    start: bytes
+    separator: bytes
+    end: bytes
 
 
 def _as_yaml(wire: JsonValue) -> bytes:
     return write_yaml(wire).encode()
+
+
+_JSON = _Form("application/json", msgspec.json.encode, msgspec.json.encode, b'"data":[]', b'"data":[', b",", b"]")
+_YAML = _Form("application/yaml", _as_yaml, lambda item: _as_yaml([item]), b"\ndata: []\n", b"\ndata:\n", b"", b"")
+
+
+async def _in_parts(wire: JsonObject, form: _Form) -> bytes:
+    """Return the body of a collection, which has `data` as its last key. Large objects are written in the thread."""
+    head, _, tail = form.write({**wire, "data": []}).rpartition(form.empty)
+    parts, slicer = [], Slicer()
+    for item in wire["data"]:
+        size = len(raw := msgspec.json.encode(item))
+        parts.append(raw if form is _JSON else await compute(size, form.write_item, item))
+        if slicer.add(size):
+            await asyncio.sleep(0)
+    return b"".join((head, form.start, form.separator.join(parts), form.end, tail))
 
 
 def _to_wire(context: ApiContext, result: RequestResult) -> JsonValue:

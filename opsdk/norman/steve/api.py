@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.large_work import compute
 from opsdk.aio.slicer import Slicer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.user import User
@@ -235,22 +236,26 @@ class SteveApi(Closing):
         encode = self.encoder(rows, target, urls)
         data, slicer = [], Slicer()
         for entry in () if parameters.summary_only else page.entries:
-            data.append(encode(entry))
+            data.append(await encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
         body = with_data(collection(target.schema, page, urls, parameters), data)
         return HttpResponse(200, [("content-type", "application/json")], body)
 
-    def encoder(self, rows: EncodedObjects, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
+    def encoder(
+        self, rows: EncodedObjects, target: Target, urls: SteveUrls
+    ) -> Callable[[StoreEntry], Awaitable[bytes]]:
         """Return the function that encodes cached objects of a type as the user sees them now."""
         links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
-        if not self.templates.formatted(target.schema) and not any(
+        plain = not self.templates.formatted(target.schema) and not any(
             name in FIELD_PARAMETERS for name, _ in target.query
-        ):
-            return lambda entry: links.add_to(rows.get(entry), *entry.key)
+        )
 
-        def encode(entry: StoreEntry) -> bytes:
-            resource = msgspec.json.decode(links.add_to(rows.get(entry), *entry.key))
+        async def encode(entry: StoreEntry) -> bytes:
+            linked = links.add_to(await rows.get(entry), *entry.key)
+            if plain:
+                return linked
+            resource = await compute(entry.size, msgspec.json.decode, linked)
             return msgspec.json.encode(self._formatted(resource, target))
 
         return encode

@@ -31,7 +31,7 @@ _SPELLINGS = {op.value: op for op in FilterOperator if op not in (FilterOperator
     "notcontains": FilterOperator.NOT_CONTAINS,
 }
 # A field name, with brackets around names that have operators or white space in them.
-_FIELD = re.compile(r"(?:\[[^\]]*\]|[^\s=!(),<>~\"'\[\]])+")
+_FIELD = re.compile(r"(?:\[[^\]]*\]|[^\s=!(),<>~\"'\[\]]++)++")
 _SYMBOL = re.compile(r"==|!=|!~|=|~|<|>|(?:notcontains|contains|notin|in|lt|gt)(?=[\s(\"'])", re.IGNORECASE)
 _SPACE = re.compile(r"\s*")
 

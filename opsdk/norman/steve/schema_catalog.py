@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.large_work import compute
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
@@ -89,7 +90,8 @@ class SchemaCatalog(Closing):
         """Read discovery now. Schemas of groups that do not respond are kept."""
         discovered = await Discovery(self._cluster.transport).fetch()
         entries = self._definitions.entries() if self._definitions is not None else ()
-        read = cluster_schemas(discovered.resources, [msgspec.json.decode(entry.data) for entry in entries])
+        definitions = [await compute(len(data := entry.data), msgspec.json.decode, data) for entry in entries]
+        read = cluster_schemas(discovered.resources, definitions)
         schemas = {identity: self._customize(schema) for identity, schema in read.items()}
         for identity, schema in self.schemas.items():
             if f"{schema.group}/{schema.version}".removeprefix("/") in discovered.failures:

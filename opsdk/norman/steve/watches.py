@@ -140,7 +140,7 @@ class UserWatches:
             if frame.mode == NOTIFICATIONS:
                 yield frame.message(NOTIFICATIONS, revision=event.revision)
             else:
-                data = msgspec.Raw(encode(event.entry))
+                data = msgspec.Raw(await encode(event.entry))
                 yield frame.message(event.type.value, revision=event.revision, data=data)
 
     # -------------------------------------------------------------- counts and schemas

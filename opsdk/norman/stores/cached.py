@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.large_work import compute
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject
@@ -62,7 +63,7 @@ class CachedStore(ProxyStore, Closing):
         if not query.sort:
             query = replace(query, sort=(SortKey(ID),))
         page = await opened.page(query)
-        items = [msgspec.json.decode(opened.rows.get(entry)) for entry in page.entries]
+        items = [await _decoded(await opened.rows.get(entry)) for entry in page.entries]
         markers = PageMarkers(
             previous=_id_of(page.previous), next=_id_of(page.next), last=_id_of(page.last), total=page.count
         )
@@ -77,7 +78,7 @@ class CachedStore(ProxyStore, Closing):
                 removed = event.type is KindEventType.REMOVE
                 yield ResourceEvent(
                     type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE,
-                    data=msgspec.json.decode(opened.rows.get(event.entry)),
+                    data=await _decoded(await opened.rows.get(event.entry)),
                     revision=str(event.revision),
                 )
 
@@ -115,6 +116,10 @@ class _ExternalFields:
             self._mapped = external_form(self._schema, msgspec.json.decode(entry.data))
             self._last = entry
         return self._mapped
+
+
+async def _decoded(raw: bytes) -> JsonObject:
+    return await compute(len(raw), msgspec.json.decode, raw)
 
 
 def _id_of(entry: StoreEntry | None) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.aio import large_work
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.activation import (
@@ -198,3 +199,16 @@ async def test_a_variable_that_means_itself_does_not_hang() -> None:
 def test_an_expression_that_compiles_has_no_fault() -> None:
     """An expression has either a program or an error message."""
     assert CompiledExpression("x", "why").fault == "why"
+
+
+# ------------------------------------------------------------------ time
+@pytest.mark.realtime
+async def test_a_budget_of_time_has_the_words_of_the_budget_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression below its limit of cost ends too, and the next one has a budget of its own."""
+    monkeypatch.setattr(large_work, "EVALUATION_SECONDS", 0.02)
+    compiler = composed()
+    loops = compiler.compile("object.all(a, object.all(b, object.all(c, a + b != c + 'x')))", (BOOL,))
+    running = activation(compiler, object=[str(number) for number in range(60)])
+    with pytest.raises(CelEvaluationError, match="operation cancelled: actual cost limit exceeded"):
+        await running.evaluate(loops)
+    assert await running.evaluate(compiler.compile("object.size() == 60", (BOOL,))) is True

@@ -7,7 +7,10 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator
 
+import pytest
+
 import envtest
+from opsdk.aio.tasks import TaskOwner
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -16,7 +19,8 @@ from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.norman.importing.follow import DefinitionFollower, follow_definitions
+from opsdk.norman.importing.follow import DefinitionFollower, QueuedFollower, follow_definitions
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion
 from opsdk.structured_merge.value import JsonObject
@@ -144,3 +148,37 @@ def test_ids_may_be_chosen() -> None:
     )
     each.apply(definition())
     assert registry.schema(V3, "demo.example.com.site") is not None
+
+
+@pytest.mark.realtime
+async def test_a_large_definition_is_read_outside_the_event_loop() -> None:
+    """The loop continues during the import, which has the same result as at once."""
+    properties = {f"p{n}": {"type": "string", "pattern": f"^[b-d]*-{n}$"} for n in range(3_000)}
+    tree = definition()
+    tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] |= properties
+    at_once, in_parts = SchemaRegistry(), SchemaRegistry()
+    follower(at_once).apply(tree)
+    each = QueuedFollower(TaskOwner("test"), in_parts, lambda definition: V3)
+    running = asyncio.ensure_future(each.apply_in_parts(tree))
+    turns = 0
+    while not running.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await running
+    assert turns > 10
+    assert [s.resource_fields for s in in_parts.schemas()] == [s.resource_fields for s in at_once.schemas()]
+
+
+async def test_an_import_in_parts_that_fails_changes_nothing() -> None:
+    """An id that another schema has restores the schemas of the definition before."""
+    registry = SchemaRegistry()
+    each = QueuedFollower(TaskOwner("test"), registry, lambda definition: V3)
+    each.apply(definition())
+    before = registry.schemas()
+    registry.add(Schema(id="siteSpecNested", version=V3))
+    changed = definition(generation=2)
+    nested = {"nested": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] |= nested
+    await each.apply_in_parts(changed)
+    assert "siteSpecNested" in str(each.errors["sites.demo.example.com"])
+    assert [schema for schema in registry.schemas() if schema.id != "siteSpecNested"] == list(before)

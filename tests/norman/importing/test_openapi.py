@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.norman.importing.openapi import OpenApiImporter
+from opsdk.norman.importing.registration import finish
 from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Field
@@ -20,7 +21,10 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def read(node: JsonObject) -> tuple[Schema, SchemaRegistry]:
     """Return the schema of an object, and its registry."""
     registry, root = SchemaRegistry(), Schema(id="site", version=V3)
-    OpenApiImporter(registry, root).read_fields(root, node)
+    importer = OpenApiImporter(root)
+    importer.read_fields(root, node)
+    for nested in importer.nested:
+        finish(registry, nested)
     return root, registry
 
 
@@ -122,3 +126,24 @@ def test_nested_objects_are_schemas_with_stable_ids() -> None:
     assert spec.mapper is not None
     reversed_node = {"properties": dict(reversed(node["properties"].items()))}
     assert types(read(reversed_node)[0]) == types(root)
+
+
+def test_the_time_grows_with_the_objects() -> None:
+    """Ten times as many objects of one name need ten times as many look-ups of ids, not a hundred times."""
+
+    class Counted(set[str]):
+        lookups = 0
+
+        def __contains__(self, item: object) -> bool:
+            self.lookups += 1
+            return super().__contains__(item)
+
+    counts = []
+    for number in (50, 500):
+        importer = OpenApiImporter(Schema(id="site", version=V3))
+        importer._ids = ids = Counted()
+        importer.read_fields(
+            Schema(id="site", version=V3), {"properties": {"p" + "-" * n: OBJECT for n in range(number)}}
+        )
+        counts.append(ids.lookups)
+    assert counts[1] <= 11 * counts[0]

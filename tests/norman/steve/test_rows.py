@@ -31,7 +31,7 @@ URLS = SteveUrls("http://steve")
 NOTHING = AccessSet.of([])
 
 
-def test_a_version_of_an_object_is_encoded_once_for_all_users() -> None:
+async def test_a_version_of_an_object_is_encoded_once_for_all_users() -> None:
     """A changed object is encoded again; without room nothing is kept."""
     calls: list[str] = []
 
@@ -43,19 +43,19 @@ def test_a_version_of_an_object_is_encoded_once_for_all_users() -> None:
     rows, first, second = EncodedObjects(decorate, 10_000), entry("a", "n", 1), entry("a", "n", 2)
     for access in (NOTHING, everything):
         for item in (first, second):
-            row = msgspec.json.decode(ResourceLinks(THING, access, URLS).add_to(rows.get(item), *item.key))
+            row = msgspec.json.decode(ResourceLinks(THING, access, URLS).add_to(await rows.get(item), *item.key))
             assert (row["id"], row["metadata"]["resourceVersion"]) == ("n/a", item.resource_version)
             assert ("remove" in row["links"]) is (access is everything)
     assert calls == ["1", "2"]
     none_kept = EncodedObjects(decorate, 5)
-    assert none_kept.get(first) == rows.get(first)
+    assert await none_kept.get(first) == await rows.get(first)
     assert calls == ["1", "2", "1"]
 
 
-def test_fields_with_names_of_the_api_have_an_underscore() -> None:
+async def test_fields_with_names_of_the_api_have_an_underscore() -> None:
     """The links and the id are those of the API."""
     item = entry("a", "n", 1, type="Opaque", links=["own"])
-    encoded = EncodedObjects(own_fields, 0).get(item)
+    encoded = await EncodedObjects(own_fields, 0).get(item)
     row = msgspec.json.decode(ResourceLinks(THING, NOTHING, URLS).add_to(encoded, *item.key))
     assert (row["type"], row["_type"], row["_links"]) == ("demo.thing", "Opaque", ["own"])
     assert row["links"] == {"self": "http://steve/v1/demo.things/n/a"}

@@ -5,6 +5,7 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.
 
 from __future__ import annotations
 
+from opsdk.aio.large_work import attempt
 from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy
 from opsdk.apiserver.expressions.activation import Activation, judge
@@ -16,9 +17,10 @@ from opsdk.structured_merge.value import JsonObject
 async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> bool | str:
     """Return whether all conditions hold, or an error message if failurePolicy is Fail.
 
-    A false condition takes precedence over errors of other conditions.
+    A false condition takes precedence over errors of other conditions. The first call compiles the policy, outside the
+    event loop if that takes long.
     """
-    programs = policy.compile_with(CompiledPolicy)
+    programs = await attempt(policy.compile_with, CompiledPolicy)
     if not programs.conditions:
         return True
     activation = Activation(asking, values, programs.variables, budget=MATCH_BUDGET)

@@ -67,10 +67,13 @@ class _Judge:
 
     def __init__(self, policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> None:
         self._policy = policy
-        self._programs = policy.compile_with(CompiledPolicy)
         self._asking = asking
         self._values = values
         self._plain = without_authorizer(values)
+
+    @property
+    def _programs(self) -> CompiledPolicy:
+        return self._policy.compile_with(CompiledPolicy)  # `conditions_hold` has compiled it
 
     def _failed(self, message: str) -> PolicyDecision:
         return PolicyDecision() if self._policy.ignore_failures else PolicyDecision(message)

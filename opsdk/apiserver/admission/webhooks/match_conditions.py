@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opsdk.aio.large_work import attempt
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -31,4 +32,5 @@ class MatchConditions:
         asking = AuthorizerChecks(self._authorizer)
         activation = Activation(asking, inputs(attributes, versioned, asking), budget=MATCH_BUDGET)
         texts = [str(condition.get("expression") or "").strip() for condition in conditions]
-        return await judge(activation, [CompiledExpression(text, compile_condition(text)) for text in texts])
+        compiled = [CompiledExpression(text, await attempt(compile_condition, text)) for text in texts]
+        return await judge(activation, compiled)

@@ -17,11 +17,11 @@ from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
-from opsdk.apiserver.endpoints.handlers.watch_frames import CHUNK_BYTES, EncodedEvent, SharedFrames
 from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
 from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
+from opsdk.apiserver.endpoints.shared_frames import CHUNK_BYTES, FRAMES, EncodedEvent
 from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
@@ -73,9 +73,10 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     watch = opened.watch
     stream = _Stream(call, served, options, accepted, start_revision=opened.revision)
     release = None if watch is None else watch.close
-    chunks = until_stalled(stream.chunks(opened.initial, watch), call.http.cut)
+    chunks = stream.chunks(opened.initial, watch)
     if wants_websocket(call.http):
-        return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
+        return watch_socket(call, chunks, framed=accepted.write is not None, release=release)
+    chunks = until_stalled(chunks, call.http.cut, call.user.name, ends_when_full=True)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
     return StreamResponse(200, [media], chunks=chunks, release=release)
 
@@ -253,14 +254,14 @@ class _Stream:
             chunk.add(self._line(event))
             return
         form = (event.type, self._form, self._headless)
-        frame = _FRAMES.find(event.obj, form)
+        frame = FRAMES.find(event.obj, form)
         if frame is None:
             if self._accepted.write is None and not self._served.custom:
-                frame = _FRAMES.add(event.obj, form, self._line(event))
+                frame = FRAMES.add(event.obj, form, self._line(event))
             else:
                 # Large objects are pruned or written as protobuf outside the event loop.
                 size = len(encode_json(event.obj))
-                frame = await _FRAMES.once(event.obj, form, lambda: compute(size, self._line, event))
+                frame = await FRAMES.once(event.obj, form, lambda: compute(size, self._line, event))
         self._headless = True
         chunk.add_frame(frame)
 
@@ -338,4 +339,3 @@ class _Chunk:
 
 
 _SHARED = frozenset({"ADDED", "MODIFIED", "DELETED"})
-_FRAMES = SharedFrames()

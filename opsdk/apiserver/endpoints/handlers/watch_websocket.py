@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.errors import ApiError
-from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket
 
@@ -33,8 +34,15 @@ def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
         offset = end
 
 
+async def _events(chunks: AsyncGenerator[bytes, None], *, framed: bool) -> AsyncGenerator[bytes | str, None]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for event in events_of(chunk, framed=framed):
+                yield event
+
+
 def watch_socket(
-    request: HttpRequest, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
+    call: Call, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
 ) -> HttpResponse:
     """Return the response that sends the watch as WebSocket messages; messages of the client are ignored.
 
@@ -42,10 +50,10 @@ def watch_socket(
     """
 
     async def send(socket: WebSocket) -> None:
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                for event in events_of(chunk, framed=framed):
-                    await socket.send(event)
+        events = until_stalled(_events(chunks, framed=framed), call.http.cut, call.user.name, ends_when_full=True)
+        async with aclosing(events):
+            async for event in events:
+                await socket.send(event)
         await socket.close()
 
     async def listen(socket: WebSocket) -> None:
@@ -62,7 +70,7 @@ def watch_socket(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     try:
-        return accept_websocket(request, ("",), run, release=release)
+        return accept_websocket(call.http, ("",), run, release=release)
     except ApiError:
         if release is not None:
             release()

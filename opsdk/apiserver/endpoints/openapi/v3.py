@@ -6,9 +6,11 @@ Upstream: k8s.io/kube-openapi/pkg/handler3/handler.go (v1.36).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, ParamSpec, Protocol, TypeVar
 
+from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
@@ -30,6 +32,10 @@ from opsdk.errors import NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_V2: Final = "v2"
 _LIST_META = f"{META}.ListMeta"
 _SELECTABLE = "x-kubernetes-selectable-fields"
 
@@ -45,9 +51,17 @@ class SchemaSource(Protocol):
         """Return the schema name of a resource's kind, or None."""
         ...
 
+    def digest_of(self, served: InstalledResource) -> str | None:
+        """Return a text that changes with the schema of a resource's kind, without the schema; None as `name_of`."""
+        ...
+
 
 class OpenApi:
-    """The documents at ``/openapi/v2`` and ``/openapi/v3``."""
+    """The documents at ``/openapi/v2`` and ``/openapi/v3``.
+
+    The thread for large work builds a document at its first request, and again when its resources have changed. The
+    index of version 3 needs none of them.
+    """
 
     def __init__(
         self, groups: Callable[[], Sequence[ServedGroup]], sources: Sequence[SchemaSource], *, title: str, version: str
@@ -55,8 +69,8 @@ class OpenApi:
         self._groups = groups
         self._sources = sources
         self._info = {"title": title, "version": version}
-        self._encoded: dict[str, tuple[object, bytes, str]] = {}
-        """The encoded documents that are served, by name; a new one drops those that are not served any more."""
+        self._encoded: dict[str, tuple[str, bytes]] = {}
+        """The encoded documents that are served, with their digests, by name."""
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
         return (entry for entry in self._all() if entry[2].remote_documents is None)
@@ -77,14 +91,14 @@ class OpenApi:
         """Return the paths of the v3 documents."""
         return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
 
-    def answer(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
+    async def answer(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         """Respond to a path below ``/openapi``; None for an unknown one."""
         if rest[:1] == ["v2"] and len(rest) == 1:
-            return self._v2(call)
+            return await self._v2(call)
         if rest[:1] != ["v3"]:
             return None
         if len(rest) == 1:
-            index = encode_json({"paths": dict(self._index())})
+            index = await _build(self._index, list(self._documents()), self._plain_paths(), list(self._foreign()))
             # Upstream sends this index as JSON with the media type text/plain.
             return HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
@@ -92,21 +106,42 @@ class OpenApi:
             return None
         for name, group, served in self._documents():
             if name == path:
-                raw, _ = self._v3(name, group, served)
+                self._forget({document for document, _, _ in self._documents()})
+                raw = await _build(self._v3, name, group, served)
                 return cached(call, raw, "application/json")
         if path in self._plain_paths():
             return cached(call, encode_json(self._plain(path)), "application/json")
         # The 404 of a missing document has an empty body, unlike other 404s.
         return HttpResponse(404, [])
 
-    def _index(self) -> Iterator[tuple[str, JsonObject]]:
-        digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
-        digests |= {
-            path: hashlib.sha512(encode_json(self._plain(path))).hexdigest().upper() for path in self._plain_paths()
-        }
-        digests |= {name: document.digest for name, document in self._foreign() if document.digest}
-        for name in sorted(digests):
-            yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
+    def _index(
+        self,
+        documents: Sequence[tuple[str, str, ServedVersion]],
+        plain: Sequence[str],
+        foreign: Sequence[tuple[str, RemoteDocuments]],
+    ) -> bytes:
+        digests = {name: self._digest(served) for name, _, served in documents}
+        digests |= {path: hashlib.sha512(encode_json(self._plain(path))).hexdigest().upper() for path in plain}
+        digests |= {name: document.digest for name, document in foreign if document.digest}
+        paths = {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"} for name in sorted(digests)}
+        return encode_json({"paths": paths})
+
+    def _digest(self, served: ServedVersion) -> str:
+        """Return a digest of all that decides about a document. Upstream's is that of the document."""
+        inputs = [
+            (
+                repr(installed.info),
+                sorted(installed.verbs),
+                next((text for source in self._sources if (text := source.digest_of(installed))), None),
+            )
+            for installed in served.resources
+        ]
+        return hashlib.sha512(encode_json([self._info, inputs])).hexdigest().upper()
+
+    def _forget(self, names: Collection[str]) -> None:
+        """Drop the documents that are not served any more."""
+        for name in self._encoded.keys() - names - {_V2, MEDIA}:
+            del self._encoded[name]
 
     def _plain_paths(self) -> list[str]:
         """Return the names of the documents for non-resource paths."""
@@ -119,18 +154,15 @@ class OpenApi:
         item = {f"/{path}/": {"get": operation}}
         return {"openapi": "3.0.0", "info": self._info, "paths": item, "components": {"schemas": {}}}
 
-    def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
-        stamp = tuple((id(r.model), r.info.path) for r in served.resources)
-        cached = self._encoded.get(name)
-        if cached is not None and cached[0] == stamp:
-            return cached[1], cached[2]
-        if cached is None:
-            names = {document for document, _, _ in self._documents()}
-            self._encoded = {document: entry for document, entry in self._encoded.items() if document in names}
-        raw = encode_json(self._document(group, served))
-        digest = hashlib.sha512(raw).hexdigest().upper()
-        self._encoded[name] = (stamp, raw, digest)
-        return raw, digest
+    def _v3(self, name: str, group: str, served: ServedVersion) -> bytes:
+        return self._once(name, self._digest(served), lambda: encode_json(self._document(group, served)))
+
+    def _once(self, name: str, digest: str, encode: Callable[[], bytes]) -> bytes:
+        """Return a document, which is encoded if its digest has changed."""
+        entry = self._encoded.get(name)
+        if entry is None or entry[0] != digest:
+            entry = self._encoded[name] = (digest, encode())
+        return entry[1]
 
     def _document(self, group: str, served: ServedVersion) -> JsonObject:
         """Return the document of a group's version: its paths, and the schemas that they mention."""
@@ -200,25 +232,45 @@ class OpenApi:
                 waiting.extend(references(schema))
 
     # -------------------------------------------------------------- version 2
-    def _v2(self, call: Call) -> HttpResponse:
+    async def _v2(self, call: Call) -> HttpResponse:
         """Return ``/openapi/v2`` as JSON or protobuf, with the documents of aggregated servers."""
         accept = call.http.header("accept", "*/*")
         as_proto = is_asked(accept)
         if not as_proto and "json" not in accept and "*/*" not in accept:
             raise NotAcceptableError(f"only application/json and {MEDIA} are served here")
+        documents, foreign = list(self._documents()), [document for _, document in self._foreign()]
+
+        def build() -> HttpResponse:
+            digest = " ".join([*(self._digest(served) for _, _, served in documents), *map(_identity, foreign)])
+            merged = partial(self._merged, documents, foreign)
+            if as_proto:
+                return cached(call, self._once(MEDIA, digest, lambda: encode_document(merged())), MEDIA)
+            return cached(call, self._once(_V2, digest, lambda: encode_json(merged())), "application/json")
+
+        return await _build(build)
+
+    def _merged(
+        self, documents: Sequence[tuple[str, str, ServedVersion]], foreign: Sequence[RemoteDocuments]
+    ) -> JsonObject:
         paths: JsonObject = {}
         definitions: JsonObject = {}
-        for _, group, served in self._documents():
+        for _, group, served in documents:
             document = self._document(group, served)
             paths |= {path: path_item(item) for path, item in document["paths"].items()}
             definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
-        for _, foreign_document in self._foreign():
+        for foreign_document in foreign:
             if foreign_document.swagger is not None:
                 paths, definitions = merge_specs(paths, definitions, foreign_document.swagger)
-        merged = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
-        if as_proto:
-            return cached(call, encode_document(merged), MEDIA)
-        return cached(call, encode_json(merged), "application/json")
+        return {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
+
+
+def _identity(foreign: RemoteDocuments) -> str:
+    return f"{foreign.digest} {hashlib.sha512(encode_json(foreign.swagger)).hexdigest()}"
+
+
+async def _build(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call work that takes as long as there are definitions."""
+    return await compute(LARGE_BYTES + 1, work, *args, **kwargs)
 
 
 def references(schema: JsonValue) -> Iterator[str]:

@@ -6,6 +6,8 @@ Upstream: k8s.io/apiserver/pkg/storage/errors and etcd api/v3rpc/rpctypes/error.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from typing import Final
 
 from opsdk.errors import (
     ApiError,
@@ -88,6 +90,21 @@ def classify(code: str, details: str) -> EtcdFailure:
         if text in details:
             return failure
     return EtcdFailure.UNKNOWN if code in _LOST else EtcdFailure.OTHER
+
+
+_STATES: Final[Mapping[EtcdFailure, str]] = {
+    EtcdFailure.UNREACHABLE: "no member of etcd is reachable",
+    EtcdFailure.NOT_DONE: "etcd has no leader or takes no requests",
+    EtcdFailure.UNKNOWN: "etcd does not answer in time",
+    EtcdFailure.FULL: "etcd is full",
+    EtcdFailure.TOKEN: "etcd refuses the user of the server",
+    EtcdFailure.DENIED: "etcd refuses the user of the server",
+}
+
+
+def state_of(error: EtcdError) -> str:
+    """Return the state of etcd that an error shows; empty if it is about the request. Without addresses of members."""
+    return _STATES.get(error.failure, "")
 
 
 def api_error(error: EtcdError, verb: str, key: str) -> ApiError:

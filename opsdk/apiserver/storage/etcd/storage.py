@@ -17,8 +17,6 @@ Deviates: an unknown outcome is resolved; upstream returns a 500 or 504.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
 from opsdk.aio.closing import Closing
@@ -26,7 +24,8 @@ from opsdk.aio.randomness import loop_random
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
 from opsdk.apiserver.storage.etcd.compactor import EtcdCompactor
-from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, api_error
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
+from opsdk.apiserver.storage.etcd.failure import LastFailure
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.transactions import Transactions
 from opsdk.apiserver.storage.etcd.values import StoredObject, decode, encode, range_end
@@ -49,14 +48,6 @@ from opsdk.structured_merge.value import JsonObject
 __all__ = ["EtcdStorage"]
 
 
-@contextmanager
-def _translated(verb: str, key: str) -> Iterator[None]:
-    try:
-        yield
-    except EtcdError as error:
-        raise api_error(error, verb, key) from error
-
-
 class EtcdStorage(Closing):
     """A `Storage` on an etcd cluster. Several processes may use one prefix at the same time.
 
@@ -72,12 +63,18 @@ class EtcdStorage(Closing):
     def __init__(self, options: EtcdOptions | None = None) -> None:
         self.options = options or EtcdOptions()
         self._client = EtcdClient(self.options)
+        self._failure = LastFailure()
         self._transactions = Transactions(self._client)
         self._watches = Watches(self._client, self.options)
         self._compactor = EtcdCompactor(self._client, interval=self.options.compaction_interval)
 
     def __repr__(self) -> str:
         return f"<EtcdStorage of {self.options!r}: {self._client!r}, {self._watches!r}>"
+
+    @property
+    def failure(self) -> str:
+        """Why etcd does not serve requests now; empty if the last one was served. Readiness reports it."""
+        return self._failure.text
 
     async def start(self) -> None:
         """Connect, and start the compactor. Raises `ConnectError` if no member responds within `retry_timeout`."""
@@ -101,12 +98,12 @@ class EtcdStorage(Closing):
 
     # -------------------------------------------------------------- reads
     async def get_current_resource_version(self) -> int:
-        with _translated("get", "the current resource version"):
+        with self._failure.translated("get", "the current resource version"):
             revision: int = (await self._range(self.options.prefix)).header.revision
         return revision
 
     async def get(self, key: str) -> JsonObject:
-        with _translated("get", key):
+        with self._failure.translated("get", key):
             current = await self._read(key)
         if current is None:
             raise KeyNotFoundError(key)
@@ -117,7 +114,7 @@ class EtcdStorage(Closing):
         first = self._key(max(prefix, start))
         revision_read = revision or 0
         items: list[tuple[str, JsonObject]] = []
-        with _translated("list", prefix):
+        with self._failure.translated("list", prefix):
             while True:
                 size = min(limit - len(items), self.options.page_limit) if limit else self.options.page_limit
                 request = messages.RangeRequest(key=first, range_end=end, limit=size, revision=revision_read)
@@ -160,21 +157,21 @@ class EtcdStorage(Closing):
     # -------------------------------------------------------------- writes
     async def create(self, key: str, value: JsonObject) -> JsonObject:
         """See `Storage.create`. Raises a 504 if the outcome is unknown."""
-        with _translated("create", key):
+        with self._failure.translated("create", key):
             revision = await self._transactions.create(self._key(key), value, encode(value, loop_random()))
         if revision is None:
             raise KeyExistsError(key)
         return with_revision(value, revision)
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
-        with _translated("get", key):
+        with self._failure.translated("get", key):
             current = await self._read(key)
         while True:
             desired = await update(None if current is None else current.value)
             if isinstance(desired, Remove):
                 if current is None:
                     raise KeyNotFoundError(key)
-                with _translated("delete", key):
+                with self._failure.translated("delete", key):
                     revision, newer = await self._transactions.delete(self._key(key), current)
                 if revision is not None:
                     return with_revision(current.value, revision)
@@ -182,25 +179,25 @@ class EtcdStorage(Closing):
                 try:
                     return await self.create(key, desired)
                 except KeyExistsError:
-                    with _translated("get", key):
+                    with self._failure.translated("get", key):
                         newer = await self._read(key)
             elif same_but_revision(current.value, desired):
                 return current.value
             else:
                 data = encode(desired, loop_random())
-                with _translated("update", key):
+                with self._failure.translated("update", key):
                     revision, newer = await self._transactions.replace(self._key(key), current, data)
                 if revision is not None:
                     return with_revision(desired, revision)
             current = newer
 
     async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        with _translated("get", key):
+        with self._failure.translated("get", key):
             current = await self._read(key)
         while current is not None:
             if preconditions is not None:
                 preconditions.check(current.value)
-            with _translated("delete", key):
+            with self._failure.translated("delete", key):
                 revision, newer = await self._transactions.delete(self._key(key), current)
             if revision is not None:
                 return with_revision(current.value, revision)
@@ -210,7 +207,7 @@ class EtcdStorage(Closing):
     # -------------------------------------------------------------- watches
     async def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
         """See `Storage.watch`. A lost connection is reopened after the last change."""
-        with _translated("watch", prefix):
+        with self._failure.translated("watch", prefix):
             current = await self._check(revision)
         return self._watches.watch(bucket_of(prefix), prefix, current if revision is None else revision, current)
 

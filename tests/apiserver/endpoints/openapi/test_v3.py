@@ -9,10 +9,13 @@ from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.extensions.openapi import published
+from envtest.plane import control_plane
 from opsdk.apiserver.endpoints.openapi.v2 import definition
 from opsdk.apiserver.endpoints.openapi.v3 import references
 from opsdk.apiserver.resources import ResourceInfo
+from opsdk.structured_merge.value import JsonObject
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 THING = {
     "metadata": {"name": "things.demo.io"},
@@ -137,3 +140,45 @@ def test_extensions_are_also_said_in_common_words() -> None:
     )
     assert created["properties"]["port"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
     assert "anyOf" not in schema["properties"]["port"]
+
+
+def defined(number: int, **spec: object) -> dict[str, Any]:
+    """Return the definition of a kind; ten kinds share a group."""
+    group, names = f"g{number // 10}.demo.io", {"plural": f"k{number}s", "kind": f"K{number}"}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", **spec}}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    metadata = {"name": f"k{number}s.{group}"}
+    return {"metadata": metadata, "spec": {"group": group, "names": names, "scope": "Cluster", "versions": [version]}}
+
+
+async def test_each_schema_is_built_once_when_its_document_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index builds none, a document those of its group, and a changed definition its own."""
+    built: list[str] = []
+
+    def counted(info: ResourceInfo, *args: Any) -> JsonObject:
+        built.append(info.kind)
+        return published(info, *args)
+
+    monkeypatch.setattr(control_plane, "published", counted)
+    async with Environment() as env:
+        call = Caller(env)
+        for number in range(30):
+            assert (await call("POST", DEFINITIONS, defined(number))).status == 201
+        index = (await call("GET", "/openapi/v3")).json["paths"]
+        assert built == []
+        document = (await call("GET", index["apis/g1.demo.io/v1"]["serverRelativeURL"])).raw
+        assert sorted(built) == [f"K{number}" for number in range(10, 20)]
+        assert (await call("GET", "/openapi/v3/apis/g1.demo.io/v1")).raw == document
+        assert (await call("GET", "/openapi/v2")).raw == (await call("GET", "/openapi/v2")).raw
+        assert sorted(built) == sorted(f"K{number}" for number in range(30))
+        built.clear()
+        changed = defined(11, description="changed")
+        changed["metadata"]["resourceVersion"] = (await call("GET", f"{DEFINITIONS}/k11s.g1.demo.io")).json["metadata"][
+            "resourceVersion"
+        ]
+        assert (await call("PUT", f"{DEFINITIONS}/k11s.g1.demo.io", changed)).status == 200
+        after = (await call("GET", "/openapi/v3")).json["paths"]
+        assert {name for name in index if index[name] != after[name]} == {"apis/g1.demo.io/v1"}
+        assert b"changed" in (await call("GET", "/openapi/v3/apis/g1.demo.io/v1")).raw
+        assert b"changed" in (await call("GET", "/openapi/v2")).raw
+        assert built == ["K11"]

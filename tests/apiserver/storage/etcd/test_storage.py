@@ -105,6 +105,7 @@ async def test_a_full_database_is_named(tmp_path: Path) -> None:
                 await fill()
             assert caught.value.retry_after == 10
             assert await storage.get(f"{P}0")
+            assert storage.failure == "etcd is full"
 
 
 async def test_a_list_may_be_larger_than_a_message(etcd: EtcdCluster) -> None:

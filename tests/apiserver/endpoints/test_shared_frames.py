@@ -8,7 +8,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.endpoints.handlers.watch_frames import EncodedEvent, SharedFrames
+from opsdk.apiserver.endpoints.shared_frames import EncodedEvent, SharedFrames
 
 TREES = [{"number": number} for number in range(4)]
 

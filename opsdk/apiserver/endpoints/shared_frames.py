@@ -1,6 +1,6 @@
-"""Encoded watch events: one copy for all watchers of the same form.
+"""Encoded watch events and large items of lists: one copy for all responses of the same form.
 
-A watcher that does not read holds a reference to the frame that it sends, so a hundred of them hold one copy.
+A client that does not read holds a reference to the frame that it is sent, so a hundred of them hold one copy.
 
 Upstream: k8s.io/apiserver/pkg/storage/cacher/caching_object.go (v1.36).
 """
@@ -24,7 +24,7 @@ _RECENT_BYTES: Final = 8 * 1024 * 1024
 
 
 class EncodedEvent(msgspec.Struct, weakref=True, eq=False):
-    """One encoded event. It keeps the tree, so that the tree's id stays unique."""
+    """One encoded event, or one item of a list. It keeps the tree, so that the tree's id stays unique."""
 
     tree: JsonObject
     data: bytes
@@ -75,3 +75,7 @@ class SharedFrames:
                 done.set_result(None)
             return frame
         return frame
+
+
+FRAMES: Final = SharedFrames()
+"""Of the process."""
