@@ -39,19 +39,18 @@ class RequestProcessor:
     Args:
         parts: of the controller.
         chain: the steps and the reconciler.
+
+    Attributes:
+        hot_loops: the requests that reconcile themselves.
     """
 
     def __init__(self, parts: ControllerParts, chain: ReconcileChain) -> None:
         self._parts = parts
+        self.hot_loops = parts.hot_loops
         self._chain = chain
         self._kind_name = str(parts.kind.gvk) if parts.kind is not None else ""
         self._limit = LIMIT if parts.journal is None else parts.journal.limit
         self._cluster_name = parts.cluster.name if parts.cluster is not None else ""
-
-    async def process(self, queue_item: QueueItem[Any]) -> None:
-        """Reconcile a request that a worker took, unless it waits because it reconciles itself."""
-        if queue_item.item not in self._parts.hot_loops.rows or not self._wait_in_hot_loop(queue_item):
-            await self.reconcile(queue_item, recorded=self._parts.journal is not None and self._parts.journal.size > 0)
 
     def retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
         """Log, count and queue again a request whose error no attempt holds.
@@ -72,15 +71,23 @@ class RequestProcessor:
             wait = _RETRY_WITHOUT_LIMITER
         self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
 
-    def _wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
+    def wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
         """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""
-        wait = self._parts.hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
+        wait = self.hot_loops.begins(queue_item.item, queue_item.causes, monotonic())
         for cause in queue_item.causes if wait else ():
             self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
         return wait > 0
 
-    async def reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
-        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps."""
+    async def reconcile(self, queue_item: QueueItem[Any], *, recorded: bool | None = None) -> ReconcileRecord:
+        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps.
+
+        Args:
+            queue_item: as a worker took it.
+            recorded: whether the record has reads and requests; by default if the journal keeps it.
+        """
+        journal = self._parts.journal
+        if recorded is None:
+            recorded = journal is not None and journal.size > 0
         ctx = self._context(queue_item)
         started = self._started_record(ctx)
         began, started_at = monotonic(), utc_now()
@@ -119,8 +126,8 @@ class RequestProcessor:
             )
         record = self._record(work, started, end, started_at, seconds)
         # Later events of a paused object add nothing: they would replace other reconciles.
-        if self._parts.journal is not None and not end.is_repeated:
-            self._parts.journal.add(record)
+        if journal is not None and not end.is_repeated:
+            journal.add(record)
         return record
 
     def _record(

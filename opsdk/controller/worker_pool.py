@@ -93,7 +93,8 @@ class WorkerPool:
             try:
                 if task is not None:
                     task.set_name(f"{self._name}/reconcile {queue_item.item}")  # for the watchdog and the debug page
-                await requests.process(queue_item)
+                if queue_item.item not in requests.hot_loops.rows or not requests.wait_in_hot_loop(queue_item):
+                    await requests.reconcile(queue_item)
             except BaseException as error:
                 if not self.is_contained(error, task, before):
                     raise

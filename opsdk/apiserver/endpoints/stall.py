@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Final, TypeVar
 
-from opsdk.aio.clock import monotonic
 from opsdk.errors import Details, TooManyRequestsError
 
 Part = TypeVar("Part", bound=bytes | str)
@@ -25,13 +23,18 @@ UNREAD_BYTES: Final = 128 * 1024 * 1024
 _RETRY_SECONDS: Final = 1
 
 
+HeldPart = tuple[str, int, int]
+"""The user, and the id and size of a part: responses that share a part have the same one."""
+
+
 class UnreadBytes:
     """The bytes that responses hold until their clients have read them, by user."""
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
         self._limit = limit
-        self._held: Counter[str] = Counter()
-        self._holders: Counter[tuple[str, int]] = Counter()
+        # Plain dicts: each part of each response changes them.
+        self._held: dict[str, int] = {}
+        self._holders: dict[HeldPart, int] = {}
 
     def __repr__(self) -> str:
         return f"<UnreadBytes of {len(self._held)} users>"
@@ -46,22 +49,25 @@ class UnreadBytes:
             details = Details(retry_after_seconds=_RETRY_SECONDS)
             raise TooManyRequestsError("Too many requests, please try again later.", details=details)
 
-    @contextmanager
-    def holding(self, user: str, part: bytes | str) -> Iterator[None]:
-        """Count a part while the context lasts."""
-        key = user, id(part)
-        self._holders[key] += 1
-        if self._holders[key] == 1:
-            self._held[user] += len(part)
-        try:
-            yield
-        finally:
-            self._holders[key] -= 1
-            if not self._holders[key]:
-                del self._holders[key]
-                self._held[user] -= len(part)
-                if not self._held[user]:
-                    del self._held[user]
+    def hold(self, user: str, part: bytes | str) -> HeldPart:
+        """Count a part that is being sent. `release` takes the result at its end."""
+        held = user, id(part), len(part)
+        holders = self._holders.get(held, 0)
+        self._holders[held] = holders + 1
+        if not holders:
+            self._held[user] = self._held.get(user, 0) + held[2]
+        return held
+
+    def release(self, held: HeldPart) -> None:
+        """End one `hold` of a part."""
+        holders = self._holders.pop(held)
+        if holders > 1:
+            self._holders[held] = holders - 1
+            return
+        user, _, size = held
+        remaining = self._held.pop(user) - size
+        if remaining:
+            self._held[user] = remaining
 
 
 UNREAD: Final = UnreadBytes()
@@ -71,16 +77,17 @@ UNREAD: Final = UnreadBytes()
 class _Stall:
     """A stream without data has no timer."""
 
-    __slots__ = ("_cut", "_since", "_timer")
+    __slots__ = ("_cut", "_now", "_since", "_timer")
 
     def __init__(self, cut: Callable[[], None]) -> None:
         self._cut = cut
         self._since = math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._now = asyncio.get_running_loop().time
 
     def begin(self) -> None:
         """A part is being sent."""
-        self._since = monotonic()
+        self._since = self._now()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._check)
 
@@ -96,7 +103,7 @@ class _Stall:
 
     def _check(self) -> None:
         self._timer = None
-        remaining = self._since + STALL_SECONDS - monotonic()
+        remaining = self._since + STALL_SECONDS - self._now()
         if remaining <= 0:
             self._cut()
         elif remaining < math.inf:
@@ -122,8 +129,11 @@ async def until_stalled(
                     return
                 if stall is not None:
                     stall.begin()
-                with UNREAD.holding(user, part):
+                held = UNREAD.hold(user, part)
+                try:
                     yield part
+                finally:
+                    UNREAD.release(held)
                 if stall is not None:
                     stall.end()
     finally:

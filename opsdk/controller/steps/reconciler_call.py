@@ -34,7 +34,7 @@ class ReconcilerCall:
         declaration, ctx = self._declaration, work.ctx
         argument = ctx.request
         if self._takes_object:
-            argument = await work.read()
+            argument = work.object if work.is_read else await work.read()
             if argument is None or is_deleting(argument):
                 return _NOTHING_DONE
             ctx.object = argument

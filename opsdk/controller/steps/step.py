@@ -36,6 +36,7 @@ class ReconcilePass(msgspec.Struct, kw_only=True):
         requeues: what the steps add to the queue. A step never adds itself: the controller does at the end.
         keeps_failures: a request that was given up is not forgotten, because the object does not show it yet.
         object: the reconciled object, after `read`; None if it does not exist.
+        is_read: whether `object` is the object.
     """
 
     queue_item: QueueItem[Any]
@@ -47,14 +48,14 @@ class ReconcilePass(msgspec.Struct, kw_only=True):
     requeues: list[Requeue] = msgspec.field(default_factory=list)
     keeps_failures: bool = False
     object: Any = None
-    _is_read: bool = False
+    is_read: bool = False
 
     async def read(self) -> Any:
         """Return the reconciled object from the cache; None if it does not exist. Later calls return the same."""
-        if not self._is_read:
+        if not self.is_read:
             assert self.kind is not None
             self.object = await self.ctx.client.get_or_none(self.kind, self.key)
-            self._is_read = True
+            self.is_read = True
         return self.object
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
+from itertools import chain
 from typing import Final, Protocol
 
 from opsdk.aio.clock import monotonic
@@ -133,5 +134,5 @@ class Service:
 
 
 def _head_size(scope: Scope) -> int:
-    fields = sum(len(name) + len(value) for name, value in scope["headers"])
+    fields = sum(map(len, chain.from_iterable(scope["headers"])))
     return len(scope["raw_path"]) + len(scope["query_string"]) + fields

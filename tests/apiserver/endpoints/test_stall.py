@@ -77,7 +77,10 @@ async def test_a_user_has_a_budget_of_unread_bytes(monkeypatch: pytest.MonkeyPat
 async def test_a_part_that_responses_share_counts_once() -> None:
     """A hundred watches that send one event hold it once."""
     unread, event = UnreadBytes(100), b"x" * 60
-    with unread.holding("ann", event), unread.holding("ann", event):
-        unread.check("ann")
-        assert unread._held == {"ann": 60}
-    assert unread._held == {}
+    first, second = unread.hold("ann", event), unread.hold("ann", event)
+    unread.check("ann")
+    assert unread._held == {"ann": 60}
+    unread.release(first)
+    assert unread._held == {"ann": 60}
+    unread.release(second)
+    assert unread._held == unread._holders == {}

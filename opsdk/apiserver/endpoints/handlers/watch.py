@@ -219,13 +219,15 @@ class _Stream:
 
     async def _pending(self, watch: StorageWatch, first: StorageChange) -> _Chunk:
         """Return the events of a change and of those behind it. A system call for each line would be slow."""
-        chunk, changes = _Chunk(), [first]
-        while changes:
-            if event := self._selected(changes[0]):
+        chunk, change, number = _Chunk(), first, 1
+        while True:
+            if event := self._selected(change):
                 await self._add(chunk, event)
-            chunk.changes += 1
-            changes = [] if chunk.full else watch.ready(1)
-        return chunk
+            chunk.full = chunk.full or number == _AT_ONCE
+            if chunk.full or not (ready := watch.ready(1)):
+                return chunk
+            [change] = ready
+            number += 1
 
     def _interrupt_at(self, watch: StorageWatch, time: float) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(max(time - monotonic(), 0.0), watch.interrupt)
@@ -263,7 +265,7 @@ class _Stream:
                 size = len(encode_json(event.obj))
                 frame = await FRAMES.once(event.obj, form, lambda: compute(size, self._line, event))
         self._headless = True
-        chunk.add_frame(frame)
+        chunk.add(frame.data, frame)
 
     def _selected(self, change: StorageChange) -> WatchStreamEvent | None:
         selection, storage = self._options.selection, self._served.storage
@@ -311,27 +313,26 @@ class _Stream:
 
 
 class _Chunk:
-    """The lines that are sent at once. It keeps the frames, so that other watchers find them."""
+    """The lines that are sent at once. It keeps the frames, so that other watchers find them.
 
-    __slots__ = ("_frames", "_lines", "_size", "changes")
+    Attributes:
+        full: no further event is added.
+    """
+
+    __slots__ = ("_frames", "_lines", "_size", "full")
 
     def __init__(self) -> None:
         self._frames: list[EncodedEvent] = []
         self._lines: list[bytes] = []
-        self._size = self.changes = 0
+        self._size = 0
+        self.full = False
 
-    @property
-    def full(self) -> bool:
-        """Whether no further event is added."""
-        return self._size >= CHUNK_BYTES or len(self._lines) >= _AT_ONCE or self.changes >= _AT_ONCE
-
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes, frame: EncodedEvent | None = None) -> None:
         self._lines.append(line)
         self._size += len(line)
-
-    def add_frame(self, frame: EncodedEvent) -> None:
-        self._frames.append(frame)
-        self.add(frame.data)
+        self.full = self._size >= CHUNK_BYTES or len(self._lines) >= _AT_ONCE
+        if frame is not None:
+            self._frames.append(frame)
 
     def lines(self) -> bytes:
         """Return the lines; a single one is not copied."""
