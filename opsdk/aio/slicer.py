@@ -20,8 +20,13 @@ _OBJECT_BYTES = 512
 class SliceEnds(Protocol):
     """Observes or decides where slices end, so that a run can be repeated."""
 
-    def ends(self, is_full: bool) -> bool:
-        """Return whether the slice ends with the next object of this operator. `is_full` is what its bytes say."""
+    def ends(self, is_full: bool, once: str) -> bool:
+        """Return whether the slice ends with the next object of this operator.
+
+        Args:
+            is_full: what its bytes say.
+            once: see `Slicer`.
+        """
         ...
 
 
@@ -44,12 +49,17 @@ class Slicer:
         >>> slicer = Slicer()
         >>> [slicer.add(60_000) for _ in range(5)]
         [False, False, True, False, False]
+
+    Args:
+        once: the name of a loop that runs once in a process, such as the build of an index. Its objects are counted
+            apart: a replay that begins with a checkpoint runs it later than the recording did.
     """
 
-    __slots__ = ("_cost", "_ends")
+    __slots__ = ("_cost", "_ends", "_once")
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: str = "") -> None:
         self._cost = 0
+        self._once = once
         self._ends = SLICE_ENDS.get()
 
     def add(self, size: int) -> bool:
@@ -57,7 +67,7 @@ class Slicer:
         self._cost += size + _OBJECT_BYTES
         is_end = self._cost >= _SLICE_BYTES
         if self._ends is not None:
-            is_end = self._ends.ends(is_end)
+            is_end = self._ends.ends(is_end, self._once)
         if is_end:
             self._cost = 0
         return is_end

@@ -108,6 +108,7 @@ class Informer(Closing):
         self.source = source
         self._failures = FunctionFailures(self.name)
         self._registrations: dict[HandlerRegistration, None] = {}
+        self._deliveries: Counter[str] = Counter()
         self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
         self._started = False
         self._closed = False
@@ -270,6 +271,7 @@ class Informer(Closing):
         """
         registration = HandlerRegistration(
             functools.partial(self.call_handler, handler),
+            name=self._delivery_name(handler),
             resync=resync,
             start_task=lambda coro: self._tasks.start(coro, name="deliver"),
             on_remove=lambda removed: self._registrations.pop(removed, None),
@@ -280,6 +282,12 @@ class Informer(Closing):
             registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
             registration.complete_initial()
         return registration
+
+    def _delivery_name(self, handler: Handler) -> str:
+        """Return a name that a replay of the process gives too: its handlers may be added in another order."""
+        function = getattr(handler, "__qualname__", type(handler).__name__)
+        self._deliveries[function] += 1
+        return f"{function} {self._deliveries[function]} of {self.name}"
 
     @property
     def handlers(self) -> int:

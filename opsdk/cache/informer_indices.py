@@ -41,7 +41,7 @@ class InformerIndices:
 
     def _build_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
         """Index some objects. Returns whether keys are left."""
-        slicer = Slicer()
+        slicer = Slicer(once=f"index {name} of {self._tasks.name}")
         while keys:
             if slicer.add(self._store.index_entry(keys.popleft(), name)):
                 break

@@ -32,6 +32,7 @@ class HandlerRegistration:
 
     Args:
         handler: called with each delta; it must not raise.
+        name: of the delivery of the initial list, which happens once, see `Slicer`.
         resync: whether the handler gets resyncs.
         start_task: runs a coroutine as long as the informer.
         on_remove: called once by `remove`.
@@ -41,12 +42,14 @@ class HandlerRegistration:
         self,
         handler: Handler,
         *,
+        name: str,
         resync: bool,
         start_task: Callable[[Coroutine[object, None, None]], object],
         on_remove: Callable[[HandlerRegistration], object],
     ) -> None:
         self.resync = resync
         self._handler = handler
+        self._name = name
         self._start_task = start_task
         self._on_remove = on_remove
         # Iterators, so that the deltas of ten thousand objects are made slice by slice.
@@ -101,7 +104,7 @@ class HandlerRegistration:
 
     def _deliver_slice(self) -> bool:
         """Deliver one slice. Returns whether deltas are left."""
-        slicer = Slicer()
+        slicer = Slicer(once=self._name if self._initial_pending else "")
         while self._backlog:
             first = self._backlog[0]
             if first is _Marker.INITIAL_END:

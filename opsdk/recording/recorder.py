@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import count
@@ -130,7 +131,6 @@ class ExchangeRecorder:
         exchanges: that a checkpoint needs.
         sleeps: with names.
         thread_calls: returns how many functions were called in threads; 0 in virtual time, which waits for them.
-        sliced: objects in slices so far, see `SliceEnded`.
         random: the generator of the operator.
     """
 
@@ -142,7 +142,7 @@ class ExchangeRecorder:
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()
         self.thread_calls: Callable[[], int] = lambda: 0
-        self.sliced = 0
+        self._sliced = Counter[str]()
 
     @property
     def listens(self) -> bool:
@@ -197,12 +197,17 @@ class ExchangeRecorder:
         self.add(Returned(self.loop.iteration, number, msgspec.msgpack.encode(value, enc_hook=str)))
         return value
 
-    def ends(self, is_full: bool) -> bool:
+    def ends(self, is_full: bool, once: str) -> bool:
         """See `SliceEnds`."""
         if is_full:
-            self.add(SliceEnded(self.loop.iteration, self.sliced))
-        self.sliced += 1
+            self.add(SliceEnded(self.loop.iteration, self._sliced[once], once))
+        self._sliced[once] += 1
         return is_full
+
+    @property
+    def sliced(self) -> int:
+        """The objects in slices so far, without those of loops that run once, see `SliceEnded`."""
+        return self._sliced[""]
 
     def observe_time(self, iteration: int, time: float) -> None:
         """Note that virtual time has moved."""

@@ -492,10 +492,12 @@ class SliceEnded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="S"
     Attributes:
         iteration: in which.
         number: of the object, among all that such loops of the operator have counted, from 0.
+        once: the loop, if it runs once in a process; its objects have numbers of their own.
     """
 
     iteration: int
     number: int
+    once: str = ""
 
 
 class OperatorEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):

@@ -27,7 +27,7 @@ def test_a_run_with_other_sizes_has_the_recorded_slices(sizes: list[tuple[int, i
     recorded: list[bool] = []
 
     class Recorder:
-        def ends(self, is_full: bool) -> bool:
+        def ends(self, is_full: bool, once: str) -> bool:
             recorded.append(is_full)
             return is_full
 
@@ -35,7 +35,7 @@ def test_a_run_with_other_sizes_has_the_recorded_slices(sizes: list[tuple[int, i
         def __init__(self) -> None:
             self._ends = iter(recorded)
 
-        def ends(self, is_full: bool) -> bool:
+        def ends(self, is_full: bool, once: str) -> bool:
             return next(self._ends)
 
     def slices(ends: SliceEnds, of_objects: list[int]) -> list[bool]:

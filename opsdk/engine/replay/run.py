@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -336,13 +337,13 @@ class _RecordedSlices:
     def __init__(self, timeline: Timeline) -> None:
         self._ends = timeline.slice_ends
         self._follows = timeline.checkpoint is None
-        self._counted = 0
+        self._counted = Counter[str]()
 
-    def ends(self, is_full: bool) -> bool:
-        """See `SliceEnds`."""
-        number = self._counted
-        self._counted += 1
-        return number in self._ends if self._follows else is_full
+    def ends(self, is_full: bool, once: str) -> bool:
+        """See `SliceEnds`. A loop that ran once before the checkpoint has no ends after it."""
+        number = self._counted[once]
+        self._counted[once] += 1
+        return (once, number) in self._ends if self._follows else is_full
 
     def continue_after(self, sliced: int) -> None:
         """Follow the recording from now on.
@@ -350,7 +351,7 @@ class _RecordedSlices:
         Args:
             sliced: objects in slices before the checkpoint.
         """
-        self._follows, self._counted = True, sliced
+        self._follows, self._counted = True, Counter({"": sliced})
 
 
 class _UnlimitedJournal(Journal):

@@ -165,7 +165,7 @@ class Timeline:
         exchanges: in the order of their requests; calls of systems outside of Kubernetes are exchanges too.
         reviews: requests to webhooks, in order.
         arrivals: of each call of a plain function in a thread, in order, with their places among all records.
-        slice_ends: numbers of the objects that ended slices, see `SliceEnded`.
+        slice_ends: the objects that ended slices: loop and number, see `SliceEnded`.
         last_iteration: of any record.
         problem: why the recording ends early; empty if it does not.
         end: the iteration in which the operator ended; None if it did not.
@@ -185,7 +185,7 @@ class Timeline:
         self.exchanges: list[RecordedExchange] = []
         self.reviews: list[RecordedReview] = []
         self.arrivals: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
-        self.slice_ends: set[int] = set()
+        self.slice_ends: set[tuple[str, int]] = set()
         self._unanswered: dict[int, RecordedReview] = {}
         self.last_iteration = 0
         self.problem = ""
@@ -272,7 +272,7 @@ class Timeline:
             case StopRequested():
                 self.stop, self.stop_place = record.iteration, place
             case SliceEnded():
-                self.slice_ends.add(record.number)
+                self.slice_ends.add((record.once, record.number))
             case ThreadArrived():
                 self.arrivals[record.call].append((place, record.iteration))
 
