@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
-from itertools import count
 from typing import Any, TypeVarTuple
 
 __all__ = ["RepeatableLoop", "owner_of", "running_task"]
@@ -85,7 +84,7 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
         """Whether tasks that waited for something outside run first. Not if a seed decides the order."""
         self._outside: dict[AnyTask, int] = {}
         self._arrivals: deque[Callable[[], None]] = deque()
-        self._timer_numbers = count()
+        self._timers = 0
         self._timed: dict[AnyTask, float] = {}
         """What timers woke in this iteration, with the times of the timers. It runs in the next one."""
         self._timed_before: dict[AnyTask, float] = {}
@@ -146,7 +145,8 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
         """See `asyncio.loop.call_at`. Timers of the same time end in the order in which they began."""
         self._check_closed()  # type: ignore[attr-defined] # as the base class does
         timer = _Timer(when, callback, args, self, context)
-        timer.number = next(self._timer_numbers)
+        timer.number = self._timers
+        self._timers += 1
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined] # the base class keeps them there
         timer._scheduled = True  # type: ignore[attr-defined] # noqa: SLF001 - a cancellation is counted then
         return timer

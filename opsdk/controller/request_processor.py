@@ -107,7 +107,8 @@ class RequestProcessor:
             try:
                 attempt = await self._chain.proceed(work)
             finally:
-                self._queue_again(work)
+                if work.requeues or (work.end is not None and work.end.gave_up):
+                    self._queue_again(work)
             end = work.end
             assert end is not None
             seconds = monotonic() - began

@@ -23,28 +23,31 @@ class SlowReconciles:
         controller: its name, for the log.
         options: of the controller; the line names its limits.
         queue: has the running reconciles and their start times.
+
+    Attributes:
+        timer: None if none is set: call `begin`.
     """
 
     def __init__(self, controller: str, options: ControllerOptions, queue: QueueCore[Any]) -> None:
         self._controller = controller
         self._options = options
         self._queue = queue
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self._reported: set[tuple[Any, float]] = set()
 
     def begin(self) -> None:
-        """A reconcile begins: set the timer, unless it is set."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report)
+        """A reconcile begins: set the timer."""
+        if self.timer is None:
+            self.timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report)
 
     def close(self) -> None:
         """Remove the timer. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def _report(self) -> None:
-        self._timer = None
+        self.timer = None
         now, processing = monotonic(), self._queue.processing()
         self._reported &= processing.items()
         for item, started in processing.items() - self._reported:
@@ -64,4 +67,4 @@ class SlowReconciles:
             )
         if waiting := processing.items() - self._reported:
             next_at = min(started for _, started in waiting) + _SLOW_RECONCILE
-            self._timer = asyncio.get_running_loop().call_later(next_at - now, self._report)
+            self.timer = asyncio.get_running_loop().call_later(next_at - now, self._report)

@@ -5,7 +5,6 @@ Upstream: github.com/rancher/norman/api/validate.go, urlbuilder/url.go
 
 from __future__ import annotations
 
-import re
 from urllib.parse import quote, unquote
 
 from opsdk.http.server.request import HttpRequest
@@ -36,8 +35,16 @@ def cookie_of(request: HttpRequest, name: str) -> str:
     """Return the unquoted value of a cookie, or an empty string. The first of several wins, as in browsers."""
     # http.cookies backtracks (CVE-2024-7592), and rejects all cookies if one of another program is not valid.
     # A search takes a tenth of the time of a split: a header may have a megabyte.
-    match = re.search(rf"(?:^|;)\s*+{re.escape(name)}\s*+=([^;]*+)", request.header("cookie"))
-    return "" if match is None else unquote(match[1].strip())
+    text, begin = request.header("cookie"), -1
+    while (begin := text.find(name, begin + 1)) >= 0:
+        before, after = begin, begin + len(name)
+        while before and text[before - 1].isspace():
+            before -= 1
+        while text[after : after + 1].isspace():
+            after += 1
+        if (not before or text[before - 1] == ";") and text[after : after + 1] == "=":
+            return unquote(text[after + 1 :].partition(";")[0].strip())
+    return ""
 
 
 def set_cookie(request: HttpRequest, name: str, value: str, *attributes: str) -> str:

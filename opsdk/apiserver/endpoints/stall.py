@@ -52,22 +52,26 @@ class UnreadBytes:
     def hold(self, user: str, part: bytes | str) -> HeldPart:
         """Count a part that is being sent. `release` takes the result at its end."""
         held = user, id(part), len(part)
-        holders = self._holders.get(held, 0)
-        self._holders[held] = holders + 1
-        if not holders:
-            self._held[user] = self._held.get(user, 0) + held[2]
+        if held in self._holders:
+            self._holders[held] += 1
+            return held
+        self._holders[held] = 1
+        if user in self._held:
+            self._held[user] += held[2]
+        else:
+            self._held[user] = held[2]
         return held
 
     def release(self, held: HeldPart) -> None:
         """End one `hold` of a part."""
-        holders = self._holders.pop(held)
-        if holders > 1:
-            self._holders[held] = holders - 1
+        if self._holders[held] > 1:
+            self._holders[held] -= 1
             return
+        del self._holders[held]
         user, _, size = held
-        remaining = self._held.pop(user) - size
-        if remaining:
-            self._held[user] = remaining
+        self._held[user] -= size
+        if not self._held[user]:
+            del self._held[user]
 
 
 UNREAD: Final = UnreadBytes()

@@ -48,7 +48,8 @@ class Containment:
         scope: asyncio.Timeout | None = None
         task = asyncio.current_task()
         before = cancellations(task)
-        self._slow_reconciles.begin()
+        if self._slow_reconciles.timer is None:
+            self._slow_reconciles.begin()
         try:
             if not self._timeout:
                 attempt = await proceed(work)

@@ -83,7 +83,7 @@ class PauseGate:
             ctx: gets the causes that a pause held back.
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
-        is_held = bool(self.book.held) and ctx.request.key in self.book.held
+        is_held = ctx.request.key in self.book.held if self.book.held else False
         if PAUSED_ANNOTATION not in annotations and not is_held:
             if self._writer is not None:
                 await self._show(obj, None, ctx)
