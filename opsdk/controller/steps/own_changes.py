@@ -42,7 +42,8 @@ class OwnChanges:
 
     def begin(self, key: Hashable) -> None:
         """A reconcile of an object begins."""
-        self._held.setdefault(key, [])
+        if key not in self._held:
+            self._held[key] = []
 
     def end(self, key: Hashable, writes: Collection[Versions]) -> list[AnyEvent]:
         """A reconcile of an object ends.
