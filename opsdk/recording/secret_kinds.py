@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.object import TypedObject
@@ -22,6 +23,7 @@ Resource = tuple[str, str]
 """Group and plural."""
 _NONE: Fields = frozenset()
 _BUILT_IN = "opsdk.api."
+_FIELDS: WeakKeyDictionary[type[Any], Fields] = WeakKeyDictionary()
 
 
 class SecretKinds:
@@ -83,12 +85,7 @@ class SecretKinds:
             if cls in self._classes or not cls.gvk.kind or cls.__module__.startswith(_BUILT_IN):
                 continue
             self._classes.add(cls)
-            try:
-                fields = secret_fields(schema_for(cls))
-            except Exception as error:  # noqa: BLE001 - the class of an author may raise anything
-                log.debug("%s has no schema, so its definition says which fields are secret: %s", cls.__name__, error)
-                continue
-            self._add(cls.gvk.group, plural_of(cls), cls.gvk.kind, fields)
+            self._add(cls.gvk.group, plural_of(cls), cls.gvk.kind, _fields_of_class(cls))
 
     def _add(self, group: str, plural: str, kind: str, fields: Fields) -> None:
         if fields:
@@ -118,6 +115,19 @@ def resource_of(target: str) -> Resource:
     if len(rest) > 2 and rest[0] == "namespaces" and (group or rest[2] not in ("status", "finalize")):
         rest = rest[2:]
     return (group, rest[0] if rest else "")
+
+
+def _fields_of_class(cls: type[Any]) -> Fields:
+    """Return the secret fields of a class. A process with several recordings makes its schema once."""
+    fields = _FIELDS.get(cls)
+    if fields is None:
+        try:
+            fields = secret_fields(schema_for(cls))
+        except Exception as error:  # noqa: BLE001 - the class of an author may raise anything
+            log.debug("%s has no schema, so its definition says which fields are secret: %s", cls.__name__, error)
+            fields = _NONE
+        _FIELDS[cls] = fields
+    return fields
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
