@@ -23,9 +23,9 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.endpoints.request_deadline import read_duration
+from opsdk.engine.world.link import Link
 from opsdk.errors import ConfigError
 from opsdk.rest.start_failure import clear_start_failure, write_start_failure
-from opsdk.testing.simulation.link import Link
 from opsdk.testing.simulation.plan_file import play, read_plan
 
 # Seconds between checks of the parent process.

@@ -13,10 +13,10 @@ from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.validate.documents import read_files
+from opsdk.engine.doubles import DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
+from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.doubles import DoublesFactory, factory_of
-from opsdk.testing.simulation.declaration import RunningEnvironment
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
     DefinedEnvironment,

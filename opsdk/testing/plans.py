@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opsdk.builder.operator import Operator
+from opsdk.engine.doubles import DoublesFactory, factory_of
 from opsdk.engine.environments import environment_factory
 from opsdk.engine.foreign_changes import read_history_file, simulated_controllers
 from opsdk.engine.plan import Plan
@@ -26,7 +27,6 @@ from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
-from opsdk.testing.doubles import DoublesFactory, factory_of
 
 __all__ = ["Change", "Plan", "assert_plan"]
 

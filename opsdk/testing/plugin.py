@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.loop import VirtualLoop
 
 __all__ = ["LeakedTaskError"]
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from opsdk.aio.virtual_loop import HotLoopError
 from opsdk.builder.manifests import operator_definitions
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
@@ -14,7 +15,6 @@ from opsdk.errors import NoMatchError
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 from opsdk.testing.definitions import install_definitions
-from opsdk.testing.loop import HotLoopError
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 from opsdk.webhook.options import WebhookServerOptions
 

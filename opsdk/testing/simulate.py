@@ -3,8 +3,8 @@
 See docs/simulation.md.
 """
 
-from opsdk.testing.simulation.declaration import Action, World
-from opsdk.testing.simulation.plan import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
+from opsdk.engine.world.declaration import Action, World
+from opsdk.engine.world.faults import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
 from opsdk.testing.simulation.report import Failure, SimulationSummary, minimize, simulate
 from opsdk.testing.simulation.runner import Outcome, Simulation
 

@@ -12,8 +12,8 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.cel.errors import CelCompileError
 from opsdk.children.expression import compile_ready
 from opsdk.client.client import Client
+from opsdk.engine.world.declaration import Action, World
 from opsdk.errors import NoMatchError, UsageError
-from opsdk.testing.simulation.declaration import Action, World
 
 __all__ = ["ObjectCheck", "parse_check", "rest_checks"]
 

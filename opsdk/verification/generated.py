@@ -13,11 +13,11 @@ from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
+from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.engine.webhooks import CLIENT_CONFIG
+from opsdk.engine.world.declaration import RunningEnvironment, SimulatedOperator, World
 from opsdk.errors import AlreadyExistsError, ApiError, UsageError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory
-from opsdk.testing.simulation.declaration import RunningEnvironment, SimulatedOperator, World
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.referenced_objects import reference_trees

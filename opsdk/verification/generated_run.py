@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from opsdk.apimachinery.object import Unstructured
+from opsdk.engine.world.declaration import World
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.simulation.declaration import World
 from opsdk.verification.field_reach import FieldReach, trials
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
 from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided

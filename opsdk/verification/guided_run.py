@@ -11,17 +11,17 @@ from typing import Final
 import msgspec
 
 from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
+from opsdk.aio.virtual_loop import DeadlockError, VirtualLoop
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.connections import refusal_of, refuse_connections
 from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.world.cluster import SimulatedCluster, journal_text
+from opsdk.engine.world.declaration import SimulatedOperator
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.replica import Observer
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
-from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
-from opsdk.testing.simulation.declaration import SimulatedOperator
-from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
-from opsdk.testing.simulation.plan import Fault
-from opsdk.testing.simulation.replica import Observer
 from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind, WatchMessage, WriteRecord
 from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews

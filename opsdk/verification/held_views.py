@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from opsdk.engine.world.link import MAX_STALE_WRITES
 from opsdk.engine.writes import Entry
-from opsdk.testing.simulation.link import MAX_STALE_WRITES
 
 __all__ = ["HeldViews"]
 

@@ -16,8 +16,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.errors import UsageError
-from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
 from opsdk.verification.disturbances import (
     COUNTED,
     DEFAULT_KINDS,

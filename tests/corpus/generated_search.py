@@ -9,7 +9,7 @@ from typing import Any
 
 import envtest
 from opsdk import Operator
-from opsdk.testing.doubles import factory_of
+from opsdk.engine.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.oracles import OracleFinding

@@ -19,7 +19,7 @@ from typing import Any, Final
 from planned_scenarios import SCENARIOS
 
 import envtest
-from opsdk.testing.doubles import factory_of
+from opsdk.engine.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.verify import run_verification

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.world.cluster import SimulatedCluster
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.replica import Observer
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster
-from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
-from opsdk.testing.simulation.plan import Fault
-from opsdk.testing.simulation.replica import Observer
 from tests.corpus.case import CorpusCase
 from tests.corpus.sieve import CASES
 

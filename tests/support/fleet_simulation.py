@@ -25,6 +25,8 @@ from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, Ope
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
+from opsdk.engine.world.faults import Fault, Step
+from opsdk.engine.world.link import Link
 from opsdk.errors import ApiError, TransportError
 from opsdk.fleet.fleet import Fleet, FleetOptions
 from opsdk.fleet.managed_cluster import ProbeOptions
@@ -39,8 +41,6 @@ from opsdk.fleet.shard_lease import (
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 from opsdk.manager.options import ManagerOptions
 from opsdk.testing.loop import VirtualLoop
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import Fault, Step
 
 _OPTIONS = OperatorOptions(
     manager=ManagerOptions(health_probe_bind_address="0", metrics_bind_address="0"), journal_size=0

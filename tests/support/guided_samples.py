@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from opsdk.testing.simulation.declaration import SimulatedOperator
+from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.verification.disturbances import COUNTED, DEFAULT_KINDS, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun

@@ -15,12 +15,12 @@ from opsdk import Context, MergeFrom, ObjectMeta, Operator, OperatorOptions, crd
 from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.world.cluster import SimulatedCluster
+from opsdk.engine.world.faults import DELETIONS
+from opsdk.engine.world.link import Link
+from opsdk.engine.world.replica import Observer, Replica
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.simulate import Fault, Simulation, Step, World
-from opsdk.testing.simulation.cluster import SimulatedCluster
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import DELETIONS
-from opsdk.testing.simulation.replica import Observer, Replica
 
 NAME = "boxes"
 NAMESPACE = "boxes-system"

@@ -19,6 +19,7 @@ from opsdk.aio.clock import monotonic
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.determinism import seeded_entropy
+from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory, factory_of
 from opsdk.engine.ledger import WriteLedger
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.recording import RunPhase
@@ -32,7 +33,6 @@ from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonValue
-from opsdk.testing.doubles import EMPTY_CLUSTER, DoublesFactory, factory_of
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
 from opsdk.testing.simulate import Action, World

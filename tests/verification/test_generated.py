@@ -10,8 +10,8 @@ from planned_scenarios import SCENARIOS
 
 import envtest
 from opsdk import Operator
+from opsdk.engine.doubles import factory_of
 from opsdk.errors import UsageError
-from opsdk.testing.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.guided_run import run_guided
 

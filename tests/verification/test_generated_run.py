@@ -15,9 +15,9 @@ from database.api import Database
 from opsdk import Condition, Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
+from opsdk.engine.doubles import factory_of
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.doubles import factory_of
 from opsdk.verification.false_conditions import is_empty
 from opsdk.verification.generated import GeneratedVerification, generated_verification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated

@@ -16,11 +16,11 @@ from opsdk.cli.loading import load, load_operator, place_of
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
+from opsdk.engine.doubles import Doubles, DoublesFactory
 from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.doubles import Doubles, DoublesFactory
 
 
 def planned_operator(reference: str, flags: Sequence[str]) -> Operator:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
+from opsdk.engine.world.faults import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
+from opsdk.engine.world.link import Link
 from opsdk.errors import ConfigError, UsageError
 from opsdk.structured_merge.value import JsonValue
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, PlanOptions, Step, draw_plan
+from opsdk.testing.simulation.plan import PlanOptions, draw_plan
 
 _OPTIONS = {"duration", "max_faults", "max_seconds", "faults"}
 

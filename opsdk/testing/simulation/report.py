@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opsdk.testing.simulation.plan import Step
+from opsdk.engine.world.faults import Step
 from opsdk.testing.simulation.runner import Outcome, Simulation
 from opsdk.testing.simulation.shrink import shrink
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
+from opsdk.aio.virtual_loop import DeadlockError, VirtualLoop
 from opsdk.engine.determinism import seeded_entropy
-from opsdk.testing.loop import DeadlockError, VirtualLoop
-from opsdk.testing.simulation.cluster import SimulatedCluster, journal_text
-from opsdk.testing.simulation.declaration import SimulatedOperator, name_of
-from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
+from opsdk.engine.world.cluster import SimulatedCluster, journal_text
+from opsdk.engine.world.declaration import SimulatedOperator, name_of
+from opsdk.engine.world.faults import DEFAULT_FAULTS, DELETIONS, Fault, Step
+from opsdk.engine.world.replica import Observer, seeded
+from opsdk.testing.simulation.plan import PlanOptions, draw_plan
 from opsdk.testing.simulation.recorded_starts import RecordedStart, StartRecorder
-from opsdk.testing.simulation.replica import Observer, seeded
 
 # Faults cause expected warnings, which Python prints if there is no handler.
 logging.getLogger("opsdk").addHandler(logging.NullHandler())

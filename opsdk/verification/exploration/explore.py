@@ -20,8 +20,8 @@ from typing import BinaryIO, Final, NoReturn
 
 import msgspec
 
+from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.errors import OpsdkError, UsageError
-from opsdk.testing.simulation.declaration import SimulatedOperator
 from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedule
 from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
+from opsdk.aio.virtual_loop import VirtualLoop
+from opsdk.engine.world.exchange import Exchange, changes_state
+from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
-from opsdk.testing.loop import VirtualLoop
-from opsdk.testing.simulation.exchange import Exchange, changes_state
-from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WatchMessage
 from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option
 from opsdk.verification.exploration.state import StateTracker, digest_of

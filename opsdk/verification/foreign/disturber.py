@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs, urlencode
 
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.testing.simulation.exchange import Exchange
-from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.held_views import HeldViews

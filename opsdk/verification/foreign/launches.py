@@ -8,10 +8,10 @@ from typing import Final
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.link import Link
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.testing.simulation.exchange import Exchange
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.foreign.child import ForeignOperator, OperatorProcess
 from opsdk.verification.foreign.errors import ForeignOperatorError
 

@@ -19,13 +19,13 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.installation import WriteJournal
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.invariants import hot_loops
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rest.config import Config
-from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
-from opsdk.testing.simulation.invariants import hot_loops
-from opsdk.testing.simulation.plan import Fault
 from opsdk.verification.checks import ObjectCheck
 from opsdk.verification.disturbances import WRITES, DisturbanceKind, WatchMessage, WriteRecord
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator

@@ -11,9 +11,9 @@ import simulations
 from envtest import Environment
 from opsdk import Cluster, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.engine.world.link import Link
 from opsdk.errors import DeadlineError
 from opsdk.testing.simulate import Fault, Step, simulate
-from opsdk.testing.simulation.link import Link
 
 
 async def test_a_black_hole_swallows_requests_and_silences_watches() -> None:

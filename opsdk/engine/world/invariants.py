@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from opsdk.testing.simulation.exchange import Exchange, changes_state, is_lease
+from opsdk.engine.world.exchange import Exchange, changes_state, is_lease
 
 _HOT_WRITES = 20
 _HOT_SECONDS = 10.0

@@ -17,9 +17,9 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.engine.world.faults import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
-from opsdk.testing.simulation.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
-from opsdk.testing.simulation.plan import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
 
 _ERRORS = {
     Fault.CONFLICT: (409, "Conflict", "injected: the object has been modified"),

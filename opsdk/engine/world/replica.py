@@ -17,14 +17,14 @@ from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.steps.step import Proceed, ReconcilePass
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.invariants import LeaseLedger, WriteBudget
+from opsdk.engine.world.link import Link
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
-from opsdk.testing.simulation.exchange import Exchange
-from opsdk.testing.simulation.invariants import LeaseLedger, WriteBudget
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import Fault
 
 _RESTART_DELAY = 1.0
 """Seconds until an operator that ended without a fault is restarted."""

@@ -15,12 +15,12 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.webhooks import without_sockets
+from opsdk.engine.world.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
+from opsdk.engine.world.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
+from opsdk.engine.world.replica import Observer, Replica, seeded
+from opsdk.engine.world.replica_webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.testing.simulation.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
-from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
-from opsdk.testing.simulation.replica import Observer, Replica, seeded
-from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE: Final = 45.0

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
+from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
+from opsdk.engine.world.exchange import Exchange
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
-from opsdk.testing.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
-from opsdk.testing.simulation.exchange import Exchange
 
 
 class RunningEnvironment(Protocol):

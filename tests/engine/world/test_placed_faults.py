@@ -13,11 +13,11 @@ import simulations
 from envtest import Environment
 from opsdk import Client, Cluster, ObjectKey, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import PLACED_AT_WRITES, PLACED_FAULTS
+from opsdk.engine.world.link import Link
 from opsdk.errors import ConflictError, OpsdkError
 from opsdk.testing.simulate import Fault, Step, simulate
-from opsdk.testing.simulation.exchange import Exchange
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan import PLACED_AT_WRITES, PLACED_FAULTS
 
 A = ObjectKey("default", "a")
 

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import apply_configurations
+from opsdk.engine.world.replica import Replica
 from opsdk.http.asgi_types import CUT, Receive, Scope, Send
-from opsdk.testing.definitions import install_definitions
-from opsdk.testing.simulation.replica import Replica
+from opsdk.recipes.definitions import apply_definitions
 from opsdk.webhook.configurations import WebhookClientConfig
 
 AUTHORITY = "webhooks.simulation:443"
 _CLIENT_CONFIG = WebhookClientConfig(url=f"https://{AUTHORITY}")
 _FIELD_OWNER = "simulation"
+_POLL_SECONDS = 0.02
+"""A test server establishes a definition immediately."""
 
 
 async def install_webhooks(client: Client, operator: Operator) -> None:
     """Apply the definitions and the webhook configurations of an operator that has webhooks."""
-    await install_definitions(client, operator.definitions(_CLIENT_CONFIG))
+    await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), poll_interval=_POLL_SECONDS)
     await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=_FIELD_OWNER)
 
 

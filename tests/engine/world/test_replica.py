@@ -8,8 +8,8 @@ from typing import Any
 
 from envtest import Environment
 from opsdk import Operator
-from opsdk.testing.simulation.invariants import LeaseLedger
-from opsdk.testing.simulation.replica import Observer, Replica
+from opsdk.engine.world.invariants import LeaseLedger
+from opsdk.engine.world.replica import Observer, Replica
 
 
 class SlowToEnd(Operator):
