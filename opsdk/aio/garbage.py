@@ -11,6 +11,8 @@ from contextlib import contextmanager
 # containers, which takes 5 ms. With 1,000 in the middle it walked all of a list that was being decoded: 100 ms. Cycles
 # that live longer than that are collected every 50 million allocations.
 _THRESHOLDS = (5_000, 5, 2_000)
+SELDOM = _THRESHOLDS[2]
+"""Collections of the middle generation between two of the oldest one, for a program that runs for long."""
 
 
 def tune_garbage_collector() -> None:
@@ -30,7 +32,7 @@ OFTEN_REPEATED = 20
 
 
 @contextmanager
-def rare_collections(oldest: int = _THRESHOLDS[2]) -> Iterator[None]:
+def rare_collections(oldest: int = SELDOM) -> Iterator[None]:
     """Collect as rarely as `tune_garbage_collector` inside the block, and freeze nothing: for work that ends.
 
     Args:

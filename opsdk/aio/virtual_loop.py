@@ -14,14 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from opsdk.aio.repeatable_loop import RepeatableLoop, owner_of
 
-__all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
+__all__ = ["VIRTUAL_EPOCH", "DeadlockError", "HotLoopError", "VirtualLoop"]
 
-_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+VIRTUAL_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of day at which virtual time begins."""
 # Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
 _SOCKET_GRACE = 0.001
 # A timer that is due sooner may be due now: times are rounded.
@@ -171,7 +172,7 @@ class VirtualLoop(RepeatableLoop):
     is_virtual = True
     """Its time stands still while threads work."""
 
-    def __init__(self, seed: int = 0, *, epoch: datetime = _EPOCH, order: int | None = None) -> None:
+    def __init__(self, seed: int = 0, *, epoch: datetime = VIRTUAL_EPOCH, order: int | None = None) -> None:
         self._epoch = epoch
         self._wall = (0.0, epoch)
         self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose

@@ -50,9 +50,9 @@ def refusal_of(target: str, subject: str) -> str:
     """Return the sentence that names a target which was not reached, and says what to add.
 
     >>> refusal_of("db.example.com:5432", "the plan")
-    'the plan does not reach db.example.com:5432: declare doubles in [tool.opsdk], or pass --allow-host db.example.com'
+    'the plan does not reach db.example.com:5432: declare doubles, or --allow-host db.example.com (allowed_hosts)'
     """
-    return f"{subject} does not reach {target}: declare doubles in [tool.opsdk], or pass --allow-host {_host(target)}"
+    return f"{subject} does not reach {target}: declare doubles, or --allow-host {_host(target)} (allowed_hosts)"
 
 
 def _host(target: str) -> str:
@@ -111,7 +111,7 @@ def refuse_connections(
     ...         socket.create_connection(("db.example.com", 5432))
     ...     except ConnectionRefusedError as error:
     ...         print(error)
-    the plan does not reach db.example.com:5432: declare doubles in [tool.opsdk], or pass --allow-host db.example.com
+    the plan does not reach db.example.com:5432: declare doubles, or --allow-host db.example.com (allowed_hosts)
     >>> list(refused)
     ['db.example.com:5432']
     """

@@ -18,16 +18,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from opsdk.aio.clock import monotonic
-from opsdk.aio.garbage import rare_collections
-from opsdk.aio.virtual_loop import DeadlockError, HotLoopError, VirtualLoop
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
-from opsdk.engine.connections import refuse_connections
-from opsdk.engine.determinism import seeded_entropy
-from opsdk.engine.fixpoint import Fixpoint, WriteLoop
 from opsdk.engine.foreign_changes import ForeignChange, PlayedChange
 from opsdk.engine.installation import (
     ADMIN,
@@ -47,6 +42,9 @@ from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
 from opsdk.engine.snapshot_kinds import without_unread
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
+from opsdk.engine.world.rest import Rest
+from opsdk.engine.world.runner import EndKind, WorldRunner
+from opsdk.engine.write_loops import WriteLoop, WriteLoops
 from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import ApiError, Details, NoMatchError, NotFoundError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
@@ -60,7 +58,7 @@ _SETTLE_QUIET: Final = 120.0
 """Seconds without a write after which the simulated controllers are at rest."""
 _SETTLE_HORIZON: Final = 3_600.0
 _STEP: Final = 5.0
-"""Virtual seconds between two looks at the fixpoint."""
+"""Virtual seconds between two looks at whether the operator is at rest."""
 FIGHT_TURNS: Final = 6
 """Changes of one field in turns, after which it is a fight."""
 
@@ -123,7 +121,7 @@ class RunOutcome:
     end: ClusterSnapshot | None = None
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OperatorRun:
     """One run: state, operator and changes. Equal arguments give equal outcomes, in any process.
 
@@ -133,8 +131,8 @@ class OperatorRun:
         environment: makes the environment with the objects of a snapshot and with simulated controllers.
         namespace: of the operator.
         history: changes of others, each made at its time after the operator's start.
-        changes: made one after the other, each at a fixpoint.
-        quiet: virtual seconds without a new write of the operator, after which it has nothing more to do.
+        changes: of the user, made one after the other, each when the operator is at rest.
+        quiet: virtual seconds without a new write of the operator, after which it is at rest.
         horizon: virtual seconds from the operator's start, or from the last change of the history, after which the
             run ends in any case.
         allowed_hosts: that the operator may reach beside the fork.
@@ -155,18 +153,27 @@ class OperatorRun:
     rules: RuleSet | None = None
     keep_end: bool = False
     seed: int = 0
-    _phase: RunPhase = field(default=RunPhase.SETTLING, init=False)
-    _last_write: float = field(default=0.0, init=False)
-    _end_time: float = field(default=0.0, init=False)
 
-    def __post_init__(self) -> None:
-        self._callers = callers_of(self.snapshot)
-        self.snapshot = isolate(self.snapshot)
-        self._fixpoint = Fixpoint(quiet=self.quiet)
+    def execute(self) -> RunOutcome:
+        """Run it. Must not be called from a running event loop. Raises `ChangeError`."""
+        return _Execution(self).execute()
+
+
+class _Execution:
+    """The state of one run."""
+
+    def __init__(self, run: OperatorRun) -> None:
+        self._run = run
+        self._callers = callers_of(run.snapshot)
+        self._snapshot = isolate(run.snapshot)
+        self._phase = RunPhase.SETTLING
+        self._settling = Rest(quiet=_SETTLE_QUIET, longest=_SETTLE_HORIZON)
+        self._rest, self._loops = Rest(quiet=run.quiet), WriteLoops()
+        self._end_time = 0.0
         self._ledger = WriteLedger(OWN_USERS, frozenset({PLAYER}))
         self._sources = AttributionJournal()
-        kinds = {(kind.api_version, kind.kind) for kind in self.snapshot.kinds}
-        self._player = HistoryPlayer(self.history, kinds, self._sources)
+        kinds = {(kind.api_version, kind.kind) for kind in self._snapshot.kinds}
+        self._player = HistoryPlayer(run.history, kinds, self._sources)
         self._refusals = RefusalRecorder()
         self._user_writes: list[Entry] = []
         self._refused_changes: list[str] = []
@@ -176,32 +183,29 @@ class OperatorRun:
         self._end: ClusterSnapshot | None = None
 
     def execute(self) -> RunOutcome:
-        """Run it. Must not be called from a running event loop. Raises `ChangeError`."""
-        epoch, seed = _epoch(self.snapshot), _seed(self.seed, self.snapshot)
-        if self.history:
+        """Run it, and return what happened."""
+        epoch, seed = _epoch(self._snapshot), _seed(self._run.seed, self._snapshot)
+        if self._run.history:
             # The operator starts at the time of the snapshot: a history has times, too.
             epoch -= timedelta(seconds=_SETTLE_QUIET)
-        seconds = 0.0
-        with (
-            rare_collections(),
-            seeded_entropy(seed),
-            refuse_connections(self.allowed_hosts) as connections,
-            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, epoch=epoch)) as runner,
-        ):
-            try:
-                runner.run(self._run())
-            except HotLoopError as error:
-                self._hot_loops.append(str(error))
-                self._reached = False
-            except ChangeError:
-                raise
-            except OpsdkError as error:
-                self._failure = f"{self._phase.value} failed: {error}"
-                self._reached = False
-            except DeadlockError as error:
-                self._failure = str(error)
-                self._reached = False
-            seconds = runner.get_loop().time()
+        runner = WorldRunner[None](seed=seed, epoch=epoch, allowed_hosts=self._run.allowed_hosts)
+        try:
+            runner.run(self._main())
+        except ChangeError:
+            raise
+        except OpsdkError as error:
+            self._end_early(f"{self._phase.value} failed: {error}")
+        if runner.end.kind is EndKind.HOT_LOOP:
+            self._hot_loops.append(runner.end.detail)
+            self._reached = False
+        elif runner.end.is_early:
+            self._end_early(runner.end.detail)
+        return self._outcome(runner)
+
+    def _end_early(self, failure: str) -> None:
+        self._failure, self._reached = failure, False
+
+    def _outcome(self, runner: WorldRunner[None]) -> RunOutcome:
         return RunOutcome(
             changes=self._ledger.changes(self._source_of),
             turns=self._ledger.turns(FIGHT_TURNS),
@@ -209,46 +213,46 @@ class OperatorRun:
             refused=tuple(self._refusals.refusals),
             user_writes=tuple(self._user_writes),
             refused_changes=tuple(self._refused_changes),
-            loops=tuple(self._fixpoint.loops()),
+            loops=tuple(self._loops.found(runner.seconds)),
             looked_at=self._sources.looked_at,
             incomplete=self._sources.incomplete,
             failing=self._sources.failing,
             hot_loops=tuple(dict.fromkeys(self._hot_loops)),
             failure=self._failure,
             reached=self._reached,
-            seconds=seconds,
-            unseen=self.snapshot.unseen,
+            seconds=runner.seconds,
+            unseen=self._snapshot.unseen,
             callers=self._callers,
-            connections=tuple(connections),
+            connections=tuple(runner.connections),
             played=self._player.played,
             end=self._end,
         )
 
-    async def _run(self) -> None:
-        async with self.environment(self.snapshot) as env, Cluster(named(env.config, ADMIN)) as admin:
+    async def _main(self) -> None:
+        async with self._run.environment(self._snapshot) as env, Cluster(named(env.config, ADMIN)) as admin:
             env.journal.subscribe(self._on_write)
             await self._settle()
-            operator = self.operator()
+            operator = self._run.operator()
             operator.journal = self._sources
             config = await self._install(env, admin.uncached, operator)
             running = asyncio.create_task(operator.start(config, hooks=[_HotLoopHook(self._hot_loops)]))
             try:
-                self._phase, self._end_time = RunPhase.OPERATOR, monotonic() + self.horizon
-                if self.history:
+                self._phase, self._end_time = RunPhase.OPERATOR, monotonic() + self._run.horizon
+                if self._run.history:
                     await self._play(env, running)
-                await self._until_fixpoint(running)
+                await self._until_rest(running)
                 self._phase = RunPhase.CHANGES
-                for change in self.changes:
+                for change in self._run.changes:
                     await self._make(change, admin.uncached)
-                    await self._until_fixpoint(running)
+                    await self._until_rest(running)
             finally:
                 self._phase = RunPhase.SETTLING
                 self._failure = await stop_operator(operator, running)
-            if self.keep_end:
+            if self._run.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)
-                end = replace(end, secret_values=self.snapshot.secret_values, unseen=self.snapshot.unseen)
-                end = replace(end, left_out=self.snapshot.left_out, objects=with_callers(end.objects, self._callers))
-                self._end = without_unread(with_certificates_of(end, self.snapshot))
+                end = replace(end, secret_values=self._snapshot.secret_values, unseen=self._snapshot.unseen)
+                end = replace(end, left_out=self._snapshot.left_out, objects=with_callers(end.objects, self._callers))
+                self._end = without_unread(with_certificates_of(end, self._snapshot))
 
     async def _make(self, change: Change, client: Client) -> None:
         """Make a change of the user. Raises `ChangeError` if its object or kind is not in the cluster."""
@@ -263,10 +267,10 @@ class OperatorRun:
         """Return what to do if the snapshot does not have the kind of a missing object."""
         details = error.details if isinstance(error, NotFoundError) else Details()
         resource = f"{details.kind}.{details.group}" if details.group else details.kind
-        refused = [each for each in self.snapshot.unseen if each.what == resource]
+        refused = [each for each in self._snapshot.unseen if each.what == resource]
         if refused:
             return f". It may exist: the snapshot could not read {refused[0]}"
-        kinds = {kind.resource for kind in self.snapshot.kinds}
+        kinds = {kind.resource for kind in self._snapshot.kinds}
         if not kinds or not resource or resource in kinds:
             return ""
         return (
@@ -280,25 +284,26 @@ class OperatorRun:
 
     # -------------------------------------------------------------- phases
     def _on_write(self, entry: Entry) -> None:
-        now = self._last_write = monotonic()
+        now = monotonic()
         if self._phase is RunPhase.SETTLING:
+            self._settling.note_write(now)
             return
         is_users = self._phase is RunPhase.CHANGES and not is_ignored(entry)
         paths = self._ledger.add(entry, self._phase)
-        if entry.writer.user == user_of(self.namespace):
-            self._fixpoint.written(now, entry, paths)
+        if entry.writer.user == user_of(self._run.namespace):
+            if self._loops.add(now, entry, paths):
+                self._rest.note_write(now)
             self._player.note_write(entry)
         elif is_users and entry.writer.user not in {*OWN_USERS, PLAYER}:
             self._user_writes.append(entry)
 
     async def _settle(self) -> None:
-        """Wait until the simulated controllers have nothing more to do. The snapshot is at rest, apart from trifles."""
-        end = monotonic() + _SETTLE_HORIZON
-        while True:
+        """Wait until the simulated controllers have nothing more to do. In a snapshot they nearly are."""
+        settling = self._settling
+        settling.begin(now := monotonic())
+        while not (settling.is_reached(now) or settling.is_overdue(now)):
             await asyncio.sleep(_STEP)
             now = monotonic()
-            if now - self._last_write >= _SETTLE_QUIET or now >= end:
-                return
 
     async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
         """Install the operator. Returns the configuration of its clients."""
@@ -306,12 +311,12 @@ class OperatorRun:
         await install_definitions(operator, env, client)
         # Webhook configurations and the role stand for those that an installation applies. They are not in the plan.
         self._phase = RunPhase.SETTLING
-        config = await add_operator_user(operator, env, client, namespace=self.namespace, rules=self.rules)
+        config = await add_operator_user(operator, env, client, namespace=self._run.namespace, rules=self._run.rules)
         return self._refusals.around(config)
 
     async def _play(self, env: RunEnvironment, running: asyncio.Task[None]) -> None:
         """Make the changes of the history while the operator runs."""
-        self._end_time += self.history[-1].seconds
+        self._end_time += self._run.history[-1].seconds
         user = env.add_user(PLAYER, groups=(MASTERS,))
         async with Cluster(named(user.config, PLAYER)) as others:
             playing = asyncio.create_task(self._player.play(others.uncached))
@@ -323,14 +328,16 @@ class OperatorRun:
                 playing.cancel()
                 await asyncio.wait([playing])
 
-    async def _until_fixpoint(self, running: asyncio.Task[None]) -> None:
-        self._fixpoint.begin(monotonic())
-        while not self._fixpoint.is_reached(now := monotonic()):
+    async def _until_rest(self, running: asyncio.Task[None]) -> None:
+        """Wait until the operator is at rest, has ended, or has had its time."""
+        rest, run = self._rest, self._run
+        rest.begin(monotonic())
+        while not rest.is_reached(now := monotonic()):
             if running.done():
                 self._reached = False
                 return
             if now >= self._end_time:
-                self._reached &= not self._fixpoint.wrote_within(min(self.quiet, self.horizon / 2), now)
+                self._reached &= not rest.wrote_within(min(run.quiet, run.horizon / 2), now)
                 return
             await asyncio.wait([running], timeout=_STEP)
 

@@ -13,6 +13,9 @@ from typing import Final
 
 import msgspec
 
+from opsdk.engine.world.disturber import WatchMessage
+from opsdk.engine.world.exchange import Exchange
+
 __all__ = [
     "COUNTED",
     "DEFAULT_KINDS",
@@ -20,8 +23,6 @@ __all__ = [
     "NEEDS_STANDBY",
     "Disturbance",
     "DisturbanceKind",
-    "WatchMessage",
-    "WriteRecord",
     "guided_disturbances",
 ]
 
@@ -76,40 +77,6 @@ COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""
 
 
-class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A write of the operator.
-
-    Attributes:
-        number: from 1, in the order in which the writes were sent.
-        method: of the request.
-        path: of the request.
-        changed: whether the server stored something new.
-    """
-
-    number: int
-    method: str
-    path: str
-    changed: bool
-
-
-class WatchMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a watch: one event, or a few that came at once.
-
-    Attributes:
-        path: of the watch.
-        number: from 1, among the messages of that path.
-        keys: namespace and name of its objects.
-        action: number of the action of the workload that ran last, from 0; -1 before the first.
-        standby: another replica held a Lease when this one received the message.
-    """
-
-    path: str
-    number: int
-    keys: tuple[str, ...]
-    action: int
-    standby: bool = False
-
-
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """One disturbance.
 
@@ -134,7 +101,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
 
 
 def guided_disturbances(
-    writes: Sequence[WriteRecord],
+    writes: Sequence[Exchange],
     messages: Sequence[WatchMessage],
     children: Mapping[int, Collection[str]] = _NO_CHILDREN,
 ) -> Iterator[Disturbance]:
@@ -149,23 +116,25 @@ def guided_disturbances(
         messages: of its watches.
         children: storage keys of its objects that have an owner, at each rest by the number of actions before.
 
-    >>> writes = [WriteRecord(number=1, method="POST", path="/a", changed=True)]
+    >>> writes = [Exchange(time=0.0, client="replica-0.1", method="POST", target="/a", revision=7)]
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
     ['crash_after', 'lose_answer', 'refuse']
     """
     has_standby = any(message.standby for message in messages)
-    yield from _at_writes([write for write in writes if write.changed], has_standby=has_standby)
+    yield from _at_writes(
+        [(number, write) for number, write in enumerate(writes, 1) if write.changed], has_standby=has_standby
+    )
     yield from _at_messages(messages)
     yield from _of_children(children)
 
 
-def _at_writes(effective: Sequence[WriteRecord], *, has_standby: bool) -> Iterator[Disturbance]:
+def _at_writes(effective: Sequence[tuple[int, Exchange]], *, has_standby: bool) -> Iterator[Disturbance]:
     for kind in DisturbanceKind:
         if kind not in WRITES or (kind is DisturbanceKind.LOSE_LEASE and not has_standby):
             continue
-        for write in effective:
+        for number, write in effective:
             if kind is not DisturbanceKind.CONFLICT or write.method in ("PUT", "PATCH"):
-                yield Disturbance(kind=kind, number=write.number, path=write.path, method=write.method)
+                yield Disturbance(kind=kind, number=number, path=write.path, method=write.method)
 
 
 def _at_messages(messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:

@@ -17,10 +17,12 @@ import msgspec
 
 from opsdk.apimachinery.object import Unstructured
 from opsdk.engine.world.declaration import World
+from opsdk.engine.world.outcome import Outcome
+from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.field_reach import FieldReach, trials
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, run_guided
+from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.oracles import (
     Oracle,
     OracleFinding,
@@ -31,7 +33,6 @@ from opsdk.verification.oracles import (
     is_troubled,
     state_differences_of,
 )
-from opsdk.verification.rest_state import RestState
 from opsdk.verification.transition import Transition, Written, written_as
 from opsdk.verification.workload.definition import NAMESPACE, DefinitionVersion
 from opsdk.verification.workload.operations import Operation, OperationKind
@@ -266,7 +267,7 @@ class _Check:
     # -------------------------------------------------------------- helpers
     def _guided(
         self, actions: Sequence[Operate], steps: Sequence[WorkloadStep] = (), *, shifted: bool = False
-    ) -> GuidedOutcome:
+    ) -> Outcome:
         """Run actions. A shifted run has other random numbers and resource versions."""
         self._summary.runs += 1
         steps = steps or [WorkloadStep(action.__name__) for action in actions]

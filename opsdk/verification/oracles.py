@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonValue
-from opsdk.verification.rest_state import RestState, state_differences, subject_of
+from opsdk.verification.state_comparison import state_differences
 from opsdk.verification.transition import Transition
 
 __all__ = [

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep
-from opsdk.verification.rest_state import Mask, mask_of, state_violations, subject_of
+from opsdk.engine.world.outcome import Outcome
+from opsdk.engine.world.rest_state import subject_of
+from opsdk.verification.guided_run import WorkloadStep
+from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
 __all__ = ["REFERENCE_SEED", "ReferenceRun", "uncompared_names", "uncompared_text"]
 
@@ -43,7 +45,7 @@ class ReferenceRun:
         connections: targets outside of the simulated cluster that were refused.
     """
 
-    def __init__(self, run: Callable[[int], GuidedOutcome], steps: Sequence[WorkloadStep]) -> None:
+    def __init__(self, run: Callable[[int], Outcome], steps: Sequence[WorkloadStep]) -> None:
         self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
         self.outcome = run(REFERENCE_SEED)
         self.violations, self.connections = self.outcome.violations, self.outcome.connections
@@ -58,13 +60,13 @@ class ReferenceRun:
         """What is not compared: objects and fields that differ between two undisturbed runs."""
         return uncompared_names(self._masks.values())
 
-    def allow(self, control: GuidedOutcome) -> None:
+    def allow(self, control: Outcome) -> None:
         """Do not compare what differs in a run that should equal the reference run."""
         for number, state in control.states.items():
             mask, other = self._masks[number], mask_of(self.outcome.states[number], state)
             self._masks[number] = Mask(fields=mask.fields | other.fields, counts=mask.counts | other.counts)
 
-    def judge(self, outcome: GuidedOutcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
+    def judge(self, outcome: Outcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
         """Return the violations of a disturbed run.
 
         Args:

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Final
 
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
+from opsdk.engine.world.outcome import Outcome
 from opsdk.errors import UsageError
 from opsdk.verification.disturbances import (
     COUNTED,
@@ -27,7 +28,7 @@ from opsdk.verification.disturbances import (
     by_kind,
     guided_disturbances,
 )
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep, outside_text, run_guided
+from opsdk.verification.guided_run import WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun, uncompared_text
 
@@ -329,12 +330,12 @@ class _GuidedWorkload:
             if each.kind in kinds and (not self.only or each.kind in self.only):
                 yield each
 
-    def disturbed(self, disturbance: Disturbance) -> tuple[GuidedOutcome, Sequence[str]]:
+    def disturbed(self, disturbance: Disturbance) -> tuple[Outcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
         outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
         return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
 
-    def is_confirmed(self, run: BrokenRun, outcome: GuidedOutcome) -> bool:
+    def is_confirmed(self, run: BrokenRun, outcome: Outcome) -> bool:
         """Run the disturbance again, and the workload without it: does the operator decide by chance?"""
         assert run.disturbance is not None
         counted = run.disturbance.kind in COUNTED
@@ -347,7 +348,7 @@ class _GuidedWorkload:
         return bool(self.broken_run(run.name, run.disturbance, again, violations).sorts & run.sorts)
 
     def broken_run(
-        self, name: str, disturbance: Disturbance | None, outcome: GuidedOutcome, violations: Sequence[str]
+        self, name: str, disturbance: Disturbance | None, outcome: Outcome, violations: Sequence[str]
     ) -> BrokenRun:
         """Return what is reported of a run."""
         return BrokenRun(
@@ -355,7 +356,7 @@ class _GuidedWorkload:
             steps=self._steps,
             disturbance=disturbance,
             violations=violations,
-            journal=outcome.journal(violations),
+            journal=outcome.journal_of(violations),
             replicas=self._declared.replicas,
         )
 

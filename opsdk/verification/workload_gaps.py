@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from opsdk.engine.world.outcome import Outcome
 from opsdk.verification.generated import GeneratedRun
-from opsdk.verification.guided_run import GuidedOutcome
 from opsdk.verification.workload.values import ValueClass
 
 __all__ = ["WorkloadGaps"]
@@ -37,7 +37,7 @@ class WorkloadGaps:
         """Resource, namespace and name of the objects that the operator wrote."""
         self._restless: dict[str, None] = {}
 
-    def note(self, run: GeneratedRun, outcome: GuidedOutcome) -> None:
+    def note(self, run: GeneratedRun, outcome: Outcome) -> None:
         """Note an undisturbed run of a workload, whose actions were called last by it."""
         if any(write.changed for write in outcome.writes):
             self.written.add(run.kind)

@@ -187,8 +187,8 @@ OUTSIDE = """\
     await ctx.apply(child)
 """
 REFUSED = (
-    "the verification does not reach dns.example.com:443: declare doubles in [tool.opsdk], "
-    "or pass --allow-host dns.example.com"
+    "the verification does not reach dns.example.com:443: declare doubles, "
+    "or --allow-host dns.example.com (allowed_hosts)"
 )
 
 

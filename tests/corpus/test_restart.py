@@ -13,14 +13,13 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 
-from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.replica import Observer
+from opsdk.engine.world.runner import WorldRunner
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.loop import VirtualLoop
 from tests.corpus.case import CorpusCase
 from tests.corpus.sieve import CASES
 
@@ -80,8 +79,7 @@ def start_of(client: str) -> int:
 def test_a_restart_never_shows_the_past(case: CorpusCase) -> None:
     """The first view of each kind has the last write of the process before; no read asks for an old state."""
     run = RestartingRun(case)
-    with seeded_entropy(0), asyncio.Runner(loop_factory=lambda: VirtualLoop(0)) as runner:
-        runner.run(run.play())
+    WorldRunner[None](seed=0).run(run.play())
     assert len(run.crashes) > 2
     for crashed, last_write in run.crashes.items():
         later = [revision for (client, _), revision in run.views.items() if start_of(client) > start_of(crashed)]

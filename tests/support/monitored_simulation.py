@@ -12,14 +12,12 @@ from boxes import Box, BoxSpec
 
 import envtest
 from opsdk import Context, MergeFrom, ObjectMeta, Operator, OperatorOptions, crd_for, deep_copy
-from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.faults import DELETIONS
 from opsdk.engine.world.link import Link
 from opsdk.engine.world.replica import Observer, Replica
-from opsdk.testing.loop import VirtualLoop
+from opsdk.engine.world.runner import WorldRunner
 from opsdk.testing.simulate import Fault, Simulation, Step, World
 
 NAME = "boxes"
@@ -152,12 +150,7 @@ class MonitoredRun:
 
     def scrapes(self, seed: int = 0) -> Scrapes:
         """Run in virtual time, and return the samples."""
-        with (
-            rare_collections(OFTEN_REPEATED),
-            seeded_entropy(seed),
-            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=seed)) as runner,
-        ):
-            runner.run(self._run())
+        WorldRunner[None](seed=seed, order=seed).run(self._run())
         return self._scrapes
 
     async def _run(self) -> None:

@@ -10,7 +10,8 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.testing.simulate import Simulation, World
 from opsdk.verification.disturbances import Disturbance, DisturbanceKind
-from opsdk.verification.guided_run import WorkloadRun, WorkloadStep, disturber_of, run_guided
+from opsdk.verification.disturbers import disturber_of
+from opsdk.verification.guided_run import WorkloadRun, WorkloadStep, run_guided
 from opsdk.verification.held_views import HeldViews
 
 STEPS = [WorkloadStep("write_one"), WorkloadStep("write_two")]
@@ -67,8 +68,8 @@ def test_each_replica_lists_anew_after_a_hidden_message() -> None:
     reference = run_guided(declared, STEPS)
     message = next(each for each in reference.messages if each.keys == ("default/a",) and not each.standby)
     hide = Disturbance(kind=DisturbanceKind.HIDE, path=message.path, number=message.number)
-    run = WorkloadRun(declared, STEPS, disturber_of(hide), 0)
-    assert run.run().happened
+    run = WorkloadRun(declared, STEPS, disturber_of(hide))
+    assert run.execute().happened
     requests = [each for each in run.cluster.observer.exchanges if each.path == message.path]
     lists = {each.client for each in requests if not each.is_watch and each.status == 200}
     assert lists == {"replica-0.1", "replica-1.1"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from opsdk.engine.world.outcome import Outcome
+from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadStep
+from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
-from opsdk.verification.rest_state import RestState
 
 STEPS = [WorkloadStep("one"), WorkloadStep("two")]
 KEY = "core/configmaps/default/a"
@@ -19,8 +20,8 @@ def state(**data: str) -> RestState:
     return RestState(objects={KEY: [obj]})
 
 
-GOOD = GuidedOutcome(states={0: state(), 1: state(text="one"), 2: state(text="two")})
-BROKEN = GuidedOutcome(states={0: state()}, violations=["hot loop: it repeats a write"])
+GOOD = Outcome(states={0: state(), 1: state(text="one"), 2: state(text="two")})
+BROKEN = Outcome(states={0: state()}, violations=["hot loop: it repeats a write"])
 
 
 @pytest.mark.parametrize("broken_seed", [REFERENCE_SEED, REFERENCE_SEED + 1])
@@ -32,11 +33,11 @@ def test_each_of_the_two_runs_may_break_an_invariant(broken_seed: int) -> None:
 
 def test_what_differs_in_the_two_runs_is_not_compared() -> None:
     """It is named; everything else is compared."""
-    other = GuidedOutcome(states={0: state(), 1: state(text="another"), 2: state(text="two")})
+    other = Outcome(states={0: state(), 1: state(text="another"), 2: state(text="two")})
     reference = ReferenceRun(lambda seed: GOOD if seed == REFERENCE_SEED else other, STEPS)
     assert reference.uncompared == ["configmaps default/a data.text"]
     assert reference.judge(other, counted=True) == ()
-    disturbed = GuidedOutcome(states={**GOOD.states, 2: state(text="wrong")})
+    disturbed = Outcome(states={**GOOD.states, 2: state(text="wrong")})
     assert reference.judge(disturbed, counted=True) == [
         "state at rest: configmaps default/a data.text: 'two' -> 'wrong'"
     ]
@@ -45,7 +46,7 @@ def test_what_differs_in_the_two_runs_is_not_compared() -> None:
 def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
     """The operator decides it by chance."""
     reference = ReferenceRun(lambda _: GOOD, STEPS)
-    chance = GuidedOutcome(states={**GOOD.states, 2: state(text="wrong")})
+    chance = Outcome(states={**GOOD.states, 2: state(text="wrong")})
     assert reference.judge(chance, counted=True)
     reference.allow(chance)
     assert reference.judge(chance, counted=True) == ()

@@ -8,9 +8,10 @@ import pytest
 
 from opsdk.client.activity import ObjectRead
 from opsdk.controller.journal import ReconcileRecord
+from opsdk.engine.world.rest_state import RestState, StateRecorder
 from opsdk.engine.writes import Entry, Writer
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.rest_state import Mask, RestState, StateRecorder, state_violations
+from opsdk.verification.state_comparison import Mask, state_violations
 
 SITE = "demo.opsdk.dev/v1, Kind=Site"
 

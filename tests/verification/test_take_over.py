@@ -13,15 +13,11 @@ from opsdk import Context, GroupVersionKind, Model, Object, ObjectKey, ObjectMet
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.client.patch import merge_patch
+from opsdk.engine.world.disturber import WatchMessage
 from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import Simulation, World
-from opsdk.verification.disturbances import (
-    Disturbance,
-    DisturbanceKind,
-    WatchMessage,
-    guided_disturbances,
-)
+from opsdk.verification.disturbances import Disturbance, DisturbanceKind, guided_disturbances
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.verify import draw_workload, run_verification, verify_disturbance
 

@@ -19,20 +19,18 @@ from typing import Self
 import msgspec
 
 from opsdk.aio.blocking import THREAD_ORDER
-from opsdk.aio.garbage import rare_collections
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
 from opsdk.aio.randomness import RANDOM
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
 from opsdk.controller.journal import Journal, ReconcileRecord
-from opsdk.engine.connections import refuse_connections
-from opsdk.engine.determinism import seeded_entropy
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
 from opsdk.engine.replay.threads import ReplayedThreads
 from opsdk.engine.replay.timeline import Checkpoint, Timeline
+from opsdk.engine.world.runner import closed_process
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
@@ -135,10 +133,9 @@ class OperatorReplay:
 
     def __enter__(self) -> Self:
         began = self.timeline.began
-        self._stack.enter_context(rare_collections())
-        self._stack.enter_context(seeded_entropy(began.seed))
+        # The loop is another one: it moves with the recording, not to the next timer.
+        self._stack.enter_context(closed_process(began.seed, subject="the replay"))
         self._stack.enter_context(_environment(began.environment))
-        self._stack.enter_context(refuse_connections(()))
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._run(), name="replay")
         self._main.add_done_callback(self._on_end)

@@ -29,8 +29,6 @@ _RECONNECT_CHECKS: Final = 40
 # Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
 _USERS: Final = "user/1"
-# Reconciles that a report of violations has.
-_JOURNAL_RECORDS: Final = 8
 # Without these, deleted owners keep their children, and deleted namespaces never end.
 _CONTROLLERS: Final = ("garbage-collector", "namespace")
 # Seconds between two tries of an action whose webhook no replica serves, and their number.
@@ -194,14 +192,6 @@ class SimulatedCluster(Closing):
         """The reconciles of all replicas, by time."""
         records = [record for replica in self.replicas for journal in replica.journals for record in journal.find()]
         return sorted(records, key=lambda record: record.started_at)
-
-
-def journal_text(records: Sequence[ReconcileRecord], violations: Sequence[str]) -> str:
-    """Return the last reconciles of the objects that violations name, or of all if they name none."""
-    words = "".join(char if char.isalnum() or char in "-." else " " for char in "\n".join(violations)).split()
-    names = {word.strip(".") for word in words}
-    matching = [record for record in records if record.name in names]
-    return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
 
 
 def _recorded(app: App, writes: list[str]) -> App:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
+from opsdk.engine.installation import WriteJournal
 from opsdk.engine.world.exchange import Exchange
 from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
@@ -27,6 +28,11 @@ class RunningEnvironment(Protocol):
     @property
     def local_apps(self) -> dict[str, App]:
         """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
+        ...
+
+    @property
+    def journal(self) -> WriteJournal:
+        """The journal of all writes."""
         ...
 
     async def ensure_controllers(self, controllers: Collection[str]) -> None:

@@ -48,6 +48,11 @@ class Exchange(msgspec.Struct, kw_only=True):
         """Whether the request changes objects."""
         return request_kinds.is_write(self.method)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the server stored something new."""
+        return self.revision > 0
+
     def __str__(self) -> str:
         fault = f" {self.fault}" if self.fault else ""
         sent, received = f"{zlib.crc32(self.body):08x}", f"{self.digest:08x}"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opsdk.engine.world.faults import Step
-from opsdk.testing.simulation.runner import Outcome, Simulation
+from opsdk.engine.world.outcome import Outcome
+from opsdk.testing.simulation.runner import Simulation
 from opsdk.testing.simulation.shrink import shrink
 
 _MAX_SHOWN = 5

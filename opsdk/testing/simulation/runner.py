@@ -6,15 +6,15 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from opsdk.aio.garbage import OFTEN_REPEATED, rare_collections
-from opsdk.aio.virtual_loop import DeadlockError, VirtualLoop
-from opsdk.engine.determinism import seeded_entropy
-from opsdk.engine.world.cluster import SimulatedCluster, journal_text
+from msgspec.structs import replace
+
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.engine.world.faults import DEFAULT_FAULTS, DELETIONS, Fault, Step
-from opsdk.engine.world.replica import Observer, seeded
+from opsdk.engine.world.outcome import Outcome
+from opsdk.engine.world.replica import seeded
+from opsdk.engine.world.run import WorldRun
 from opsdk.testing.simulation.plan import PlanOptions, draw_plan
 from opsdk.testing.simulation.recorded_starts import RecordedStart, StartRecorder
 
@@ -41,7 +41,7 @@ class Simulation(SimulatedOperator):
         settle: the time after the last fault until `check` must pass.
         calm: the time after that without any write.
         at_rest: checks that hold whenever the operator is at rest: at the end, and in `verify` also after each action.
-        allowed_hosts: outside of the simulation, which `verify` lets the operator reach.
+        allowed_hosts: outside of the simulation that the operator may reach. Other connections are refused and named.
         max_faults: largest number of faults in a plan.
         max_actions: largest number of actions in a plan.
         max_seconds: longest fault.
@@ -99,66 +99,40 @@ class Simulation(SimulatedOperator):
         self, seed: int, steps: Sequence[Step] | None, *, order: int | None, recorder: StartRecorder | None = None
     ) -> Outcome:
         plan = self.plan(seed) if steps is None else tuple(steps)
-        run = _Run(self, seed, plan, Observer(record=recorder.record if recorder is not None else None))
-        with (
-            rare_collections(OFTEN_REPEATED),
-            seeded_entropy(seed),
-            asyncio.Runner(loop_factory=lambda: VirtualLoop(seed, order=order)) as runner,
-        ):
-            try:
-                return runner.run(run.run())
-            except DeadlockError as error:
-                return run.outcome([f"deadlock: {error}"])
+        return _PlannedRun(self, seed, plan, order=order, recorder=recorder).execute()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of one run.
+class _PlannedRun(WorldRun):
+    """A run whose steps come at the times of a plan."""
 
-    Attributes:
-        seed: of the run.
-        steps: the plan.
-        violations: the broken invariants, each with its name before a colon.
-        transcript: every request, action and the final check, one per line; the same for the same seed and plan.
-        reconciles: number of reconciles.
-        seconds: virtual time at the end.
-        journal: the operator's journal of the objects that the violations name: causes, reads, writes, results.
-    """
-
-    seed: int
-    steps: tuple[Step, ...]
-    violations: tuple[str, ...]
-    transcript: bytes = field(repr=False)
-    reconciles: int = 0
-    seconds: float = 0.0
-    journal: str = field(default="", repr=False)
-
-    @property
-    def broken(self) -> frozenset[str]:
-        """The names of the broken invariants."""
-        return frozenset(violation.partition(":")[0] for violation in self.violations)
-
-
-class _Run:
-    def __init__(self, simulation: Simulation, seed: int, plan: tuple[Step, ...], observer: Observer) -> None:
-        self._simulation, self._seed, self._plan = simulation, seed, plan
-        self._cluster = SimulatedCluster(simulation, observer)
+    def __init__(
+        self,
+        simulation: Simulation,
+        seed: int,
+        plan: tuple[Step, ...],
+        *,
+        order: int | None,
+        recorder: StartRecorder | None,
+    ) -> None:
+        record = recorder.record if recorder is not None else None
+        super().__init__(simulation, seed=seed, order=order, record=record)
+        self._simulation, self._plan = simulation, plan
         self._notes: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._seconds = 0.0
 
-    async def run(self) -> Outcome:
-        async with self._cluster:
-            try:
-                violations = await self._cluster.until_exhausted(self._play())
-            finally:
-                for task in self._tasks:
-                    task.cancel()
-        self._seconds = asyncio.get_running_loop().time()
-        return self.outcome(violations)
+    async def play(self) -> list[str]:
+        """Take the steps of the plan, end all faults, and return the violations."""
+        try:
+            return await self._play()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        """Return the result with the plan, and with what it did."""
+        return replace(outcome, steps=self._plan, notes=self._notes)
 
     async def _play(self) -> list[str]:
-        """Take the steps of the plan, end all faults, and return the violations."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
         for step in self._plan:
@@ -169,33 +143,18 @@ class _Run:
             await task
         end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
         await asyncio.sleep(max(begin + end - loop.time(), 0.0))
-        self._cluster.heal()
-        return await self._cluster.judge(self._seed)
-
-    def outcome(self, violations: Sequence[str]) -> Outcome:
-        """Return the result of the run."""
-        observer = self._cluster.observer
-        requests = [str(exchange) for exchange in observer.exchanges]
-        problems = self._cluster.violations(violations)
-        return Outcome(
-            seed=self._seed,
-            steps=self._plan,
-            violations=problems,
-            transcript="\n".join([*requests, *self._notes, ""]).encode(),
-            reconciles=observer.reconciles,
-            seconds=self._seconds,
-            journal=journal_text(self._cluster.records, problems),
-        )
+        self.cluster.heal()
+        return await self.cluster.judge(self.seed)
 
     async def _take(self, step: Step) -> None:
         """Carry out one step of the plan: an action of the user, a deletion, a restart, or a fault."""
         self._notes.append(f"{asyncio.get_running_loop().time():.6f} {step!r}")
         action = self._simulation.action(step.name)
         if action is not None:
-            await self._cluster.act(action, step.seed)
+            await self.cluster.act(action, step.seed)
             return
         fault = Fault(step.name)
-        replica = self._cluster.replicas[step.replica % len(self._cluster.replicas)]
+        replica = self.cluster.replicas[step.replica % len(self.cluster.replicas)]
         if fault in DELETIONS:
             if fault is Fault.DELETE_IN_GAP:
                 await replica.link.apply(Step(time=step.time, name=Fault.CUT_WATCHES.value))
@@ -207,7 +166,7 @@ class _Run:
 
     async def _delete_a_child(self, seed: int) -> None:
         """Delete a random object that has an owner, as a foreign client."""
-        rng, client = seeded(seed), self._cluster.client
+        rng, client = seeded(seed), self.cluster.client
         kind = rng.choice(list(self._simulation.children))
         objects = [obj for obj in await client.list(kind) if obj.metadata.owner_references]
         if objects:

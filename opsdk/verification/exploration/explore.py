@@ -21,12 +21,13 @@ from typing import BinaryIO, Final, NoReturn
 import msgspec
 
 from opsdk.engine.world.declaration import SimulatedOperator
+from opsdk.engine.world.outcome import Outcome
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.verification.exploration.bounds import Bounds, Choice, Option, Schedule
 from opsdk.verification.exploration.known_states import KnownStates
 from opsdk.verification.exploration.scheduled_run import Replay, ScheduledRun
 from opsdk.verification.exploration.snapshots import ProcessSlots, Snapshots
-from opsdk.verification.guided_run import GuidedOutcome, WorkloadRun, WorkloadStep, outside_text, run_workload
+from opsdk.verification.guided_run import WorkloadRun, WorkloadStep, outside_text
 from opsdk.verification.processes import become_child, forking
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun
 
@@ -78,7 +79,7 @@ class Exploration(msgspec.Struct, kw_only=True):
     complete: bool = False
     counterexamples: Sequence[Counterexample] = ()
     seconds: float = 0.0
-    reference: GuidedOutcome = GuidedOutcome()
+    reference: Outcome = Outcome()
 
     def __str__(self) -> str:
         end = "complete" if self.complete else "not complete"
@@ -147,7 +148,7 @@ def explore(
 def _broken_reference(reference: ReferenceRun, bounds: Bounds, *, seconds: float) -> Exploration:
     """Return the result for an operator that breaks an invariant without any option."""
     violations, outcome = reference.violations, reference.outcome
-    broken = Counterexample(schedule=(), violations=violations, journal=outcome.journal(violations))
+    broken = Counterexample(schedule=(), violations=violations, journal=outcome.journal_of(violations))
     return Exploration(bounds=bounds, runs=1, counterexamples=[broken], seconds=seconds, reference=outcome)
 
 
@@ -165,8 +166,8 @@ def verify_schedule(
 def _run_schedule(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], schedule: Sequence[Choice], seed: int,
     order: int | None,
-) -> GuidedOutcome:  # fmt: skip
-    return run_workload(declared, steps, ScheduledRun(Replay(schedule), len(steps)), seed=seed, order=order)
+) -> Outcome:  # fmt: skip
+    return WorkloadRun(declared, steps, ScheduledRun(Replay(schedule), len(steps)), seed=seed, order=order).execute()
 
 
 def _is_counted(schedule: Sequence[Choice]) -> bool:
@@ -217,7 +218,7 @@ class _Search:
         order: int | None, states: KnownStates, reports: BinaryIO, deadline: float,
     ) -> None:  # fmt: skip
         self._reference, self._states, self._reports, self._deadline = reference, states, reports, deadline
-        self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), REFERENCE_SEED, order=order)
+        self._run = WorkloadRun(declared, steps, ScheduledRun(self, len(steps)), seed=REFERENCE_SEED, order=order)
         self._left = states.bounds
         self._schedule: Schedule = ()
         self._own: set[bytes] = set()
@@ -230,7 +231,7 @@ class _Search:
         self._snapshots = Snapshots(slots)
         self._threads = threading.active_count()
         try:
-            self._end(self._run.run())
+            self._end(self._run.execute())
         except BaseException:  # noqa: BLE001 - a copy must not return into the code of its caller
             self._fail(f"a run failed:\n{traceback.format_exc()}")
 
@@ -263,13 +264,13 @@ class _Search:
             self._states.stop()
         return self._states.stopped
 
-    def _end(self, outcome: GuidedOutcome, *, partial: bool = False) -> NoReturn:
+    def _end(self, outcome: Outcome, *, partial: bool = False) -> NoReturn:
         """Judge the run, continue its snapshots, and end the process."""
         if outcome.connections:
             self._fail("; ".join(map(outside_text, outcome.connections)))
         counterexample = None
         if violations := self._reference.judge(outcome, counted=_is_counted(self._schedule), partial=partial):
-            journal = outcome.journal(violations)
+            journal = outcome.journal_of(violations)
             counterexample = Counterexample(schedule=self._schedule, violations=violations, journal=journal)
             self._states.stop()
         self._report(_RunEnd(counterexample=counterexample))

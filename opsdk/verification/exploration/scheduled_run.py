@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from opsdk.aio.virtual_loop import VirtualLoop
+from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import Exchange, changes_state
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
-from opsdk.verification.disturbances import WatchMessage
+from opsdk.verification.disturbers import GuidedDisturber, RunPort
 from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option
 from opsdk.verification.exploration.state import StateTracker, digest_of
 from opsdk.verification.exploration.variables import object_state, variables_of
-from opsdk.verification.guided_run import Disturber, WorkloadRun
 from opsdk.verification.held_views import HeldViews
 
 __all__ = ["Chooser", "Replay", "ScheduledRun"]
@@ -51,7 +51,7 @@ class Replay:
         return self._options.get(number)
 
 
-class ScheduledRun(Disturber):
+class ScheduledRun(GuidedDisturber):
     """A run with options at its points. Messages take no time, so that all that happens at once is ready at once.
 
     Args:
@@ -71,7 +71,7 @@ class ScheduledRun(Disturber):
         self._under_way: dict[str, int] = {}
         self._passes: dict[str, bytes] = {}
 
-    def attach(self, run: WorkloadRun) -> None:
+    def attach(self, run: RunPort) -> None:
         self._run = run
 
     @property
@@ -136,7 +136,7 @@ class ScheduledRun(Disturber):
 
     @property
     def _clients(self) -> list[str]:
-        return [replica.link.client for replica in self._run.cluster.replicas if not replica.link.dead]
+        return [replica.link.client for replica in self._run.replicas if not replica.link.dead]
 
     @asynccontextmanager
     async def _point(self, text: str, options: Sequence[Option]) -> AsyncIterator[Option | None]:
@@ -171,7 +171,7 @@ class ScheduledRun(Disturber):
 
     def _digest(self, text: str) -> bytes:
         run = self._run
-        replicas = run.cluster.replicas
+        replicas = run.replicas
         queues = [
             (controller.name, sorted(map(str, core.queued())), sorted(map(str, core.processing())))
             for replica in replicas
@@ -186,7 +186,7 @@ class ScheduledRun(Disturber):
             queues,
             sorted(self._views.names),
             (run.action, run.hurry.is_set()),
-            object_state(run.cluster.systems),
+            object_state(run.systems),
             [variables_of(replica.functions) for replica in replicas],
         )
 

@@ -14,9 +14,9 @@ import msgspec
 
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonValue
-from opsdk.verification.watch_events import watched_objects
 
 __all__ = ["StateTracker", "digest_of"]
 

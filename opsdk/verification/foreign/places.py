@@ -14,18 +14,13 @@ from typing import Final
 import msgspec
 
 from opsdk.apiserver.endpoints.request_info import RequestInfo, parse_request
+from opsdk.engine.world.disturber import WatchMessage
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.rest_state import RestState
 from opsdk.engine.writes import Entry
 from opsdk.http.server.request import Query
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.disturbances import (
-    WRITES,
-    Disturbance,
-    DisturbanceKind,
-    WatchMessage,
-    WriteRecord,
-    guided_disturbances,
-)
-from opsdk.verification.rest_state import RestState
+from opsdk.verification.disturbances import WRITES, Disturbance, DisturbanceKind, guided_disturbances
 
 __all__ = [
     "RECORDS",
@@ -173,7 +168,7 @@ class PlaceCounter:
 
 
 def placed_disturbances(
-    writes: Sequence[WriteRecord], messages: Sequence[WatchMessage], known: Collection[str]
+    writes: Sequence[Exchange], messages: Sequence[WatchMessage], known: Collection[str]
 ) -> Iterator[ForeignDisturbance]:
     """Yield the disturbances of a reference run, one of each kind in turn: a time limit leaves out none of them wholly.
 
@@ -183,7 +178,7 @@ def placed_disturbances(
         known: the paths and keys that another reference run had too.
     """
     places = PlaceCounter(known)
-    sent = {write.number: places.write(write.method, write.path) for write in writes}
+    sent = {number: places.write(write.method, write.path) for number, write in enumerate(writes, 1)}
     heard = {(message.path, message.number): places.message(message.path, message.keys) for message in messages}
     turns: dict[DisturbanceKind, list[ForeignDisturbance]] = {}
     for each in guided_disturbances(writes, messages):

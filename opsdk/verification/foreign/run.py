@@ -19,15 +19,19 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.installation import WriteJournal
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import hot_loops
+from opsdk.engine.world.rest import Rest
+from opsdk.engine.world.rest_state import RestState, StateRecorder
+from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.rest.config import Config
 from opsdk.verification.checks import ObjectCheck
-from opsdk.verification.disturbances import WRITES, DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
 from opsdk.verification.foreign.disturber import ForeignDisturber, is_any_version_list, serve_past
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
@@ -42,8 +46,7 @@ from opsdk.verification.foreign.places import (
     storage_prefix,
 )
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
-from opsdk.verification.rest_state import Mask, RestState, StateRecorder, mask_of, state_violations
-from opsdk.verification.watch_events import watched_objects
+from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
 __all__ = [
     "ForeignOutcome",
@@ -139,7 +142,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     violations: Sequence[str]
-    writes: Sequence[WriteRecord]
+    writes: Sequence[Exchange]
     messages: Sequence[WatchMessage]
     states: Mapping[int, RestState]
     entries: Sequence[tuple[Entry, bool]]
@@ -218,6 +221,7 @@ class _ForeignRun:
         self._subject, self._workload, self._disturbance = subject, workload, disturbance
         self._reference, self._known_violations = reference, known_violations
         self._timing = subject.timing
+        self._at_rest = Rest(quiet=subject.timing.quiet, longest=subject.timing.calm)
         self._disturber = ForeignDisturber(
             disturbance,
             hide=self._hide,
@@ -236,7 +240,6 @@ class _ForeignRun:
         self._states: dict[int, RestState] = {}
         self._moments: list[Moment] = []
         self._watched: frozenset[str] = frozenset()
-        self._last_activity = 0.0
         self._app: App
         self._client: Client
         self._operator: ForeignOperator
@@ -265,10 +268,7 @@ class _ForeignRun:
         }
         return ForeignOutcome(
             violations=[*violations, *loops],
-            writes=[
-                WriteRecord(number=number, method=each.method, path=each.path, changed=each.revision > 0)
-                for number, each in enumerate(self._writes, 1)
-            ],
+            writes=self._writes,
             messages=self._messages,
             states=self._states,
             entries=self._entries,
@@ -387,13 +387,13 @@ class _ForeignRun:
     # -------------------------------------------------------------- at rest
     async def _rest(self) -> list[str]:
         """Wait until nothing was written for a while. Returns a violation if that does not happen."""
-        loop, timing = asyncio.get_running_loop(), self._timing
-        begin = self._last_activity = loop.time()
+        loop, rest = asyncio.get_running_loop(), self._at_rest
+        rest.begin(begin := loop.time())
         while True:
             now = loop.time()
-            if self._is_ready(now - begin) and now - self._last_activity >= timing.quiet:
+            if self._is_ready(now - begin) and rest.is_reached(now):
                 return []
-            if now - begin > timing.calm:
+            if rest.is_overdue(now):
                 return [self._restless()]
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -472,7 +472,7 @@ class _ForeignRun:
     def _on_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         if exchange.is_watch and not is_lease(exchange):
-            self._last_activity = exchange.time
+            self._at_rest.note_write(exchange.time)
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
@@ -501,7 +501,7 @@ class _ForeignRun:
             return
         if exchange is not None:
             exchange.revision = entry.revision
-        self._last_activity = asyncio.get_running_loop().time()
+        self._at_rest.note_write(asyncio.get_running_loop().time())
         self._entries.append((entry, own))
         self._state.add(entry, own=own, client=exchange.client if exchange is not None else "")
         self._disturber.on_entry(entry, own=own)

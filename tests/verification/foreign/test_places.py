@@ -5,11 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.engine.world.disturber import WatchMessage
+from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.rest_state import RestState
 from opsdk.engine.writes import Entry, Writer
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.disturbances import DisturbanceKind, WatchMessage, WriteRecord
+from opsdk.verification.disturbances import DisturbanceKind
 from opsdk.verification.foreign.places import Moment, PlaceCounter, pasts, placed_disturbances, stable_state
-from opsdk.verification.rest_state import RestState
 
 SITES = "/apis/demo.opsdk.dev/v1/sites"
 POD = "/api/v1/namespaces/default/pods/"
@@ -36,7 +38,7 @@ def test_a_generated_name_is_a_star() -> None:
 
 def test_kinds_of_disturbances_take_turns() -> None:
     """A time limit leaves out none of them wholly."""
-    writes = [WriteRecord(number=n, method="PUT", path=f"{POD}{n}", changed=True) for n in (1, 2)]
+    writes = [Exchange(time=0.0, client="a", method="PUT", target=f"{POD}{n}", revision=n) for n in (1, 2)]
     messages = [WatchMessage(path=SITES, number=n, keys=("default/a",), action=0) for n in (1, 2)]
     kinds = [each.kind for each in placed_disturbances(writes, messages, set())]
     assert len(set(kinds[:6])) == 6

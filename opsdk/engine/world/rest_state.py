@@ -1,7 +1,7 @@
 """The state of a run at rest: the objects that the operator wrote, and how often each came and went. Pure.
 
 Two runs of one workload come to rest in the same state, but for times, uids, generated names and what the server
-assigns. What else differs between two undisturbed runs is not compared either.
+assigns.
 """
 
 from __future__ import annotations
@@ -15,27 +15,15 @@ from typing import Final
 import msgspec
 
 from opsdk.controller.journal import ReconcileRecord
-from opsdk.engine.differences import differences
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.ownership import own_part
+from opsdk.engine.world.readiness import unready_reason
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.false_conditions import without_false_conditions
-from opsdk.verification.readiness import unready_reason
 
-__all__ = [
-    "Mask",
-    "RestState",
-    "StateRecorder",
-    "is_retrying",
-    "mask_of",
-    "state_differences",
-    "state_violations",
-    "subject_of",
-]
+__all__ = ["RestState", "StateRecorder", "is_retrying", "subject_of"]
 
-_MAX_DIFFERENCES: Final = 5
 _DAEMON: Final = "daemon"
 """Begins the results of records that are no reconciles."""
 _RETRY: Final = "retry in "
@@ -222,83 +210,7 @@ def _without_counters(value: JsonValue, name: str = "") -> JsonValue:
     return _NUMBER.sub("...", value) if name == "message" and isinstance(value, str) else value
 
 
-# ------------------------------------------------------------------ comparison
-class Mask(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two undisturbed runs, and is not compared.
-
-    Attributes:
-        fields: key and path.
-        counts: keys whose numbers of creations or deletions differ.
-    """
-
-    fields: frozenset[tuple[str, str]] = frozenset()
-    counts: frozenset[str] = frozenset()
-
-
-def mask_of(first: RestState, second: RestState) -> Mask:
-    """Return what two undisturbed runs do not have in common."""
-    fields = frozenset((key, path) for key, path, _ in state_differences(first, second))
-    counts = frozenset(key for key in first.keys | second.keys if _counts(first, key) != _counts(second, key))
-    return Mask(fields=fields, counts=counts)
-
-
-def state_violations(reference: RestState, state: RestState, mask: Mask, *, counted: bool = True) -> list[str]:
-    """Return how a disturbed run differs from the reference run, when both are at rest.
-
-    Args:
-        reference: the state of the reference run.
-        state: that of the disturbed run.
-        mask: what is not compared.
-        counted: compare how often objects were created and deleted. Fewer times are no violation: who sees two changes
-            at once does not take the step between them.
-    """
-    texts = [
-        f"state at rest: {subject_of(key)} {text}"
-        for key, path, text in state_differences(reference, state)
-        if (key, path) not in mask.fields
-    ]
-    if counted:
-        texts += _more_often(reference.created, state.created, mask, "created")
-        texts += _more_often(reference.deleted, state.deleted, mask, "deleted")
-    return texts[:_MAX_DIFFERENCES]
-
-
-def _more_often(usual: Mapping[str, int], counts: Mapping[str, int], mask: Mask, word: str) -> list[str]:
-    return [
-        f"creations and deletions: {subject_of(key)} was {word} {count} times, "
-        f"without a fault {usual.get(key, 0)} times"
-        for key, count in sorted(counts.items())
-        if key not in mask.counts and count > usual.get(key, 0)
-    ]
-
-
-def _counts(state: RestState, key: str) -> tuple[int, int]:
-    return state.created.get(key, 0), state.deleted.get(key, 0)
-
-
 def subject_of(key: str) -> str:
     """Return a storage key as readers know it: resource and name."""
     _, resource, *names = key.split("/")
     return f"{resource} {'/'.join(names)}"
-
-
-def state_differences(
-    first: RestState, second: RestState, usually: str = "without a fault"
-) -> Iterator[tuple[str, str, str]]:
-    """Yield key, path and text of what differs. A condition that is False is like one that does not exist.
-
-    Args:
-        first: the state that is right.
-        second: the other one.
-        usually: says which state is right.
-    """
-    right = without_false_conditions(first.objects, second.objects)
-    other = without_false_conditions(second.objects, first.objects)
-    for key in sorted(right.keys() | other.keys()):
-        before, after = right.get(key, []), other.get(key, [])
-        if len(before) != len(after):
-            yield key, "", f"exists {len(after)} times, {usually} {len(before)} times"
-            continue
-        for old, new in zip(before, after, strict=True):
-            for difference in differences(old, new):
-                yield key, difference.path, str(difference)

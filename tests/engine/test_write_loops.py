@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.engine.fixpoint import REPEATS, Fixpoint
+from opsdk.engine.world.rest import Rest
+from opsdk.engine.write_loops import REPEATS, WriteLoop, WriteLoops
 from opsdk.engine.writes import Entry, Writer
 from opsdk.structured_merge.value import JsonObject
 
@@ -28,29 +29,30 @@ def entry(number: int, verb: str) -> Entry:
     return Entry(number, WRITER, key, before, after)
 
 
-def run(times: list[float], verb: str) -> Fixpoint:
-    """Make writes at some times, and look every five seconds until the fixpoint."""
-    fixpoint, now, waiting = Fixpoint(quiet=QUIET), 0.0, list(enumerate(times))
-    fixpoint.begin(now)
-    while not fixpoint.is_reached(now):
+def run(times: list[float], verb: str) -> list[WriteLoop]:
+    """Make writes at some times, and look every five seconds until the operator is at rest. Returns the loops."""
+    rest, loops, now, waiting = Rest(quiet=QUIET), WriteLoops(), 0.0, list(enumerate(times))
+    rest.begin(now)
+    while not rest.is_reached(now):
         now += 5.0
         while waiting and waiting[0][1] <= now:
             number, time = waiting.pop(0)
-            fixpoint.written(time, entry(number, verb), ("data.a",) if verb == "update" else ())
-    return fixpoint
+            if loops.add(time, entry(number, verb), ("data.a",) if verb == "update" else ()):
+                rest.note_write(time)
+    return list(loops.found(now))
 
 
 @given(st.lists(st.floats(0.0, 60.0), min_size=REPEATS + 1, max_size=200), st.sampled_from(["create", "delete"]))
 def test_many_objects_at_once_are_no_loop(times: list[float], verb: str) -> None:
     """However many children an owner gets or loses within a minute, it has nothing more to do afterwards."""
-    assert list(run(sorted(times), verb).loops()) == []
+    assert run(sorted(times), verb) == []
 
 
 @pytest.mark.parametrize("verb", ["create", "update", "delete"])
 @pytest.mark.parametrize("period", [1.0, 60.0, 599.0])
 def test_writes_that_repeat_are_a_loop(verb: str, period: float) -> None:
     """They do not keep the run from its end, and are named."""
-    [loop] = run([period * number for number in range(1000)], verb).loops()
+    [loop] = run([period * number for number in range(1000)], verb)
     assert loop.count > REPEATS
 
 
@@ -60,10 +62,10 @@ def test_objects_that_each_retry_creates_are_a_loop() -> None:
     while times[-1] < 86_400.0:
         times.append(times[-1] + delay)
         delay = min(delay * 2, 100.0)
-    [loop] = run(times, "create").loops()
+    [loop] = run(times, "create")
     assert not loop.paths
 
 
 def test_a_field_that_changed_often_is_named_also_if_it_stopped() -> None:
     """The writes of one field in a burst are no batch of objects."""
-    assert len(list(run([0.1 * number for number in range(50)], "update").loops())) == 1
+    assert len(run([0.1 * number for number in range(50)], "update")) == 1

@@ -1,7 +1,7 @@
-"""When an operator has nothing more to do: the fixpoint of a run. Pure, the caller passes the time.
+"""Writes that repeat without end. Pure, the caller passes the time.
 
-An operator that writes a timestamp each minute never stops writing. Such writes repeat: the same writer changes the
-same fields of the same object again and again. They are named, and do not keep a run from ending.
+An operator that writes a timestamp each minute never stops writing: the same writer changes the same fields of the same
+object again and again. Such writes are named, and do not keep a run from ending.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from opsdk.engine.writes import Entry, Ref
+
+__all__ = ["REPEATS", "WriteLoop", "WriteLoops"]
 
 REPEATS: Final = 20
 """Equal writes after which a write counts as repeated."""
@@ -51,57 +53,27 @@ class _Source(msgspec.Struct):
     count: int = 0
 
 
-class Fixpoint:
-    """Decides whether a run has reached its fixpoint.
+class WriteLoops:
+    """Counts the writes of a run, and tells those that repeat from new ones."""
 
-    Args:
-        quiet: seconds without a new write.
-
-    >>> fixpoint = Fixpoint(quiet=60.0)
-    >>> fixpoint.begin(0.0)
-    >>> fixpoint.is_reached(59.0), fixpoint.is_reached(60.0)
-    (False, True)
-    """
-
-    def __init__(self, *, quiet: float) -> None:
-        self._quiet = quiet
-        self._last_new = 0.0
-        self._now = 0.0
-        self._wrote = False
+    def __init__(self) -> None:
         self._sources: dict[Hashable, _Source] = {}
 
-    def begin(self, now: float) -> None:
-        """Begin to wait: the quiet time starts now."""
-        self._last_new = self._now = now
-        self._wrote = False
-
-    def written(self, now: float, entry: Entry, paths: tuple[str, ...]) -> None:
-        """Note a write of the operator, with the fields that it changed."""
-        self._now = now
+    def add(self, now: float, entry: Entry, paths: tuple[str, ...]) -> bool:
+        """Count a write, with the fields that it changed. Returns whether it is new: it has not been repeated often."""
         source = self._sources.get(key := _identity(entry, paths))
         if source is None:
             if len(self._sources) >= _MAX_SOURCES:
-                self._last_new, self._wrote = now, True
-                return
+                return True
             source = self._sources[key] = _Source(entry.writer.program, entry.ref, paths, now, now)
         source.count += 1
         source.last = now
-        if source.count <= REPEATS:
-            self._last_new, self._wrote = now, True
+        return source.count <= REPEATS
 
-    def is_reached(self, now: float) -> bool:
-        """Whether the quiet time is over."""
-        self._now = now
-        return now - self._last_new >= self._quiet
-
-    def wrote_within(self, seconds: float, now: float) -> bool:
-        """Whether there was a new write in the last seconds, and after `begin`."""
-        return self._wrote and now - self._last_new < seconds
-
-    def loops(self) -> Iterator[WriteLoop]:
+    def found(self, now: float) -> Iterator[WriteLoop]:
         """Yield the writes that repeat, in the order in which they began."""
         for source in self._sources.values():
-            if source.count > REPEATS and not self._has_ended(source):
+            if source.count > REPEATS and not _has_ended(source, now):
                 yield WriteLoop(
                     writer=source.writer,
                     ref=source.ref,
@@ -110,9 +82,10 @@ class Fixpoint:
                     seconds=source.last - source.first,
                 )
 
-    def _has_ended(self, source: _Source) -> bool:
-        """Whether objects were created or deleted at once, such as children of one owner, and no more since then."""
-        return not source.paths and self._now - source.last > source.last - source.first
+
+def _has_ended(source: _Source, now: float) -> bool:
+    """Whether objects were created or deleted at once, such as children of one owner, and no more since then."""
+    return not source.paths and now - source.last > source.last - source.first
 
 
 def _identity(entry: Entry, paths: tuple[str, ...]) -> Hashable:

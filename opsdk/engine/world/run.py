@@ -1,0 +1,154 @@
+"""Runs a declared operator once: what happens to it, what goes wrong, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from opsdk.aio.garbage import OFTEN_REPEATED
+from opsdk.builder.operator import Operator
+from opsdk.engine.connections import refusal_of
+from opsdk.engine.world.cluster import SimulatedCluster
+from opsdk.engine.world.declaration import SimulatedOperator
+from opsdk.engine.world.disturber import Disturber, WatchMessage
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.outcome import Outcome
+from opsdk.engine.world.replica import Observer
+from opsdk.engine.world.rest_state import StateRecorder
+from opsdk.engine.world.runner import WorldRunner
+from opsdk.engine.world.watch_events import watched_objects
+from opsdk.engine.writes import Entry
+from opsdk.rest.config import Config
+
+__all__ = ["WorldRun"]
+
+
+class WorldRun:
+    """One run of a declared operator. Subclasses say what happens in it.
+
+    Args:
+        declared: the operator, its environment and its invariants.
+        seed: of every random number.
+        order: the seed of the order in which tasks run that are ready at once; None for first in, first out.
+        disturber: what goes wrong; None for nothing.
+        record: see `Observer.record`.
+
+    Attributes:
+        cluster: the environment and the replicas.
+        state: the objects that the operator wrote.
+        writes: requests of the operator that change objects.
+        problems: violations that were seen before the end.
+        action: number of the action that was taken last, from 0; -1 before the first.
+        is_over: no action follows that could meet an old view.
+    """
+
+    subject = "the simulation"
+    """What does not reach the hosts outside, in messages."""
+
+    def __init__(
+        self,
+        declared: SimulatedOperator,
+        *,
+        seed: int,
+        order: int | None = None,
+        disturber: Disturber | None = None,
+        record: Callable[[Operator, Config], Callable[[], None]] | None = None,
+    ) -> None:
+        self.declared, self.seed = declared, seed
+        self.disturber = disturber if disturber is not None else Disturber()
+        observer = Observer(
+            decide=self._decide,
+            hold=self._hold,
+            delay=self.disturber.delay,
+            begin=self.disturber.begin,
+            finish=self.disturber.finish,
+            max_latency=self.disturber.max_latency,
+            record=record,
+        )
+        self.cluster = SimulatedCluster(declared, observer)
+        self.state = StateRecorder()
+        self.writes: list[Exchange] = []
+        self.problems: list[str] = []
+        self.action = -1
+        self.is_over = False
+        self._messages: list[WatchMessage] = []
+        self._counts: dict[str, int] = {}
+        self._runner = WorldRunner[list[str]](
+            seed=seed,
+            order=order,
+            allowed_hosts=declared.allowed_hosts,
+            subject=self.subject,
+            collections=OFTEN_REPEATED,
+        )
+
+    # -------------------------------------------------------------- what subclasses say
+    async def play(self) -> list[str]:
+        """Take all steps, and return the violations that are seen at the end."""
+        raise NotImplementedError
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        """Return the result with what the subclass knows of it."""
+        return outcome
+
+    def on_write(self, exchange: Exchange) -> None:
+        """Note a request that changes objects, when it leaves its replica."""
+
+    # -------------------------------------------------------------- the run
+    def execute(self) -> Outcome:
+        """Run in virtual time. Must not be called from a running event loop."""
+        found = self._runner.run(self._run()) or []
+        end = self._runner.end
+        return self.outcome([*found, str(end)] if end.is_early else found)
+
+    async def _run(self) -> list[str]:
+        async with self.cluster as cluster:
+            cluster.env.journal.subscribe(self._on_entry)
+            return await cluster.until_exhausted(self.play())
+
+    def outcome(self, violations: Sequence[str]) -> Outcome:
+        """Return the result of the run, as it is now."""
+        runner, observer = self._runner, self.cluster.observer
+        problems = tuple(f"outside: {refusal_of(each, self.subject)}" for each in runner.connections)
+        outcome = Outcome(
+            seed=self.seed,
+            violations=problems or self.cluster.violations([*violations, *self.problems, *self.state.violations]),
+            exchanges=observer.exchanges,
+            writes=self.writes,
+            messages=self._messages,
+            user_writes=self.cluster.user_writes,
+            happened=self.disturber.happened,
+            records=self.cluster.records,
+            reconciles=observer.reconciles,
+            seconds=runner.seconds,
+            draws_random=runner.draws_random,
+            connections=tuple(runner.connections),
+        )
+        return self.complete(outcome)
+
+    # -------------------------------------------------------------- what the replicas do
+    async def _decide(self, exchange: Exchange) -> Fault | None:
+        if not changes_state(exchange):
+            return await self.disturber.decide(exchange, 0)
+        self.writes.append(exchange)
+        self.on_write(exchange)
+        return await self.disturber.decide(exchange, len(self.writes))
+
+    async def _hold(self, exchange: Exchange, body: bytes) -> bool:
+        """Count a message of a watch; returns whether it is delivered."""
+        if self.is_over:
+            return True
+        path = exchange.path
+        number = self._counts[path] = self._counts.get(path, 0) + 1
+        standby = self.cluster.is_standby(exchange.client)
+        keys = tuple(each.key for each in watched_objects(body))
+        message = WatchMessage(path=path, number=number, keys=keys, action=self.action, standby=standby)
+        self._messages.append(message)
+        return await self.disturber.hold(exchange, message, body)
+
+    def _on_entry(self, entry: Entry) -> None:
+        """Note a stored write: its request, and what it does to the state."""
+        exchange = CURRENT_EXCHANGE.get()
+        if exchange is not None:
+            exchange.revision = entry.revision
+        self.state.add(entry, own=exchange is not None, client=exchange.client if exchange is not None else "")
+        self.disturber.on_entry(entry, exchange)

@@ -1,0 +1,241 @@
+"""Lets one disturbance happen in a guided run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from opsdk.engine.world.disturber import Disturber, WatchMessage
+from opsdk.engine.world.exchange import Exchange, is_lease
+from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.replica import Replica
+from opsdk.engine.writes import Entry
+from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind
+from opsdk.verification.foreign_client import delete_child, edit_child
+from opsdk.verification.held_views import HeldViews
+
+__all__ = ["GuidedDisturber", "RunPort", "disturber_of"]
+
+_LOST_SECONDS: Final = 50.0
+"""Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
+_FAULTS: Final = {
+    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
+    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
+    DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
+}
+
+
+class RunPort(Protocol):
+    """What a disturber sees of a guided run, and can do to it."""
+
+    @property
+    def action(self) -> int:
+        """Number of the action that was taken last, from 0; -1 before the first."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The configuration of a client that is neither the operator nor its user."""
+        ...
+
+    @property
+    def hurry(self) -> asyncio.Event:
+        """Set to end the present rest: the next action comes at once."""
+        ...
+
+    @property
+    def replicas(self) -> Sequence[Replica]:
+        """The replicas of the operator."""
+        ...
+
+    @property
+    def systems(self) -> Any:
+        """The doubles of external systems."""
+        ...
+
+    def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
+        """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
+        ...
+
+    async def rest(self) -> None:
+        """Wait until the operator is at rest."""
+        ...
+
+
+class GuidedDisturber(Disturber):
+    """A disturber of a guided run; this one lets everything pass."""
+
+    def attach(self, run: RunPort) -> None:
+        """Begin with a run; called before its replicas start."""
+
+
+def disturber_of(disturbance: Disturbance | None) -> GuidedDisturber:
+    """Return what lets one disturbance happen, or nothing."""
+    if disturbance is None:
+        return GuidedDisturber()
+    if disturbance.kind is DisturbanceKind.TAKE_OVER:
+        return _TakeOver(disturbance)
+    if disturbance.kind in FOREIGN:
+        return _ForeignChange(disturbance)
+    return _OneDisturbance(disturbance)
+
+
+class _OneDisturbance(GuidedDisturber):
+    """Lets one thing go wrong."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._happened = False
+        self._loses_lease = ""
+        self._views = HeldViews()
+
+    @property
+    def happened(self) -> bool:
+        """Whether the disturbance was reached."""
+        return self._happened
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a watch stands still, or hides an event."""
+        return self._views.any_held
+
+    @property
+    def has_missed(self) -> bool:
+        return self._views.has_missed
+
+    def attach(self, run: RunPort) -> None:
+        self._run = run
+
+    async def decide(self, exchange: Exchange, number: int) -> Fault | None:
+        disturbance = self._disturbance
+        if exchange.client == self._loses_lease and is_lease(exchange):
+            return Fault.UNAVAILABLE
+        if disturbance.kind not in WRITES or disturbance.number != number:
+            return None
+        self._happened = True
+        if disturbance.kind is DisturbanceKind.LOSE_LEASE:
+            self._loses_lease = exchange.client
+            asyncio.get_running_loop().call_later(_LOST_SECONDS, self._keep_lease)
+            return None
+        return _FAULTS[disturbance.kind]
+
+    def _keep_lease(self) -> None:
+        self._loses_lease = ""
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        disturbance, run, path = self._disturbance, self._run, message.path
+        if disturbance.kind in WRITES or disturbance.path != path:
+            return True
+        if disturbance.number == message.number:
+            self._happened = True
+            if disturbance.kind is DisturbanceKind.HIDE:
+                hidden = {each.link.client: each.link.hide(path) for each in run.replicas}
+                self._views.hide(hidden, message.keys, run.action)
+                return False
+            self._views.stop(path, run.action, message.keys)
+        await self._views.wait(path)
+        return True
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
+
+    async def at_rest(self) -> bool:
+        return self._views.at_rest(self._run.action)
+
+    async def end(self) -> None:
+        self._keep_lease()
+        self._views.release()
+
+
+class _TakeOver(GuidedDisturber):
+    """Lets a view of a standby stand still. After the next action the standby leads with it for a while."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._views = HeldViews()
+        self._standby = ""
+        self._action = -1
+        self._has_led = False
+
+    @property
+    def happened(self) -> bool:
+        """Whether the view of a standby stood still."""
+        return bool(self._standby)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the replica that leads has an old view."""
+        return self._has_led and self._views.any_held
+
+    def attach(self, run: RunPort) -> None:
+        self._run = run
+
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+        path = message.path
+        place = (self._disturbance.path, self._disturbance.number)
+        # In a run of another version of the operator, the message may be one of the leader's.
+        if (path, message.number) == place and message.standby:
+            self._standby, self._action = exchange.client, self._run.action
+            self._views.stop(f"{self._standby} {path}", self._action, limited=False)
+        await self._views.wait(f"{exchange.client} {path}")
+        return True
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
+
+    async def at_rest(self) -> bool:
+        if not self._standby or self._has_led or self._run.action <= self._action:
+            return False
+        await self._lead()
+        return True
+
+    async def end(self) -> None:
+        if self._standby and not self._has_led:
+            await self._lead()
+
+    async def _lead(self) -> None:
+        """End every replica but the standby, until it has led for a while."""
+        self._has_led = True
+        self._views.limit()
+        others = [each for each in self._run.replicas if each.link.client != self._standby]
+        for replica in others:
+            await replica.crash()
+        await self._run.rest()
+        self._views.release()
+        for replica in others:
+            replica.wake()
+        await self._run.rest()
+
+
+class _ForeignChange(GuidedDisturber):
+    """Lets a foreign client delete or edit a child, when the operator is at rest."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        self._disturbance = disturbance
+        self._happened = False
+
+    @property
+    def happened(self) -> bool:
+        """Whether the child existed."""
+        return self._happened
+
+    def attach(self, run: RunPort) -> None:
+        self._run = run
+
+    async def at_rest(self) -> bool:
+        run, disturbance = self._run, self._disturbance
+        if self._happened or run.action + 1 != disturbance.number:
+            return False
+        if (child := run.child(disturbance.path)) is None:
+            return False
+        self._happened = True
+        stored, own = child
+        if disturbance.kind is DisturbanceKind.DELETE_CHILD:
+            await delete_child(run.config, stored)
+        else:
+            await edit_child(run.config, stored, own)
+        return True
