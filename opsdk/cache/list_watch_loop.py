@@ -47,7 +47,7 @@ class ListWatchLoop:
 
     Attributes:
         last_contact_at: time of the clock of the last event or list; None before the first.
-        watch_lost_at: time since when there is no watch.
+        watch_lost_at: when the last watch ended, or the informer started; in seconds of `monotonic`.
     """
 
     def __init__(

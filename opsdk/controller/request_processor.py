@@ -107,7 +107,9 @@ class RequestProcessor:
             try:
                 attempt = await self._chain.proceed(work)
             finally:
-                if work.requeues or (work.end is not None and work.end.gave_up):
+                if work.end is not None and work.end.gave_up and not work.keeps_failures:
+                    self._parts.requeue.forget(self._parts.queue, queue_item.item)
+                if work.requeues:
                     self._queue_again(work)
             end = work.end
             assert end is not None
@@ -158,8 +160,6 @@ class RequestProcessor:
     def _queue_again(self, work: ReconcilePass) -> None:
         """Queue what the steps of a reconcile ask for. The queue joins them: the soonest, with all causes."""
         queue, item = self._parts.queue, work.queue_item.item
-        if work.end is not None and work.end.gave_up and not work.keeps_failures:
-            self._parts.requeue.forget(queue, item)
         for requeue in work.requeues:
             again = item if requeue.item is None else requeue.item
             after = queue.next_delay(again) if requeue.is_failure else requeue.after

@@ -25,7 +25,7 @@ class SlowReconciles:
         queue: has the running reconciles and their start times.
 
     Attributes:
-        timer: None if none is set: call `begin`.
+        timer: None if none is set: the next reconcile calls `begin`.
     """
 
     def __init__(self, controller: str, options: ControllerOptions, queue: QueueCore[Any]) -> None:
@@ -36,9 +36,8 @@ class SlowReconciles:
         self._reported: set[tuple[Any, float]] = set()
 
     def begin(self) -> None:
-        """A reconcile begins: set the timer."""
-        if self.timer is None:
-            self.timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report)
+        """A reconcile begins while no timer is set: set it."""
+        self.timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report)
 
     def close(self) -> None:
         """Remove the timer. Idempotent."""

@@ -17,7 +17,7 @@ _JITTER = 0.1
 class LongestInterval:
     """Brings the request of an object that exists back after `max_interval`. In the chain with that option.
 
-    It needs a reconcile that does not come back by itself: a wait for a child is none of these.
+    A reconcile that comes back by itself needs none. One that waits for a child does not, whatever its result says.
 
     Args:
         seconds: the option.
