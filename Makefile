@@ -44,7 +44,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-deep test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
+.PHONY: help test test-slow test-deep test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick bench-ratio fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -135,6 +135,10 @@ bench: $(STAMP) ## speed and memory beside other Python clients; ARGS="--only c,
 bench-quick: $(STAMP) ## function calls and allocations of the hot paths against benchmarks/quick/counts.json
 	$(COMPILE) benchmarks
 	$(BIN)/python -m benchmarks.quick $(ARGS)
+
+bench-ratio: $(STAMP) ## CPU and memory of whole processes beside an older commit; ARGS="--only fill,start --rounds 3"
+	$(COMPILE) benchmarks
+	$(BIN)/python -m benchmarks.ratio $(ARGS)
 
 sim: $(STAMP) ## 2,000 seeded schedules of seven operators, with faults, in virtual time
 	$(COMPILE)
