@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from benchmark_results import CPU, RATE, results
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.model import Run, Variant, percentile, slope
+from tests.benchmarks.benchmark_results import CPU, RATE, results
 
 
 def test_the_median_leaves_failures_out() -> None:

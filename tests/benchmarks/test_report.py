@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from benchmark_results import results, workload
 
 from benchmarks.__main__ import parse
 from benchmarks.page import write_page
@@ -14,6 +13,7 @@ from benchmarks.plots import bar_chart
 from benchmarks.report import verdict_table, workload_table
 from benchmarks.samples import load, save
 from benchmarks.targets import BEST_PEER, Target
+from tests.benchmarks.benchmark_results import results, workload
 
 TARGET = Target(letter="x", metric="cpu", limit=0.6, against=BEST_PEER)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from benchmark_results import results
-
 from benchmarks.__main__ import WORKLOADS
 from benchmarks.targets import BEST_PEER, TARGETS, Target, Verdict, judge
+from tests.benchmarks.benchmark_results import results
 
 RATIO = Target(letter="x", metric="cpu", limit=0.6, against=BEST_PEER)
 

@@ -19,7 +19,6 @@ import pytest
 from client_fakes import served
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from model_server import NAMESPACE, Fault, ModelServer, serial_of
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import ObjectKey
@@ -52,6 +51,7 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.testing.loop import VirtualLoop
+from tests.cache.model_server import NAMESPACE, Fault, ModelServer, serial_of
 
 MAPPING = served("", "v1", "ConfigMap", "configmaps")
 NAMES = ("a", "b", "c")

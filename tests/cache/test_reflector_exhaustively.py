@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Container
 
 import pytest
-from cache_machine import CacheBounds
-from own_writes_machine import OwnWritesMachine
 from state_search import reachable_states
 
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import CheckRevision, Reflector, ReflectorStep, Wait, WatchFrom
 from opsdk.errors import OpsdkError
+from tests.cache.cache_machine import CacheBounds
+from tests.cache.own_writes_machine import OwnWritesMachine
 
 _NO_LIMIT = 1000
 """Operations: more than any sequence within the bounds has."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from applier_machine import ApplierBounds, ApplierMachine
 from state_search import reachable_states
 
+from tests.children.applier_machine import ApplierBounds, ApplierMachine
 from tests.children.childkit import new_term
 
 _NO_LIMIT = 1000

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from helm_templates import render
 
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Node
@@ -27,6 +26,7 @@ from opsdk.rbac.rules import applies, reads, records_events
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
+from tests.cli.helm_templates import render
 
 NAMESPACE = "quay-system"
 

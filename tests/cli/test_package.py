@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_templates import render
 
 from envtest import Environment
 from opsdk import Client, Unstructured
@@ -20,6 +19,7 @@ from opsdk.cli.package.deployment import Workload, metrics_service, service_moni
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
+from tests.cli.helm_templates import render
 
 SETTINGS = """
 [tool.opsdk.env]

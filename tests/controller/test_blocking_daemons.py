@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from boxes import Box, box, records, running
-from daemon_monitors import PlainMonitor, daemon_results
 
 from opsdk import BlockingContext, Context, ControllerOptions, ObjectMeta, Operator, OperatorOptions, UsageError
 from opsdk.aio import blocking as blocking_module
@@ -21,6 +20,7 @@ from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import Daemons, DaemonSpec
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError
 from opsdk.event.request import Request
+from tests.controller.daemon_monitors import PlainMonitor, daemon_results
 
 CLEAN_UP = "tests.opsdk.dev/clean-up"
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from boxes import Box, box, records, running
-from daemon_monitors import Monitor, PlainMonitor, daemon_results
 
 from opsdk import Context, Operator, Request, UsageError
 from opsdk.aio.blocking import blocking
@@ -20,6 +19,7 @@ from opsdk.aio.watchdog import Watchdog
 from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import Daemons, DaemonSpec
 from opsdk.errors import TemporaryError, TerminalError
+from tests.controller.daemon_monitors import Monitor, PlainMonitor, daemon_results
 
 each_form = pytest.mark.parametrize("form", [Monitor, PlainMonitor])
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from boxes import Box, box, environment
-from kills import Killer, supervised
 from ordered_boxes import boxes, broken_order, make_set_operator
 from shops import Service, Shop, make_operator, shop
 
@@ -15,6 +14,7 @@ from opsdk import Client, Cluster, crd_for
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.object import to_tree
 from opsdk.client.patch import merge_patch
+from tests.controller.kills import Killer, supervised
 
 # Larger than the number of awaits of the longest run, which a test checks.
 SET_AWAITS, EXTERNAL_AWAITS = 70, 84

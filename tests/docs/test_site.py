@@ -15,13 +15,13 @@ import pytest
 import typer
 import yaml
 from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
-from site_browser import CHROMIUM, too_wide
 from site_pages import SitePage, dead_links, read_site, untyped_rows
-from site_search import SiteSearch
 
 import opsdk
 from opsdk.builder.reconciler_options import ReconcilerOptions
 from opsdk.cli.app import app
+from tests.docs.site_browser import CHROMIUM, too_wide
+from tests.docs.site_search import SiteSearch
 from tools.generate.public_api import read_products
 
 INNER = {"Fence", "as_handler", "is_async"}

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from transcripts import GO_ENVIRONMENT
 
 from opsdk.structured_merge.value import JsonObject
+from tests.e2e.transcripts import GO_ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 60.0

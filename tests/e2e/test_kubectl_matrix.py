@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from transcripts import GO_ENVIRONMENT, assert_session, kubectl_minor
+
+from tests.e2e.transcripts import GO_ENVIRONMENT, assert_session, kubectl_minor
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

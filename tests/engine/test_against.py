@@ -18,9 +18,6 @@ from documentation import ROOT
 from planned_scenarios import SCENARIOS
 from planned_worlds import world_of
 from processes import until
-from upgrade_cases import ACCIDENTS, HARMLESS
-from upgrades import App, AppSpec, AppStatus, Version, state_of
-from versions import GREETER, GREETING, MODULE, plan_against, write_project, write_wheel
 
 from opsdk import Client, Model, Object, ObjectMeta, Operator
 from opsdk.cli.__main__ import main
@@ -30,6 +27,9 @@ from opsdk.engine.plan_difference import subtract_plan
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.testing.doubles import EMPTY_CLUSTER
+from tests.engine.upgrade_cases import ACCIDENTS, HARMLESS
+from tests.engine.upgrades import App, AppSpec, AppStatus, Version, state_of
+from tests.engine.versions import GREETER, GREETING, MODULE, plan_against, write_project, write_wheel
 
 NEW_GREETER = GREETER.replace("Hello", "Good morning")
 FAKES = f"""\

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from upgrades import App, AppSpec, AppStatus, Version, plan_for, state_of
 
 from opsdk import GroupVersionKind, Model, Object, Operator
 from opsdk.engine.plan import ConsequenceKind
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
+from tests.engine.upgrades import App, AppSpec, AppStatus, Version, plan_for, state_of
 
 
 class OldSpec(Model):

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from upgrade_cases import HARMLESS
-from upgrades import App, Version, config, plan_for, state_of, workload
-from versions import plan_against
 
 from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.structured_merge.value import JsonObject
+from tests.engine.upgrade_cases import HARMLESS
+from tests.engine.upgrades import App, Version, config, plan_for, state_of, workload
+from tests.engine.versions import plan_against
 
 
 def named(*suffixes: str, more: Sequence[JsonObject] = (), **changes: Any) -> Version:

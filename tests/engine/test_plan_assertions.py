@@ -10,7 +10,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from upgrades import ALL, Version, config, secret, state_of
 
 from application.api import Application, ApplicationSpec
 from application.dns import DnsClient
@@ -25,6 +24,7 @@ from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.plans import assert_plan
+from tests.engine.upgrades import ALL, Version, config, secret, state_of
 
 OLD = Version(children=lambda name: [config(name, a="1")])
 NEW = Version(children=lambda name: [config(name, a="2")])

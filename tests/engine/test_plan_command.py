@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from planned_scenarios import make_greeter
-from upgrades import Version, config, state_of
 
 import envtest
 from opsdk.cli.__main__ import main
@@ -21,6 +20,7 @@ from opsdk.engine.connections import ForbiddenConnectionError, refuse_connection
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.rbac.permissions import Permission, RuleSet
+from tests.engine.upgrades import Version, config, state_of
 
 GREETER = "samples/greeter/greeter.py"
 GREETING = """\

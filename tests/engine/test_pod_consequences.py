@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from upgrades import Version, plan_for, state_of, workload
 
 from opsdk import Context, ObjectMeta
 from opsdk.api.core.v1 import Container, Pod, PodSpec
 from opsdk.engine.plan import ConsequenceKind
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.recipes.owner_references import set_controller_reference
+from tests.engine.upgrades import Version, plan_for, state_of, workload
 
 
 def one(kind: str, **changes: Any) -> Version:

@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from upgrades import App, Version, plan_for, service, state_of, without_kinds, workload
-from versions import plan_against
 
 from opsdk import Client
 from opsdk.engine.plan import ConsequenceKind, Plan, Severity
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.structured_merge.value import JsonObject
+from tests.engine.upgrades import App, Version, plan_for, service, state_of, without_kinds, workload
+from tests.engine.versions import plan_against
 
 LOST = {ConsequenceKind.SERVICE_DELETED, ConsequenceKind.SERVICE_WITHOUT_PODS, ConsequenceKind.BACKEND_LOST}
 PORT = {"number": 80}

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from planned_scenarios import SCENARIOS
-from shadowed import Shadowed, shadow, shadow_world
-from upgrades import App, AppSpec, Version, config, secret, service, workload
 
 from opsdk import Context, ObjectMeta
 from opsdk.apimachinery.kinds import unstructured
@@ -18,6 +16,8 @@ from opsdk.client.patch import merge_patch
 from opsdk.engine.shadow.outcome import Side, markdown_lines, summary_of
 from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonObject
+from tests.engine.shadowed import Shadowed, shadow, shadow_world
+from tests.engine.upgrades import App, AppSpec, Version, config, secret, service, workload
 
 DEPLOYMENT = unstructured("apps/v1", "Deployment")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from upgrades import namespaced_objects, read_as
 
 import envtest
 from opsdk import ObjectMeta, OwnerReference, Unstructured
@@ -22,6 +21,7 @@ from opsdk.engine.writes import Ref
 from opsdk.errors import ConfigError
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.structured_merge.value import JsonObject
+from tests.engine.upgrades import namespaced_objects, read_as
 
 _KINDS = (
     SnapshotKind(group="", version="v1", kind="ConfigMap", plural="configmaps", count=2),

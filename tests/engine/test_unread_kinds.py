@@ -13,21 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from planned_scenarios import make_greeter
-from shadowed import shadow
-from upgrades import (
-    App,
-    Version,
-    config,
-    namespaced_objects,
-    plan_for,
-    read_as,
-    secret,
-    service,
-    state_of,
-    without_kinds,
-    workload,
-)
-from versions import plan_against
 
 import envtest
 from opsdk import Client, Context, ObjectMeta
@@ -46,6 +31,21 @@ from opsdk.http.asgi_types import Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
+from tests.engine.shadowed import shadow
+from tests.engine.upgrades import (
+    App,
+    Version,
+    config,
+    namespaced_objects,
+    plan_for,
+    read_as,
+    secret,
+    service,
+    state_of,
+    without_kinds,
+    workload,
+)
+from tests.engine.versions import plan_against
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 APPS = "apps.apps.example.com"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from upgrade_cases import ACCIDENTS, HARMLESS
-from upgrades import plan_for, state_of
 
 from opsdk.engine.plan import Severity
+from tests.engine.upgrade_cases import ACCIDENTS, HARMLESS
+from tests.engine.upgrades import plan_for, state_of
 
 
 @pytest.mark.parametrize("name", ACCIDENTS)

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from upgrades import Version, claim, config, plan_for, secret, service, state_of, workload
 
 from opsdk import Context
 from opsdk.apimachinery.kinds import unstructured
@@ -19,6 +18,7 @@ from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.structured_merge.value import JsonObject
+from tests.engine.upgrades import Version, claim, config, plan_for, secret, service, state_of, workload
 
 WEB = "Deployment default/app-0"
 

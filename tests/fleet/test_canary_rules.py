@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from canary_model import NEW, OLD, CanaryModel
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from opsdk.fleet.canary_rules import (
 from opsdk.fleet.ownership_rules import OwnershipRules
 from opsdk.fleet.placement import place
 from opsdk.fleet.shard_lease import holder_of, shard_of
+from tests.fleet.canary_model import NEW, OLD, CanaryModel
 
 SEEDS = [*range(12), *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.deep]) for seed in range(12, 60))]
 SHARDS = tuple(f"s{number}" for number in range(6))

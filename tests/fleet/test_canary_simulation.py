@@ -18,8 +18,8 @@ from opsdk.fleet.shard_fence import ShardFence
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
-import canary_simulation
-from canary_simulation import NEW, OLD
+from tests.fleet import canary_simulation
+from tests.fleet.canary_simulation import NEW, OLD
 
 SEEDS = int(os.environ.get("OPSDK_CANARY_SEEDS", "3"))
 

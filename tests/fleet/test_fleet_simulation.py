@@ -17,7 +17,7 @@ from opsdk.fleet.shard_fence import ShardFence
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
-import fleet_simulation
+from tests.fleet import fleet_simulation
 
 SEEDS = int(os.environ.get("OPSDK_FLEET_SEEDS", "1"))
 
@@ -48,7 +48,7 @@ def test_each_write_is_the_holders_and_each_change_is_handled(seed: int) -> None
 
 
 _SCRIPT = """
-import fleet_simulation, logging
+from tests.fleet import fleet_simulation, logging
 logging.disable(logging.CRITICAL)
 world = fleet_simulation.simulate(3, clusters=6, replicas=3, seconds=100)
 print(world.problems, world.latencies, world.handovers, world.takeovers)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
-from fleet_replica import Replica
-from ownership_machine import CanaryMachine, OwnershipBounds, OwnershipMachine, ReplicaWithVersion
 from state_search import reachable_states
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.fleet.ownership_rules import OwnershipRules, OwnershipStep
+from tests.fleet.fleet_replica import Replica
+from tests.fleet.ownership_machine import CanaryMachine, OwnershipBounds, OwnershipMachine, ReplicaWithVersion
 
 _NO_LIMIT = 1000
 """Operations: more than any sequence within the bounds has."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fleet_model import FleetModel
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, preferred_holder_of, shard_of, stand_in_of
+from tests.fleet.fleet_model import FleetModel
 
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 16))]
 

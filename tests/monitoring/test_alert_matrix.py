@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from alert_matrix import MATRIX, WITHOUT_FAULT
 from boxes import Box
 from monitored_simulation import (
     BEFORE,
@@ -29,6 +28,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import all_alerts
 from opsdk.testing.simulate import Fault
+from tests.monitoring.alert_matrix import MATRIX, WITHOUT_FAULT
 
 OPERATOR = MonitoredOperator(name=NAME, namespace=NAMESPACE, controllers={"box": "Box"}, leader_election=True)
 # The first scrape is at the second 0 of Prometheus, and at the second 15 of the run.

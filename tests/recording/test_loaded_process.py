@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from processes import until
-from recorded_processes import RecordedOperator, load_operator, server
 
 from opsdk import ObjectMeta
 from opsdk.api.core.v1 import Secret
@@ -24,6 +23,7 @@ from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import ApiError
 from opsdk.recording.reading import load_recording
 from opsdk.rest.load import load_config
+from tests.recording.recorded_processes import RecordedOperator, load_operator, server
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 

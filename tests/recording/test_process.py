@@ -19,7 +19,6 @@ from typing import Self
 import pytest
 import yaml
 from processes import until
-from recorded_processes import RecordedOperator, load_operator, server
 
 from opsdk import ObjectMeta, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret
@@ -35,6 +34,7 @@ from opsdk.recording.storage import SUFFIX, file_names
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.webhooks import free_port
+from tests.recording.recorded_processes import RecordedOperator, load_operator, server
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 

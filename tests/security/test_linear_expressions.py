@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from regex_attacks import Expression, Findings, find_expressions, slow_attack
+
+from tests.security.regex_attacks import Expression, Findings, find_expressions, slow_attack
 
 _OWN_DATA = {
     "opsdk.cli.generate": "reads the schemas that a developer generates classes from, on his own machine",

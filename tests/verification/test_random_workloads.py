@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from served_workloads import DEFINITIONS, WorkloadRun
 from server_caller import Caller
-from structural_schemas import random_definition, specs
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 from opsdk.verification.workload.errors import NoCustomResourceError
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
+from tests.verification.served_workloads import DEFINITIONS, WorkloadRun
+from tests.verification.structural_schemas import random_definition, specs
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_equal_seeds_give_equal_bytes(spec: JsonObject, seed: int) -> None:
 
 _DIGEST = """
 import hashlib, msgspec
-from public_definitions import PUBLIC
+from tests.verification.public_definitions import PUBLIC
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 for one in PUBLIC:
     workload = generate_workload(one, options=WorkloadOptions(seed=3))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from structural_schemas import specs
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.workload.schema_fields import SchemaBudget, SchemaField, cut_schema
+from tests.verification.structural_schemas import specs
 
 
 def test_each_schema_is_a_field() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from public_definitions import PUBLIC
-from served_workloads import WorkloadRun, alone
 from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
+from tests.verification.public_definitions import PUBLIC
+from tests.verification.served_workloads import WorkloadRun, alone
 
 ALL = WorkloadOptions(operations=5000)
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"

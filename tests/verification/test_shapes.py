@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from public_definitions import AFFINITY, BACKUP, MESSAGE_BROKER, QUANTITY, RESOURCES, TOLERATIONS
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.value import JsonValue
@@ -14,6 +13,7 @@ from opsdk.verification.workload.field_values import FieldValues
 from opsdk.verification.workload.schema_fields import SchemaField
 from opsdk.verification.workload.shapes import Shape, referenced_kind, shape_of
 from opsdk.verification.workload.values import FieldValue, ValueClass
+from tests.verification.public_definitions import AFFINITY, BACKUP, MESSAGE_BROKER, QUANTITY, RESOURCES, TOLERATIONS
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

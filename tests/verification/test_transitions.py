@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from public_definitions import AUTOSCALER, CERTIFICATE, MESSAGE_BROKER, PUBLIC, ROUTE, definition
 
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -21,6 +20,7 @@ from opsdk.verification.workload.operations import GeneratedWorkload, Operation,
 from opsdk.verification.workload.schema_fields import SchemaBudget
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 from opsdk.verification.workload.values import ABSENT, ValueClass
+from tests.verification.public_definitions import AUTOSCALER, CERTIFICATE, MESSAGE_BROKER, PUBLIC, ROUTE, definition
 
 STRING = {"type": "string"}
 ALL = WorkloadOptions(operations=5000)

@@ -9,18 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from certificate_world import (
-    DAY,
-    INJECTING,
-    OPTIONS,
-    TARGETS,
-    Overtaken,
-    Paused,
-    RecordingHook,
-    configuration,
-    rotate,
-    world,
-)
 
 from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import Secret
@@ -40,6 +28,18 @@ from opsdk.webhook.certificates.issuing import (
 from opsdk.webhook.certificates.manager import OWNED_LABEL, CertificateManager
 from opsdk.webhook.certificates.rotation import RENEW_ANNOTATION, RenewalRequest
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
+from tests.webhook.certificate_world import (
+    DAY,
+    INJECTING,
+    OPTIONS,
+    TARGETS,
+    Overtaken,
+    Paused,
+    RecordingHook,
+    configuration,
+    rotate,
+    world,
+)
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from certificate_world import RecordingHook
 from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk import Context, Operator, OperatorOptions
@@ -34,6 +33,7 @@ from opsdk.webhook.configurations import conversion_stanza
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
 from opsdk.webhook.options import WebhookServerOptions
+from tests.webhook.certificate_world import RecordingHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

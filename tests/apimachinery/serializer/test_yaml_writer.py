@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import go_yaml
 import msgspec
 import pytest
 import yaml
@@ -15,6 +14,7 @@ from opsdk.apimachinery.serializer.yaml_documents import parse_yaml, read_docume
 from opsdk.apimachinery.serializer.yaml_writer import write_documents, write_yaml
 from opsdk.apiserver.serializer.raw import RawExtension
 from opsdk.errors import EncodeError
+from tests.apimachinery import go_yaml
 
 AMBIGUOUS = [
     *("y", "Y", "n", "N", "yes", "no", "on", "off", "Off", "true", "True", "False", "null", "Null", "~", ""),

@@ -14,7 +14,6 @@ import pytest
 import simulations
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_histories import RecordedHistory, comparable, controllers_of, history_of, play
 from replayed_runs import operator_of
 
 import envtest
@@ -26,6 +25,7 @@ from opsdk.engine.replay.state import snapshot_of
 from opsdk.engine.replay.timeline import Timeline
 from opsdk.engine.writes import SIMULATED, Entry
 from opsdk.testing.simulate import Fault, Simulation, Step
+from tests.engine.played_histories import RecordedHistory, comparable, controllers_of, history_of, play
 
 ENDING = {Fault.CRASH.value, Fault.CRASH_AFTER_WRITE.value, Fault.STOP.value, Fault.LOSE_LEASE.value}
 """Faults that end a recording."""

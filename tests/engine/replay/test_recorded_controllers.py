@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from played_histories import comparable, history_of, play
-
 import envtest
 from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment
@@ -14,6 +12,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.client.patch import merge_patch
 from opsdk.engine.foreign_changes import simulated_controllers
 from opsdk.testing.simulate import Simulation, Step, World
+from tests.engine.played_histories import comparable, history_of, play
 
 LABELS = {"app": "web"}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aggregated_server import APISERVICES, ROOT, FarServer, api_service, until
 from server_caller import Caller
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -21,6 +20,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.http.server.websocket import WebSocket, accept_websocket
+from tests.envtest.aggregated_server import APISERVICES, ROOT, FarServer, api_service, until
 
 pytestmark = [pytest.mark.realtime, pytest.mark.parametrize("far", ["inside", "over sockets"])]
 CONSOLE = f"{ROOT}/namespaces/a/things/x/console"

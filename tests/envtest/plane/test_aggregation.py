@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aggregated_server import APISERVICES, GROUP, ROOT, FarServer, api_service, until
 from server_caller import MERGE, Answer, Caller
 
 from envtest.controllers.client import InProcessClient
@@ -17,6 +16,7 @@ from envtest.environment import Environment
 from opsdk.errors import ServiceUnavailableError
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.structured_merge.value import JsonObject
+from tests.envtest.aggregated_server import APISERVICES, GROUP, ROOT, FarServer, api_service, until
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from aggregated_server import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
 from http_servers import listening, port_of
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
+from tests.envtest.aggregated_server import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
 
 pytestmark = pytest.mark.realtime
 THING = f"{ROOT}/namespaces/a/things"

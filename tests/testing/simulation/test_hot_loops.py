@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hot_loop_simulation import LOOPS, NO_LOOPS
 
 from opsdk.controller.steps import hot_loops
 from opsdk.controller.steps.hot_loops import HotLoops
 from opsdk.testing.simulate import simulate
+from tests.testing.hot_loop_simulation import LOOPS, NO_LOOPS
 
 
 def test_loops_are_found_and_let_go() -> None:

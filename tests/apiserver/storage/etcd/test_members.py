@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from etcd_cluster import EtcdCluster, free_port, needs_etcd, progress_flag
-from etcd_history import PREFIX, History, Writer
 
 from opsdk.apiserver.storage.etcd.client import Rpc
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
@@ -23,6 +22,7 @@ from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.apiserver.storage.ports import ChangeType, StorageChange, StorageWatch
 from opsdk.errors import ConnectError, ServerTimeoutError, ServiceUnavailableError
+from tests.apiserver.etcd_history import PREFIX, History, Writer
 
 pytestmark = [pytest.mark.realtime, needs_etcd]
 KILLS = int(os.environ.get("OPSDK_ETCD_KILLS", "10"))

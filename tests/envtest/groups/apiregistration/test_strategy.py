@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from aggregated_server import APISERVICES, api_service, until
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
+from tests.envtest.aggregated_server import APISERVICES, api_service, until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MANAGED = "kube-aggregator.kubernetes.io/automanaged"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 from planned_worlds import Requests, Scenario, act, deployed
-from upgrades import ALL, App, AppSpec, Version, without_kinds
 
 import envtest
 from opsdk import ObjectMeta, Operator
@@ -29,6 +28,7 @@ from opsdk.rest.config import Config
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
+from tests.engine.upgrades import ALL, App, AppSpec, Version, without_kinds
 
 Play = Callable[[Client], Awaitable[None]]
 """What users do in the cluster while the shadow runs."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet_model import FleetModel, Member
-
 from opsdk.fleet.canary_rules import CANARY_ANNOTATION, Canary, CanaryPhase, canary_lease, canary_lease_name
+from tests.fleet.fleet_model import FleetModel, Member
 
 OLD, NEW = "1", "2"
 

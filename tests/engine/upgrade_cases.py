@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upgrades import (
+from opsdk import Context, GroupVersionKind, Model, Object, Operator
+from opsdk.aio.clock import utc_now
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.engine.plan import ConsequenceKind as Kind
+from opsdk.rbac.permissions import Permission, RuleSet
+from opsdk.structured_merge.value import JsonObject
+from tests.engine.upgrades import (
     App,
     AppSpec,
     AppStatus,
@@ -19,13 +25,6 @@ from upgrades import (
     service,
     workload,
 )
-
-from opsdk import Context, GroupVersionKind, Model, Object, Operator
-from opsdk.aio.clock import utc_now
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.engine.plan import ConsequenceKind as Kind
-from opsdk.rbac.permissions import Permission, RuleSet
-from opsdk.structured_merge.value import JsonObject
 
 STATEFUL_SET = unstructured("apps/v1", "StatefulSet")
 SERVICE = unstructured("v1", "Service")

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from child_server import KEY, NONE, STRANGER, ChildServer, Owner, owners_of, uid_of
 from client_fakes import Site
 
 from opsdk.api.core.v1 import ConfigMap
@@ -34,6 +33,7 @@ from opsdk.client.client import Client
 from opsdk.client.operations import Apply, Delete, Get, List
 from opsdk.client.scheme import default_scheme
 from opsdk.errors import ConnectionLostError, NotFoundError, OpsdkError
+from tests.children.child_server import KEY, NONE, STRANGER, ChildServer, Owner, owners_of, uid_of
 
 _NUMBER = re.compile(r"\b9\d{5}\b")
 _PASSES_TO_REST = 6

@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleet_replica import FIRST_VERSION, LeaseServer, Replica
 from state_search import flatten
 
 from opsdk.api.coordination.v1 import Lease
@@ -25,6 +24,7 @@ from opsdk.fleet.canary_rules import Canary, CanaryPhase, canary_lease, canary_l
 from opsdk.fleet.ownership_rules import OwnershipRules, OwnershipStep, ShardState, StepKind
 from opsdk.fleet.shard_lease import shard_of
 from opsdk.manager.leader_election.leader_election_record import Role
+from tests.fleet.fleet_replica import FIRST_VERSION, LeaseServer, Replica
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _SECONDS_TO_REST = 60

@@ -15,9 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from cache_machine import CacheBounds, ReflectorMachine
 from client_fakes import served
-from revision_server import NAMESPACE, STEP, Commit, key_of, order_of
 from state_search import flatten
 
 from opsdk.api.core.v1 import ConfigMap
@@ -33,6 +31,8 @@ from opsdk.cache.watch_history import WatchHistory
 from opsdk.cache.write_recorder import WriteRecorder, _lists_of
 from opsdk.client.operations import Create, Delete, Update
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectionLostError, NotFoundError
+from tests.cache.cache_machine import CacheBounds, ReflectorMachine
+from tests.cache.revision_server import NAMESPACE, STEP, Commit, key_of, order_of
 
 MAPPING = served("", "v1", "ConfigMap", "configmaps")
 _MOST_STEPS_TO_REST = 40

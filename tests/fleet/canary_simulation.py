@@ -17,7 +17,6 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from fleet_simulation import FreezableLoop, SimulatedProcess, now
 
 from envtest.environment import Environment
 from opsdk import Cluster, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
@@ -32,6 +31,7 @@ from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.shard_lease import SHARD_ANNOTATION, VERSION_LABEL, LeaseRole, lease_name
 from opsdk.fleet.sharding import NamespaceShards
 from opsdk.manager.options import ManagerOptions
+from tests.fleet.fleet_simulation import FreezableLoop, SimulatedProcess, now
 
 OLD, NEW = "1", "2"
 _OPTIONS = OperatorOptions(

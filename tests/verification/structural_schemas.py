@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from public_definitions import definition
 
 from opsdk.structured_merge.value import JsonObject
+from tests.verification.public_definitions import definition
 
 PATTERNS = (
     "^[a-z]+$",

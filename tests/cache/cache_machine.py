@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from revision_server import Commit, RevisionServer
 
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.own_writes import OwnWrites
@@ -26,6 +25,7 @@ from opsdk.cache.reflector import (
 )
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.errors import ConnectError, ConnectionLostError, GoneError, OpsdkError
+from tests.cache.revision_server import Commit, RevisionServer
 
 _MINUTES = 400.0
 
