@@ -8,8 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stevekit import running_cluster
-
 import envtest
 from opsdk.api.core.v1 import Namespace
 from opsdk.api.rbac.v1 import (
@@ -28,6 +26,7 @@ from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.access_set_store import AccessSetStore
+from tests.norman.collections.kit import running_cluster
 
 GROUP = "rbac.authorization.k8s.io"
 USERS = (User(name="ann", groups=("dev",)), User(name="bob", groups=("dev", "ops")), User(name="eve"))

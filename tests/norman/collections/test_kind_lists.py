@@ -7,7 +7,6 @@ from collections.abc import Sized
 
 import pytest
 from msgspec.structs import replace
-from stevekit import config_map, running_cluster
 
 import envtest
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -16,6 +15,7 @@ from opsdk.errors import NoMatchError
 from opsdk.norman.collections.field_path import cell_at
 from opsdk.norman.collections.kind_list import ListForm
 from opsdk.norman.collections.kind_lists import KindLists
+from tests.norman.collections.kit import config_map, running_cluster
 
 CONFIG_MAPS = unstructured("v1", "ConfigMap")
 FORM = ListForm("columns", lambda path: lambda item: cell_at({}, path), lambda tree: tree)
