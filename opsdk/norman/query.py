@@ -26,7 +26,7 @@ HTML_LIMIT = 100
 MAX_CONDITIONS = 100
 """Filters in one request."""
 MAX_VALUES = 1000
-"""Values of all filters in one request; SQLite takes 32,766 parameters in a statement."""
+"""Values of all filters in one request."""
 
 _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
 _SPELLINGS = {
