@@ -40,7 +40,7 @@ def reader(path: FieldPath) -> Reader:
 
 def only(operator: FilterOperator, field: str, *values: str) -> OrFilter:
     """One condition on a field, whose names have no dots."""
-    return OrFilter([FilterCondition(tuple(field.split(".")), operator, values)])
+    return (FilterCondition(tuple(field.split(".")), operator, values),)
 
 
 @asynccontextmanager

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.collections import list_order
+from opsdk.norman.collections import indexed_list, list_order
 from opsdk.norman.collections.access_set import VisibleObjects
-from opsdk.norman.collections.field_path import cell_at
-from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
-from opsdk.norman.collections.indexed_list import IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.field_path import cell_at, order_text
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator
+from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.errors import NormanError
 from tests.norman.collections.kit import entry, only, reader
@@ -34,9 +34,9 @@ def names(page: IndexedPage) -> list[str]:
     return [str(item.key) for item in page.entries]
 
 
-def filled(count: int = 10, options: IndexedListOptions | None = None) -> IndexedList:
+def filled(count: int = 10) -> IndexedList:
     """A list of objects ``o0``, ``o1`` ..., in two namespaces."""
-    objects = IndexedList(reader, options)
+    objects = IndexedList(reader)
     for number in range(count):
         objects.put(entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3}))
     return objects
@@ -56,7 +56,7 @@ def naive(objects: dict[ObjectKey, StoreEntry], query: ObjectQuery) -> list[str]
         rows = [item for item in rows if any(c.test()(cell(item, c.path)) for c in alternatives)]
     rows.sort(key=lambda item: item.key)
     for key in reversed(query.sort):
-        rows.sort(key=lambda item, key=key: key.order(cell(item, key.path)), reverse=key.descending)  # type: ignore[misc]
+        rows.sort(key=lambda item, key=key: order_text(cell(item, key.path)), reverse=key.descending)  # type: ignore[misc]
     return [str(item.key) for item in rows]
 
 
@@ -75,8 +75,8 @@ puts = st.tuples(
 )
 removals = st.tuples(st.just("remove"), st.sampled_from(PLACES), st.sampled_from(NAMES), st.just({}))
 LABEL = ("metadata", "labels", "k.io/m")
-NO_LABEL = OrFilter([FilterCondition(LABEL, FilterOperator.NOT_EXISTS)])
-NAME_OR_NAMESPACE = OrFilter([*only(EQUALS, "metadata.name", "a"), *only(EQUALS, "metadata.namespace", "n")])
+NO_LABEL = (FilterCondition(LABEL, FilterOperator.NOT_EXISTS),)
+NAME_OR_NAMESPACE = (*only(EQUALS, "metadata.name", "a"), *only(EQUALS, "metadata.namespace", "n"))
 queries = st.sampled_from(
     [
         ObjectQuery(sort=(SIZE,)),
@@ -113,11 +113,13 @@ def test_any_history_gives_the_list_that_its_end_gives(
     """Columns, orders and views that follow events show what a new sort of everything shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_order, "_LARGE_SHARE", large_share)  # both ways: in place, and anew
+        for name, limit in (("_MAX_COLUMNS", 4), ("_MAX_ORDERS", 2), ("_MAX_VIEWS", 3)):
+            patch.setattr(indexed_list, name, limit)
         _play(history)
 
 
 def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
-    objects, model = IndexedList(reader, IndexedListOptions(columns=3, orders=2, views=3)), {}
+    objects, model = IndexedList(reader), {}
     for revision, (what, first, second, parts) in enumerate(
         [*history, ("query", ObjectQuery(sort=(SIZE,)), ALL, {})], 1
     ):
@@ -183,16 +185,18 @@ def test_namespaces_select_objects() -> None:
         assert names(objects.page(query)) == listed
 
 
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns and orders are limited; a request that needs more fields is an error."""
-    objects = filled(options=IndexedListOptions(columns=3, orders=1))
+    monkeypatch.setattr(indexed_list, "_MAX_COLUMNS", 3)
+    monkeypatch.setattr(indexed_list, "_MAX_ORDERS", 1)
+    objects = filled()
     for size in range(9):
         sort = (SortKey(("spec", f"b{size}")),)
         objects.page(ObjectQuery(filters=(only(NOT_EQUALS, f"spec.a{size}", "1"),), sort=sort))
     assert (len(objects._columns), len(objects._orders)) == (3, 1)
-    four = OrFilter([condition for field in "abcd" for condition in only(EQUALS, field, "1")])
-    with pytest.raises(NormanError, match="4 fields: use at most 3") as caught:
-        objects.page(ObjectQuery(filters=(four,)))
+    three = tuple(condition for field in "abc" for condition in only(EQUALS, field, "1"))
+    with pytest.raises(NormanError, match="4 fields: use at most 3") as caught:  # the id too
+        objects.page(ObjectQuery(filters=(three,)))
     assert (caught.value.status, caught.value.code) == (400, "InvalidFormat")
 
 

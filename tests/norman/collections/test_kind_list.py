@@ -12,17 +12,16 @@ import envtest
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.filter import FilterOperator
-from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.collections.kind_list import KindList, ListForm
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.errors import NormanError
-from tests.norman.collections.kit import config_map, entry, grant, only, reader, revoke, rule, running_cluster
+from tests.norman.collections.kit import config_map, grant, only, reader, revoke, rule, running_cluster
 
 ANN = User(name="ann")
 ALL = VisibleObjects(everything=True)
@@ -81,19 +80,16 @@ async def test_a_watch_shows_what_the_user_may_watch() -> None:
         await grant(client, "ann", rule("watch", names=["a"]), namespace="n")
         await asyncio.sleep(1)
         revision = objects.objects.revision
-        events = objects.watch(WatchScope(visible=visible("watch")), revision=revision)
+        events = objects.watch(visible("watch"), revision=revision)
         for namespace, name in (("m", "a"), ("n", "b"), ("n", "a")):
             changed = await client.get(ConfigMap, f"{namespace}/{name}")
             changed.data["size"] = "x"
             await client.update(changed)
         await client.delete(ConfigMap, "n/a")
         events_read = [await anext(events) for _ in range(2)]
-        assert [(e.type, str(e.entry.key)) for e in events_read] == [
-            (KindEventType.CHANGE, "n/a"),
-            (KindEventType.REMOVE, "n/a"),
-        ]
-        resumed = objects.watch(WatchScope(visible=visible("watch")), revision=events_read[0].revision)
-        assert (await anext(resumed)).type is KindEventType.REMOVE
+        assert [(e.is_removal, str(e.entry.key)) for e in events_read] == [(False, "n/a"), (True, "n/a")]
+        resumed = objects.watch(visible("watch"), revision=events_read[0].revision)
+        assert (await anext(resumed)).is_removal
 
 
 async def test_a_list_after_a_write_shows_the_write() -> None:
@@ -114,7 +110,7 @@ async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
     """A watch from before the first list is a 410."""
     async with config_maps() as (objects, _, _visible):
         with pytest.raises(NormanError, match="list again") as caught:
-            await anext(objects.watch(WatchScope(visible=ALL), revision=1))
+            await anext(objects.watch(ALL, revision=1))
         assert caught.value.status == 410
 
 
@@ -122,7 +118,7 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
     """The events for a slow client are bounded; beyond that, its watch ends with a 410."""
     async with config_maps() as (objects, client, _):
         monkeypatch.setattr(objects.changes, "_queue_size", 2)
-        events = objects.watch(WatchScope(visible=ALL, name="slow"))
+        events = objects.watch(VisibleObjects(names={None: frozenset({"slow"})}))
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         for number in range(4):
@@ -137,30 +133,20 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
         assert (caught.value.status, caught.value.code) == (410, "Gone")
 
 
-def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None:
-    """An object that leaves the selection is a removal, one that enters it a creation."""
-    scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
-    inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
-    events = [scope.event(1, Change(old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
-    assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
-    assert scope.event(1, Change(inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
-    assert not scope.contains(entry("a", "m", labels={"l": "x"}))
-
-
 async def test_a_missed_deletion_reaches_watches_that_resume() -> None:
     """A missed deletion increments the revision, so that resumed watches get it."""
     async with config_maps() as (objects, _, _visible):
         before = objects.objects.revision
         missed = objects.objects.get(ObjectKey("n", "a"))
         objects._on_delta(Delta(change=DeltaType.DELETED, old=missed, final_state_unknown=True))
-        event = await anext(objects.watch(WatchScope(visible=ALL), revision=before))
-        assert (event.type, event.revision) == (KindEventType.REMOVE, before + 1)
+        event = await anext(objects.watch(ALL, revision=before))
+        assert (event.is_removal, event.revision) == (True, before + 1)
 
 
 async def test_a_closed_list_ends_its_watches() -> None:
     """A closed list, such as that of a deleted definition, ends its watches."""
     async with config_maps() as (objects, _, _visible):
-        waiting = asyncio.ensure_future(anext(objects.watch(WatchScope(visible=ALL)), None))
+        waiting = asyncio.ensure_future(anext(objects.watch(ALL), None))
         await asyncio.sleep(1)
         await objects.aclose()
         assert await waiting is None
