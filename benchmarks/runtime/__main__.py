@@ -6,9 +6,8 @@ prints its memory while as many objects come and go.
 ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``page [OBJECTS]`` loads the web page of Norman.
 ``secrets [SECRETS]`` prints what an operator holds that references 50 of many Secrets.
-``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``sql [OBJECTS]`` pages through a `SqlStore` on
-SQLite and PostgreSQL. ``stalls`` measures the event loop. ``steve [OBJECTS]`` pages through Pods, in a list and through
-HTTP. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
+``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``stalls`` measures the event loop.
+``storage [WRITES]`` puts memory, SQLite and etcd side by side.
 ``tls [CONNECTIONS]`` compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample, which
 must be on the path: ``PYTHONPATH=samples/website``.
 """
@@ -29,8 +28,6 @@ _DEFAULTS: dict[str, list[int]] = {
     "secrets": [33_000],
     "sharding": [4000],
     "stalls": [],
-    "sql": [100_000],
-    "steve": [50_000],
     "storage": [4000],
     "tls": [200],
     "websites": [500, 8],

@@ -16,13 +16,8 @@ from typing import Final
 from envtest.environment import Environment
 from opsdk import Cluster
 from opsdk.aio.garbage import tune_garbage_collector
-from opsdk.http.server.application import asgi
-from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.cluster_api import cluster_api
-from opsdk.norman.steve import SteveApi, SteveApp
-from opsdk.norman.tokens import token_review
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
@@ -73,7 +68,7 @@ class AttackedServer:
 
     Attributes:
         port: of the API server.
-        norman_port: of norman's ``/v3`` and ``/v1`` over it.
+        norman_port: of norman's ``/v3`` over it.
         token: of an administrator, for both.
     """
 
@@ -93,14 +88,9 @@ async def attacked_server() -> AsyncIterator[AttackedServer]:
         async with Cluster(env.config) as cluster:
             running = asyncio.create_task(cluster.start())
             await cluster.wait_ready()
-            async with SteveApi(cluster) as api, cluster_api(cluster) as norman:
-                steve = SteveApp(api, token_review(cluster.uncached))
-
-                async def handle(request: HttpRequest) -> HttpResponse:
-                    return await (norman if request.path.startswith("/v3") else steve).handle(request)
-
+            async with cluster_api(cluster) as norman:
                 web = await env.serve(tls=False)
-                async with WebServer(asgi(handle), ServeOptions(port=0, host="127.0.0.1")) as norman_web:
+                async with WebServer(norman.app, ServeOptions(port=0, host="127.0.0.1")) as norman_web:
                     yield AttackedServer(web.port, norman_web.port, user.token)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

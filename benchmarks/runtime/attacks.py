@@ -181,7 +181,7 @@ def _read(headers: dict[str, str]) -> Callable[[int], tuple[str, dict[str, str],
 
 _JSON, _YAML = "application/json", "application/yaml"
 _FORM_PART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nb\r\n'
-_V1, _V3 = "/v1/configmaps", "/v3/configmaps"
+_V3 = "/v3/configmaps"
 _FORM = "application/x-www-form-urlencoded"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -263,19 +263,6 @@ DEFINITION_ATTACKS: Final = (
 NORMAN_ATTACKS: Final = tuple(
     Attack(name, write, on_norman=True, in_head=in_head, anonymous=anonymous)
     for name, write, in_head, anonymous in (
-        ("/v1: filter of alternatives", _get(lambda n: "filter=" + "a=b," * (n // 4), _V1), True, False),
-        ("/v1: filter of values", _get(lambda n: f"filter=a+in+({'b,' * (n // 2)}b)", _V1), True, False),
-        ("/v1: filter of names", _get(lambda n: "filter=" + "a." * (n // 2) + "a=1", _V1), True, False),
-        ("/v1: filter of blanks", _get(lambda n: "filter=" + "+" * n, _V1), True, False),
-        ("/v1: many filters", _get(lambda n: "&".join(["filter=a=b"] * (n // 11)), _V1), True, False),
-        ("/v1: sort keys", _get(lambda n: "sort=" + "a," * (n // 2), _V1), True, False),
-        (
-            "/v1: JSON of values",
-            _send(_JSON, lambda n: b'{"a":[' + b"0," * (n // 2) + b"0]}", f"POST {_V1}"),
-            False,
-            False,
-        ),
-        ("/v1: YAML of values", _send(_YAML, lambda n: b"[" + b"0," * (n // 2) + b"0]", f"POST {_V1}"), False, False),
         ("/v3: filter of values", _get(lambda n: "name_in=" + "a," * (n // 2), _V3), True, False),
         ("/v3: many filters", _get(lambda n: "name=a&" * (n // 7), _V3), True, False),
         (
@@ -289,19 +276,15 @@ NORMAN_ATTACKS: Final = tuple(
         ("/v3: form of headers", _form(b"--x\r\n", b"a: b\r\n", f"POST {_V3}"), False, False),
         ("/v3: form of pairs", _send(_FORM, lambda n: b"a=b&" * (n // 4), f"POST {_V3}"), False, False),
         ("/v3: anonymous form of parts", _form(b"", _FORM_PART, f"POST {_V3}"), False, True),
-        ("norman: cookies", _header("Cookie", lambda n: "a=b; " * (n // 5), f"GET {_V1}"), True, True),
+        ("norman: cookies", _header("Cookie", lambda n: "a=b; " * (n // 5), f"GET {_V3}"), True, True),
         ("norman: Accept of clauses", _header("Accept", lambda n: "a/b;q=0.1," * (n // 10), f"GET {_V3}"), True, False),
-        ("norman: long path", lambda n: (f"GET {_V1}/{'a/' * (n // 2)}", {}, b""), True, False),
-        ("norman: proxied query", _get(lambda n: "labelSelector=" + "+" * n, MAPS), True, False),
+        ("norman: long path", lambda n: (f"GET {_V3}/{'a/' * (n // 2)}", {}, b""), True, False),
     )
 )
 
 
-LIST_ATTACKS: Final = (
-    Attack("/v1: list", lambda _: ("GET /v1/pods", {}, b""), on_norman=True),
-    Attack("/v3: list as YAML", lambda _: ("GET /v3/pods", {"Accept": _YAML}, b""), on_norman=True),
-)
-"""They have the pods of all attacks before: the table shows them without a limit, and no attacker plays them."""
+LIST_ATTACKS: Final = (Attack("/v3: list as YAML", lambda _: ("GET /v3/pods", {"Accept": _YAML}, b""), on_norman=True),)
+"""It has the pods of all attacks before: the table shows them without a limit, and no attacker plays them."""
 
 
 async def exchange(port: int, request: bytes, *, seconds: float = 120) -> bytes:

@@ -16,7 +16,6 @@ EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "etcd": frozenset({"google", "grpc"}),
     "migrate": frozenset({"libcst"}),
     "norman": frozenset({"jinja2", "websockets"}),
-    "norman-sql": frozenset({"sqlalchemy"}),
     "otel": frozenset({"opentelemetry"}),
     "pydantic": frozenset({"pydantic"}),
     "tls": frozenset({"cryptography"}),

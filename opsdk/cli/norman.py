@@ -22,24 +22,17 @@ from opsdk.cli.apiserver import serving
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
-from opsdk.http.server.application import asgi
-from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.manager.address import is_loopback
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.norman.cluster_api import cluster_api
-from opsdk.norman.steve import SteveApi, SteveApp
-from opsdk.norman.tokens import token_review
 from opsdk.norman.web.page import WebPage
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
-# Steve's API, and the Kubernetes API of the cluster, which steve proxies.
-_STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
 _ADMIN = "opsdk-norman"
 _NAMESPACE = "kube-system"
 
@@ -91,7 +84,7 @@ def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | 
 async def _serve(
     config: Config, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
 ) -> None:
-    """Serve both APIs of a cluster until a signal comes."""
+    """Serve the API of a cluster until a signal comes."""
     stopped = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stop_on_signals(stopped.set))
@@ -101,14 +94,8 @@ async def _serve(
         await cluster.wait_ready()
         await _apply(cluster.uncached, documents)
         server = await stack.enter_async_context(cluster_api(cluster, page=WebPage(title="norman")))
-        steve = SteveApp(await stack.enter_async_context(SteveApi(cluster)), token_review(cluster.uncached))
-
-        async def handle(request: HttpRequest) -> HttpResponse:
-            of_steve = request.path.strip("/").partition("/")[0] in _STEVE_PATHS
-            return await (steve.handle(request) if of_steve else server.handle(request))
-
-        web = await stack.enter_async_context(WebServer(asgi(handle), options))
-        print(f"the API and its page are at {web.url}/v3; every type of the cluster is at {web.url}/v1")
+        web = await stack.enter_async_context(WebServer(server.app, options))
+        print(f"the API and its page are at {web.url}/v3")
         if token_file is not None:
             _write_private(token_file, await _admin_token(cluster.uncached))
             print(f"sign in with the token in {token_file}", flush=True)

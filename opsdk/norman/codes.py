@@ -12,7 +12,6 @@ from enum import Enum
 
 from opsdk.errors import ApiError, CacheError, NoMatchError, TransportError
 from opsdk.norman.errors import NormanError
-from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["ErrorCode"]
 
@@ -101,13 +100,3 @@ def as_norman_error(error: Exception) -> NormanError:
     if isinstance(error, CacheError | NoMatchError):
         return ErrorCode.CLUSTER_UNAVAILABLE.error(str(error))
     return ErrorCode.SERVER_ERROR.error("internal error; see the server log")
-
-
-def error_fields(error: NormanError) -> JsonObject:
-    """Return the fields that the body of an error has in every dialect.
-
-    >>> error_fields(ErrorCode.NOT_NULLABLE.error(field_name="replicas"))
-    {'status': 422, 'code': 'NotNullable', 'message': '', 'fieldName': 'replicas'}
-    """
-    fields: JsonObject = {"status": error.status, "code": error.code, "message": error.message}
-    return fields | {"fieldName": error.field_name} if error.field_name else fields

@@ -26,7 +26,7 @@ HTML_LIMIT = 100
 MAX_CONDITIONS = 100
 """Filters in one request."""
 MAX_VALUES = 1000
-"""Values of all filters in one request; SQLite takes 32,766 parameters in a statement."""
+"""Values of all filters in one request."""
 
 _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
 _SPELLINGS = {
@@ -74,21 +74,21 @@ def sort_by(field: str, *, descending: bool = False) -> tuple[SortKey, ...]:
 def condition(field: str, modifier: Modifier, *values: str) -> tuple[OrFilter, ...]:
     """Return a condition as filters. An absent field has the empty text, and a list has each of its values.
 
-    >>> [str(item) for item in condition("name", Modifier.EQ, "")]
-    ['name="",!name']
+    >>> [[(each.operator.value, each.values) for each in item] for item in condition("name", Modifier.EQ, "")]
+    [[('=', ('',)), ('!', ())]]
     """
     path, operator = tuple(field.split(".")), _OPERATORS[modifier]
     absent = FilterCondition(path, FilterOperator.NOT_EXISTS)
     if modifier in (Modifier.NULL, Modifier.NOT_NULL):
-        return (OrFilter([FilterCondition(path, operator)]),)
+        return ((FilterCondition(path, operator),),)
     if len(values) != 1:
         operator = FilterOperator.IN if modifier in (Modifier.EQ, Modifier.IN) else FilterOperator.NOT_IN
     own = FilterCondition(path, operator, tuple(sorted(set(values))))
     if "" not in values:
-        return (OrFilter([own]),)
+        return ((own,),)
     if modifier in (Modifier.EQ, Modifier.IN):
-        return (OrFilter([own, absent]),)
-    return (OrFilter([own]), OrFilter([FilterCondition(path, FilterOperator.EXISTS)]))
+        return ((own, absent),)
+    return ((own,), (FilterCondition(path, FilterOperator.EXISTS),))
 
 
 def describe_filter(item: OrFilter) -> tuple[str, Modifier, tuple[str, ...]]:

@@ -74,15 +74,12 @@ class SchemaNames:
     plural_name: str = ""
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A field of a schema.
+class FieldRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a field and its options in an annotation have in common.
 
     Attributes:
-        type: see `opsdk.norman.type_expression`.
         default: set on create where the body has no value; None for no default.
         nullable: null is a value.
-        create: a create may set it.
-        update: an update may set it.
         required: a create must set it.
         write_only: never returned.
         min_length: of a string, in characters.
@@ -92,17 +89,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         options: the strings that are allowed; empty for all.
         valid_chars: the characters that are allowed; empty for all.
         invalid_chars: the characters that are not allowed.
-        description: one sentence for people.
         code_name: the name in the class that the schema was imported from.
-        dynamic_field: embedded by another schema; removed with it.
         pointer: absent and null differ from the zero value.
     """
 
-    type: str
     default: JsonValue = None
     nullable: bool = False
-    create: bool = True
-    update: bool = True
     required: bool = False
     write_only: bool = False
     min_length: int | None = None
@@ -112,10 +104,26 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     options: tuple[str, ...] = ()
     valid_chars: str = ""
     invalid_chars: str = ""
-    description: str = ""
     code_name: str = ""
-    dynamic_field: bool = False
     pointer: bool = False
+
+
+class Field(FieldRules, frozen=True, kw_only=True):
+    """A field of a schema, with its `FieldRules`.
+
+    Attributes:
+        type: see `opsdk.norman.type_expression`.
+        create: a create may set it.
+        update: an update may set it.
+        description: one sentence for people.
+        dynamic_field: embedded by another schema; removed with it.
+    """
+
+    type: str
+    create: bool = True
+    update: bool = True
+    description: str = ""
+    dynamic_field: bool = False
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

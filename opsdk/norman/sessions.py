@@ -1,6 +1,6 @@
 """Subscriptions over WebSockets: one client, and how many a user may have.
 
-Upstream: github.com/rancher/norman/pkg/subscribe/handler.go, github.com/rancher/apiserver/pkg/subscribe/watcher.go
+Upstream: github.com/rancher/norman/pkg/subscribe/handler.go
 Deviates: a client that reads slowly waits, and ends after a minute; Rancher has no limit of open subscriptions.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import msgspec
 
@@ -30,9 +30,8 @@ MAX_SESSIONS = 50
 SEND_SECONDS = 60.0
 """Seconds after which a subscription ends whose client does not read."""
 
-
-# Bytes that wait for a slow client. More than that, and the session reads neither its watches nor the client.
 MAX_WAITING = 1 << 20
+"""Bytes that wait for a slow client. Above it, the session does not read its watches."""
 
 
 def accept_subscription(
@@ -57,7 +56,7 @@ def accept_subscription(
 
 
 class Session:
-    """One client: the messages that wait for it, its pings, and the tasks that read its watches.
+    """One client: the messages that wait for it, its pings, and the tasks of its watches.
 
     Args:
         send: sends a message, which is JSON; it waits while the client does not read.
@@ -83,38 +82,32 @@ class Session:
         self._sent = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._watches: dict[Hashable, asyncio.Task[None]] = {}
-        self._group = asyncio.TaskGroup()
         self._reader: asyncio.Task[None] | None = None
 
     async def run(
-        self,
-        receive: Callable[[], Awaitable[bytes | str | None]],
-        on_message: Callable[[bytes | str], None] = lambda message: None,  # noqa: ARG005 - the default
-        watches: tuple[Coroutine[None, None, None], ...] = (),
+        self, receive: Callable[[], Awaitable[bytes | str | None]], *watches: Coroutine[None, None, None]
     ) -> bool:
         """Serve the client until `receive` returns None, it reads nothing, or `end`. All watches end with the session.
 
         Args:
-            receive: returns the next message of the client; None at the end of the connection.
-            on_message: handles a message; it may `start` and `stop` watches.
-            watches: run from the beginning.
+            receive: returns the next message of the client, which is ignored; None at the end of the connection.
+            watches: send the messages.
 
         Returns:
             Whether the connection is still there.
         """
         connected = True
         try:
-            async with self._group as group:
+            async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(self._write(), name="subscribe/write"),
                     group.create_task(self._ping(), name="subscribe/ping"),
                 ]
-                self._reader = group.create_task(self._read(receive, on_message), name="subscribe/read")
+                self._reader = group.create_task(self._read(receive), name="subscribe/read")
                 for number, work in enumerate(watches):
-                    self.start(number, work)
+                    background.append(group.create_task(work, name=f"subscribe/{number}"))
                 await asyncio.wait([self._reader])
-                for task in (*background, *self._watches.values()):
+                for task in background:
                     task.cancel()
         except* ConnectionLostError as lost:
             log.debug("a subscription ended: %s", lost.exceptions[0])
@@ -126,31 +119,19 @@ class Session:
         if self._reader is not None:
             self._reader.cancel()
 
-    # -------------------------------------------------------------- watches
-    def start(self, key: Hashable, work: Coroutine[None, None, None]) -> None:
-        """Run a watch in a task, until `stop` or the end of the session."""
-        self._watches[key] = self._group.create_task(work, name=f"subscribe/{key}")
-
-    def stop(self, key: Hashable) -> bool:
-        """End a watch. Returns whether it was there."""
-        task = self._watches.pop(key, None)
-        if task is not None:
-            task.cancel()
-        return task is not None
-
     # -------------------------------------------------------------- messages
-    def control(self, message: JsonObject) -> None:
-        """Append a message without a wait: the session reads the next message of the client when there is room."""
+    async def put(self, message: JsonObject) -> None:
+        """Append a message when there is room."""
+        while not self._room.is_set():  # another task may have used the room
+            await self._room.wait()
+        self._append(message)
+
+    def _append(self, message: JsonObject) -> None:
         raw = msgspec.json.encode(message)
         self._outgoing.put_nowait(raw)
         self.waiting += len(raw)
         if self.waiting > MAX_WAITING:
             self._room.clear()
-
-    async def put(self, message: JsonObject) -> None:
-        """Append a message when there is room."""
-        await self._wait_for_room()
-        self.control(message)
 
     async def flush(self) -> None:
         """Wait until all messages are sent."""
@@ -158,22 +139,15 @@ class Session:
             self._sent.clear()
             await self._sent.wait()
 
-    async def _wait_for_room(self) -> None:
-        while not self._room.is_set():  # another task may have used the room
-            await self._room.wait()
-
-    async def _read(
-        self, receive: Callable[[], Awaitable[bytes | str | None]], on_message: Callable[[bytes | str], None]
-    ) -> None:
-        while (message := await receive()) is not None:
-            on_message(message)
-            await self._wait_for_room()
+    async def _read(self, receive: Callable[[], Awaitable[bytes | str | None]]) -> None:
+        while await receive() is not None:
+            pass
 
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(self._ping_seconds)
             if self._outgoing.empty():  # any message shows that the connection is alive
-                self.control(self._ping_message)
+                self._append(self._ping_message)
 
     async def _write(self) -> None:
         """Send the messages. Raises `ConnectionLostError` at the end of the connection."""
@@ -190,7 +164,7 @@ class Session:
                 self._room.set()
 
     def __repr__(self) -> str:
-        return f"<Session with {len(self._watches)} watches>"
+        return f"<Session with {self.waiting} bytes to send>"
 
 
 class SessionLimit:

@@ -182,7 +182,6 @@ class Transport(Closing):
         timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
         idle_timeout: float | None = None,
         retry: bool = True,
-        every_status: bool = False,
     ) -> AsyncIterator[Stream]:
         """Open a response whose body is read as it arrives. Leaving the block closes the connection.
 
@@ -191,16 +190,14 @@ class Transport(Closing):
             timeout: seconds until the head arrives, including retries; None waits without limit.
             idle_timeout: seconds without a byte before the stream raises `DeadlineError`; None for no limit.
             retry: repeat requests that were certainly not processed.
-            every_status: also yield responses whose status is not 2xx, as a proxy needs them.
 
         Raises:
-            ApiError: the status is not 2xx, and `every_status` is off.
+            ApiError: the status is not 2xx.
             TransportError: no response arrived.
         """
-        read = self._read_nothing if every_status else self._read_failure
         try:
             async with asyncio.timeout(timeout or None) as limit:
-                response = await self._with_retries(request, read, retry=retry, until=limit.when())
+                response = await self._with_retries(request, self._read_failure, retry=retry, until=limit.when())
         except TimeoutError as error:
             raise _with_request(request, DeadlineError(f"no response within {timeout or 0:g} s")) from error
         if isinstance(response, RestResponse):
@@ -233,8 +230,6 @@ class Transport(Closing):
                 renews = response.status == 401 and not renewed and request.is_repeatable
                 if renews and self._credentials.invalidate(used[0]):
                     renewed = True
-                    if not isinstance(response, RestResponse):
-                        await response.aclose()
                     continue
                 if not isinstance(response, RestResponse) or response.ok:
                     return response
@@ -292,9 +287,6 @@ class Transport(Closing):
     async def _read_failure(self, request: RestRequest, exchange: ResponseStream) -> RestResponse | ResponseStream:
         """Read the body unless the status is 2xx: a failure's body has its reason, and decides about a retry."""
         return exchange if 200 <= exchange.status < 300 else await self._read_whole(request, exchange)
-
-    async def _read_nothing(self, _: RestRequest, exchange: ResponseStream) -> RestResponse | ResponseStream:
-        return exchange
 
     def _hook_block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
         """Return the context manager of the hooks that trace the request; it yields headers."""

@@ -71,7 +71,6 @@ def test_each_import_of_a_library_of_an_extra_is_guarded() -> None:
             "a regular expression of RE2 needs re2: {apiserver}",
         ),
         ("jinja2", "import opsdk.norman.web.page", "the web page of norman needs jinja2: {norman}"),
-        ("sqlalchemy", "import opsdk.norman.stores.sql", "a store on SQL needs sqlalchemy: {norman-sql}"),
         ("cryptography", "import envtest.plane.certificates", "the local API server needs cryptography: {envtest}"),
         (
             "watchfiles",

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from normankit import V3, NormanKit, api_context
-from stevekit import config_map, grant, revoke, rule, running_cluster
 
 from envtest import Environment
 from opsdk import Cluster
@@ -31,6 +30,7 @@ from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.wrapper import StoreWrapper
 from opsdk.norman.tokens import token_review
 from opsdk.structured_merge.value import JsonObject
+from tests.norman.collections.kit import config_map, grant, revoke, rule, running_cluster
 
 
 class FlatMapper:

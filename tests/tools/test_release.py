@@ -100,7 +100,7 @@ def test_the_program_is_the_block_of_the_readme() -> None:
 def test_the_extras_of_a_release_are_those_of_programs() -> None:
     """Every extra is tried, except the two for work on opsdk."""
     extras = runtime_extras((ROOT / "pyproject.toml").read_text())
-    assert {"cli", "envtest", "norman-sql", "uvloop"} <= set(extras)
+    assert {"cli", "envtest", "norman", "uvloop"} <= set(extras)
     assert {"dev", "docs"}.isdisjoint(extras)
 
 

@@ -42,7 +42,7 @@ EXPLAINED_ON = {
     "opsdk.manager.leader_election": "howto/leader-election.html",
     "opsdk.manager.metrics_authorization": "howto/metrics-and-health.html",
     "opsdk.manager.process": "howto/deployment.html#graceful-shutdown",
-    "opsdk.norman.collections": "howto/steve.html",
+    "opsdk.norman.collections": "howto/norman.html#access",
     "opsdk.norman.type_expression": "howto/norman-schemas.html",
     "opsdk.queue.core": "explanation/queue.html",
     "opsdk.rbac.declared": "rbac.html",

@@ -1,4 +1,4 @@
-"""Collections of the objects of a cluster: what both dialects, ``/v3`` and ``/v1``, list and watch.
+"""Collections of the objects of a cluster: what cached stores list and watch.
 
 Here belong queries, permissions of users, lists that follow an informer, and their watches. Not here: requests,
 schemas, and the form of objects on the wire.

@@ -19,16 +19,16 @@ from opsdk.norman.collections.access_set import AccessSet, Grant
 _RoleKey = tuple[str, str]
 """Namespace and name of a Role or RoleBinding; the namespace of a cluster-wide one is empty."""
 
-UserKey = tuple[str, tuple[str, ...]]
+_UserKey = tuple[str, tuple[str, ...]]
 """Name and sorted groups of a user."""
 
-SubjectKey = tuple[str, str]
+_SubjectKey = tuple[str, str]
 """``User`` or ``Group``, and a name."""
 
 _ROLE_KINDS = ("Role", "ClusterRole")
 
 
-def user_key(user: User) -> UserKey:
+def _user_key(user: User) -> _UserKey:
     """Return the part of a user that RBAC reads."""
     return (user.name, tuple(sorted(set(user.groups))))
 
@@ -46,25 +46,25 @@ class AccessIndex:
     def __init__(self, *, max_users: int = 1000) -> None:
         self._roles: dict[_RoleKey, tuple[PolicyRule, ...]] = {}
         self._bindings: dict[_RoleKey, RbacBinding] = {}
-        self._by_subject: dict[SubjectKey, dict[_RoleKey, None]] = {}
+        self._by_subject: dict[_SubjectKey, dict[_RoleKey, None]] = {}
         self._by_role: dict[_RoleKey, dict[_RoleKey, None]] = {}
-        self._sets: LRUCache[UserKey, AccessSet] = LRUCache(max_users)
+        self._sets: LRUCache[_UserKey, AccessSet] = LRUCache(max_users)
 
     # -------------------------------------------------------------- changes
-    def put_role(self, namespace: str, name: str, rules: Sequence[PolicyRule] | None) -> frozenset[SubjectKey]:
-        """Add, replace or, with None, remove a role. Returns the subjects whose permissions may have changed."""
+    def put_role(self, namespace: str, name: str, rules: Sequence[PolicyRule] | None) -> None:
+        """Add, replace or, with None, remove a role, and drop the sets of its users."""
         key = (namespace, name)
         if self._roles.get(key) == (tuple(rules) if rules is not None else None):
-            return frozenset()
+            return
         if rules is None:
             del self._roles[key]
         else:
             self._roles[key] = tuple(rules)
         bindings = (self._bindings[binding] for binding in self._by_role.get(key, ()))
-        return self._forget(subject for binding in bindings for subject in _subjects(binding))
+        self._forget(subject for binding in bindings for subject in _subjects(binding))
 
-    def put_binding(self, namespace: str, name: str, binding: RbacBinding | None) -> frozenset[SubjectKey]:
-        """Add, replace or, with None, remove a binding. Returns the subjects whose permissions may have changed."""
+    def put_binding(self, namespace: str, name: str, binding: RbacBinding | None) -> None:
+        """Add, replace or, with None, remove a binding, and drop the sets of its users."""
         key = (namespace, name)
         old = self._bindings.pop(key, None)
         if old is not None:
@@ -76,21 +76,19 @@ class AccessIndex:
             for subject in _subjects(binding):
                 self._by_subject.setdefault(subject, {})[key] = None
             self._by_role.setdefault(binding.role_key, {})[key] = None
-        if old == binding:
-            return frozenset()
-        return self._forget(subject for b in (old, binding) if b is not None for subject in _subjects(b))
+        if old != binding:
+            self._forget(subject for b in (old, binding) if b is not None for subject in _subjects(b))
 
-    def _forget(self, subjects: Iterable[SubjectKey]) -> frozenset[SubjectKey]:
+    def _forget(self, subjects: Iterable[_SubjectKey]) -> None:
         """Drop the sets of the users that are one of these subjects, or in one of these groups."""
         touched = frozenset(subjects)
-        for key in [key for key in self._sets if touches(touched, key)] if touched else ():
+        for key in [key for key in self._sets if _touches(touched, key)] if touched else ():
             del self._sets[key]
-        return touched
 
     # -------------------------------------------------------------- questions
     def access_for(self, user: User) -> AccessSet:
         """Return the access set of a user."""
-        key = user_key(user)
+        key = _user_key(user)
         access = self._sets.get(key)
         if access is None:
             access = self._sets[key] = AccessSet.of(self._grants(user))
@@ -102,26 +100,21 @@ class AccessIndex:
             for rule in self._roles.get(binding.role_key, ()) if binding.role_kind in _ROLE_KINDS else ():
                 yield binding.namespace, rule
 
-    @property
-    def cached_users(self) -> frozenset[UserKey]:
-        """The users whose sets are kept."""
-        return frozenset(self._sets)
-
     def __repr__(self) -> str:
         return f"<AccessIndex of {len(self._roles)} roles, {len(self._bindings)} bindings, {len(self._sets)} users>"
 
 
-def touches(subjects: frozenset[SubjectKey], key: UserKey) -> bool:
+def _touches(subjects: frozenset[_SubjectKey], key: _UserKey) -> bool:
     """Whether one of the subjects is this user, or one of its groups.
 
-    >>> touches(frozenset({("Group", "dev")}), ("ann", ("dev",)))
+    >>> _touches(frozenset({("Group", "dev")}), ("ann", ("dev",)))
     True
     """
     name, groups = key
     return ("User", name) in subjects or any(("Group", group) in subjects for group in groups)
 
 
-def _subjects(binding: RbacBinding) -> Iterator[SubjectKey]:
+def _subjects(binding: RbacBinding) -> Iterator[_SubjectKey]:
     for subject in binding.subjects:
         if (key := subject.key(binding.namespace)) is not None:
             yield key

@@ -2,12 +2,11 @@
 
 Upstream: github.com/rancher/steve/pkg/accesscontrol/access_set.go, access_control.go
 Deviates: the resource name ``*`` is an ordinary name, as in RBAC; in steve it means all names. Subresources are
-granted as RBAC grants them. The id is a hash of the permissions, so equal permissions have equal ids, on every replica.
+granted as RBAC grants them.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
@@ -88,11 +87,9 @@ class AccessSet(msgspec.Struct, frozen=True):
 
     Attributes:
         resources: where each verb on each resource is granted.
-        id: a hash of the permissions. Sets with the same permissions have the same id.
     """
 
     resources: Mapping[Key, frozenset[AccessPlace]]
-    id: str
 
     @classmethod
     def of(cls, grants: Iterable[Grant]) -> AccessSet:
@@ -108,8 +105,7 @@ class AccessSet(msgspec.Struct, frozen=True):
             places = [AccessPlace(namespace or None, name) for name in rule.names or (None,)]
             for key in product(rule.verbs, rule.groups, rule.resources):
                 resources.setdefault(key, set()).update(places)
-        frozen = {key: frozenset(places) for key, places in resources.items()}
-        return cls(frozen, _hash(frozen))
+        return cls({key: frozenset(places) for key, places in resources.items()})
 
     def places(self, verb: str, group: str, resource: str) -> Iterator[AccessPlace]:
         """Iterate over the places where a verb on a resource is granted. A subresource is written ``pods/log``."""
@@ -130,27 +126,21 @@ class AccessSet(msgspec.Struct, frozen=True):
         """
         return any(access.covers(namespace, name) for access in self.places(verb, group, resource))
 
-    def granted(self, verb: str, group: str, resource: str, *, namespaced: bool) -> frozenset[AccessPlace]:
-        """Return where a verb on the objects of a resource is granted.
+    def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
+        """Whether the verb is granted for at least one object of a resource."""
+        return bool(self.visible(verb, group, resource, namespaced=namespaced))
 
-        A permission in one namespace does not cover cluster-scoped objects, except that Namespace itself.
+    def visible(self, verb: str, group: str, resource: str, *, namespaced: bool) -> VisibleObjects:
+        """Return the objects of a resource that a verb is granted for.
+
+        An object that a user may get by its name is in the user's lists too. A permission in one namespace does not
+        cover cluster-scoped objects, except that Namespace itself.
 
         Args:
             verb: such as ``list``.
             group: of the resource.
             resource: in plural.
             namespaced: whether its objects have namespaces.
-        """
-        return _applicable(self.places(verb, group, resource), group, resource, namespaced=namespaced)
-
-    def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
-        """Whether the verb is granted for at least one object of a resource."""
-        return bool(self.visible(verb, group, resource, namespaced=namespaced))
-
-    def visible(self, verb: str, group: str, resource: str, *, namespaced: bool) -> VisibleObjects:
-        """Return the objects that a verb is granted for, see `granted`.
-
-        An object that a user may get by its name is in the user's lists too.
         """
         places = set(self.places(verb, group, resource))
         if verb == "list":
@@ -168,7 +158,7 @@ class AccessSet(msgspec.Struct, frozen=True):
         return VisibleObjects(namespaces=frozenset(namespaces), names=frozen)
 
     def __repr__(self) -> str:
-        return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource permissions>"
+        return f"<AccessSet with {len(self.resources)} resource permissions>"
 
 
 def _applicable(
@@ -184,8 +174,3 @@ def _of_namespace(access: AccessPlace) -> AccessPlace:
     if access.namespace is not None and access.name in (None, access.namespace):
         return AccessPlace(None, access.namespace)
     return access
-
-
-def _hash(resources: Mapping[Key, frozenset[AccessPlace]]) -> str:
-    permissions = [[key, sorted(map(repr, places))] for key, places in sorted(resources.items())]
-    return hashlib.sha256(msgspec.json.encode(permissions)).hexdigest()

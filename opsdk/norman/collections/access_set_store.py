@@ -1,7 +1,6 @@
-"""The access sets of a live cluster: informers of the four RBAC kinds, and listeners of users.
+"""The access sets of a live cluster, from informers of the four RBAC kinds.
 
-Upstream: github.com/rancher/steve/pkg/accesscontrol/access_store.go, pkg/stores/proxy/watch_refresh.go
-Deviates: a listener is called with the event that changes the permissions; steve compares every two seconds.
+Upstream: github.com/rancher/steve/pkg/accesscontrol/access_store.go
 """
 
 from __future__ import annotations
@@ -18,14 +17,10 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import KindRegistration
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, touches, user_key
+from opsdk.norman.collections.access_index import AccessIndex
 from opsdk.norman.collections.access_set import AccessSet
-from opsdk.norman.collections.broadcast import Broadcaster
 
 __all__ = ["AccessSetStore"]
-
-_AccessListener = Callable[[AccessSet], None]
-"""Called with the new permissions of a user, from the event loop. It must not block."""
 
 
 class AccessSetStore(Closing):
@@ -40,7 +35,6 @@ class AccessSetStore(Closing):
         self._cache = cache
         self._index = AccessIndex(max_users=max_users)
         self._registrations: list[KindRegistration] = []
-        self._changes: Broadcaster[frozenset[SubjectKey]] = Broadcaster(log_size=1)
 
     async def __aenter__(self) -> Self:
         """Read all roles and bindings. Raises `CacheError` if the server denies them."""
@@ -60,32 +54,16 @@ class AccessSetStore(Closing):
         rules = None
         if delta.change is not DeltaType.DELETED:
             rules = [PolicyRule.of(rule) for rule in msgspec.json.decode(delta.entry.data).get("rules") or ()]
-        self._notify(self._index.put_role(*delta.entry.key, rules))
+        self._index.put_role(*delta.entry.key, rules)
 
     def _on_binding(self, delta: Delta) -> None:
         gone = delta.change is DeltaType.DELETED
         binding = None if gone else RbacBinding.of(msgspec.json.decode(delta.entry.data))
-        self._notify(self._index.put_binding(*delta.entry.key, binding))
-
-    def _notify(self, subjects: frozenset[SubjectKey]) -> None:
-        if subjects:
-            self._changes.publish(subjects)
+        self._index.put_binding(*delta.entry.key, binding)
 
     def access_for(self, user: User) -> AccessSet:
         """Return the present permissions of a user."""
         return self._index.access_for(user)
-
-    def listen(self, user: User, listener: _AccessListener) -> Callable[[], None]:
-        """Call a listener when the permissions of a user change. Returns the function that removes it; idempotent."""
-        key, access_id = user_key(user), self.access_for(user).id
-
-        def on_change(_: int, subjects: frozenset[SubjectKey]) -> None:
-            nonlocal access_id
-            if touches(subjects, key) and (access := self.access_for(user)).id != access_id:
-                access_id = access.id
-                listener(access)
-
-        return self._changes.listen(on_change)
 
     async def aclose(self) -> None:
         """Stop following roles and bindings. Idempotent. The informers stay with the cache."""

@@ -16,7 +16,7 @@ Reader = Callable[[StoreEntry], Cell]
 """Returns the value of one field of an object."""
 
 ReaderFor = Callable[[FieldPath], Reader]
-"""Returns the reader of a field, in the form of objects that a dialect shows."""
+"""Returns the reader of a field, in the form of objects that clients see."""
 
 
 class Column:
@@ -63,9 +63,6 @@ class Column:
         positive = condition.positive()
         if positive is not condition:
             return [not holds for holds in self.select(positive)]
-        if self._is_text_only and condition.operator is FilterOperator.CONTAINS:
-            part = condition.values[0]
-            return [cell is not None and part in cell for cell in self.cells]  # type: ignore[operator]
         if self._is_text_only and condition.operator in (FilterOperator.EQUALS, FilterOperator.IN):
             values = frozenset(condition.values)
             return [cell in values for cell in self.cells]

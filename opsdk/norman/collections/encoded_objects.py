@@ -1,4 +1,4 @@
-"""Objects of a page in the form of a dialect as JSON, encoded once for each version.
+"""Objects of a page in the form of a schema as JSON, encoded once for each version.
 
 Upstream: github.com/rancher/apiserver/pkg/writer/encoding.go
 """
@@ -19,7 +19,7 @@ class EncodedObjects:
     """The objects of the latest pages as JSON, without what depends on the request.
 
     Args:
-        form: returns the form of an object that the dialect shows. It may change its argument, and run in a thread.
+        form: returns the form of an object that clients see. It may change its argument, and run in a thread.
         limit: bytes of JSON that are kept.
     """
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from enum import Enum
 from typing import Self
 
 import msgspec
 
 from opsdk.aio.closing import Closing
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
@@ -25,22 +23,23 @@ from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.column import ReaderFor
 from opsdk.norman.collections.encoded_objects import EncodedObjects
-from opsdk.norman.collections.field_path import FieldPath
-from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.structured_merge.value import JsonObject
 
-# A request waits so long for a revision that the informer has not seen.
-_REVISION_SECONDS = 3.0
+# A write is waited for so long in the list.
+_WRITE_SECONDS = 3.0
+# Bytes of JSON of objects that were on a page, so that the next page does not encode them again.
+_ROW_BYTES = 4 << 20
 
 
 class ListForm(msgspec.Struct, frozen=True):
-    """The form in which a dialect reads and shows the objects of a kind.
+    """The form in which a store reads and shows the objects of a kind.
 
     Attributes:
         source: what the form is made of. Forms of equal sources are the same.
         read: returns the reader of a field.
-        show: returns an object as the dialect shows it. It may change its argument.
+        show: returns an object as clients see it. It may change its argument.
     """
 
     source: object
@@ -48,76 +47,18 @@ class ListForm(msgspec.Struct, frozen=True):
     show: Callable[[JsonObject], JsonObject]
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One change of an object.
-
-    Attributes:
-        old: the object before; None for a new one.
-        new: the object after; None for a removed one.
-    """
-
-    old: StoreEntry | None
-    new: StoreEntry | None
-
-    @property
-    def entry(self) -> StoreEntry:
-        """The new object, or the last state of a removed one."""
-        entry = self.new or self.old
-        assert entry is not None
-        return entry
-
-
-class KindEventType(Enum):
-    """The type of an event. The value is the name of the message."""
-
-    CREATE = "resource.create"
-    CHANGE = "resource.change"
-    REMOVE = "resource.remove"
-
-
 class KindEvent(msgspec.Struct, frozen=True):
-    """One event of a watch: the object after it, or the last state of a removed one."""
-
-    type: KindEventType
-    entry: StoreEntry
-    revision: int
-
-
-class WatchScope(msgspec.Struct, frozen=True, kw_only=True):
-    """The scope of a watch.
+    """One change of a list.
 
     Attributes:
-        visible: the objects that the user may watch.
-        namespace: only objects of this one; empty for all.
-        name: only the object with this name; empty for all.
-        selector: only objects with these labels.
+        entry: the object after it; the last state of a removed one.
+        is_removal: the object was removed.
+        revision: of the list.
     """
 
-    visible: VisibleObjects
-    namespace: str = ""
-    name: str = ""
-    selector: Selector = Selector()
-
-    def contains(self, entry: StoreEntry | None) -> bool:
-        """Whether an object is shown."""
-        return (
-            entry is not None
-            and self.namespace in ("", entry.key.namespace)
-            and self.name in ("", entry.key.name)
-            and self.visible.contains(*entry.key)
-            and self.selector.matches(entry.labels)
-        )
-
-    def event(self, revision: int, change: Change) -> KindEvent | None:
-        """Return the event of a change, or None if the watch does not show it."""
-        before, after = self.contains(change.old), self.contains(change.new)
-        if after:
-            kind = KindEventType.CHANGE if before else KindEventType.CREATE
-        elif before:
-            kind = KindEventType.REMOVE
-        else:
-            return None
-        return KindEvent(kind, change.entry, revision)
+    entry: StoreEntry
+    is_removal: bool
+    revision: int
 
 
 class KindList(Closing):
@@ -126,22 +67,19 @@ class KindList(Closing):
     Args:
         cached: the informers of the kind.
         form: the form of its objects.
-        options: limits of memory.
 
     Attributes:
         source: what the form is made of.
-        gvk: the kind.
         objects: the list.
         rows: the objects in their form as JSON.
         changes: what changes in the list, after the first list.
     """
 
-    def __init__(self, cached: CachedKind, form: ListForm, options: IndexedListOptions | None = None) -> None:
-        options = options or IndexedListOptions()
-        self.source, self.gvk = form.source, cached.gvk
-        self.objects = IndexedList(form.read, options)
-        self.rows = EncodedObjects(form.show, options.row_bytes)
-        self.changes: Broadcaster[Change] = Broadcaster()
+    def __init__(self, cached: CachedKind, form: ListForm) -> None:
+        self.source = form.source
+        self.objects = IndexedList(form.read)
+        self.rows = EncodedObjects(form.show, _ROW_BYTES)
+        self.changes: Broadcaster[KindEvent] = Broadcaster()
         self._cached = cached
         self._registration: KindRegistration | None = None
 
@@ -158,20 +96,19 @@ class KindList(Closing):
         return self
 
     def _on_delta(self, delta: Delta) -> None:
-        if delta.change is DeltaType.DELETED:
+        is_removal = delta.change is DeltaType.DELETED
+        if is_removal:
             self.objects.remove(delta.entry, missed=delta.final_state_unknown)
         else:
             self.objects.put(delta.entry)
-        if delta.initial or delta.resync:
-            return
-        # The revision of the list never decreases: after a gap, a new list has its objects in any order.
-        new = delta.new if delta.change is not DeltaType.DELETED else None
-        self.changes.publish(Change(delta.old, new), self.objects.revision)
+        if not delta.initial and not delta.resync:
+            # The revision of the list never decreases: after a gap, a new list has its objects in any order.
+            revision = self.objects.revision
+            self.changes.publish(KindEvent(delta.entry, is_removal, revision), revision)
 
     # -------------------------------------------------------------- reading
     async def page(self, query: ObjectQuery) -> IndexedPage:
-        """Return a page; see `IndexedList.page`. Fields are read in slices, and a newer revision is waited for."""
-        await self._wait_for(query.revision or 0)
+        """Return a page; see `IndexedList.page`. Fields are read in slices."""
         for _ in self.objects.prepare(query):
             await asyncio.sleep(0)
         return self.objects.page(query)
@@ -185,12 +122,9 @@ class KindList(Closing):
         """
         revision = revision_of(version or "")
         if revision is not None:
-            await self._wait_for(revision)
+            await self._wait_until(lambda: self.objects.revision >= revision)
         elif version is None:
             await self._wait_until(lambda: self.objects.get(key) is None)
-
-    async def _wait_for(self, revision: int) -> None:
-        await self._wait_until(lambda: self.objects.revision >= revision)
 
     async def _wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until a condition holds after an event, or for the timeout."""
@@ -199,33 +133,27 @@ class KindList(Closing):
         reached = asyncio.Event()
         remove = self.changes.listen(lambda _, __: reached.set() if holds() else None)
         try:
-            async with asyncio.timeout(_REVISION_SECONDS):
+            async with asyncio.timeout(_WRITE_SECONDS):
                 await reached.wait()
         except TimeoutError:
-            return  # `IndexedList.page` names both revisions
+            return  # the write is done, and the next list shows it
         finally:
             remove()
 
-    async def counts(self, visible: VisibleObjects, state: FieldPath) -> Counts:
-        """Return how many objects a user may see; see `IndexedList.counts`."""
-        for _ in self.objects.prepare_counts(state):
-            await asyncio.sleep(0)
-        return self.objects.counts(visible, state)
-
     # -------------------------------------------------------------- watching
-    async def watch(self, scope: WatchScope, *, revision: int | None = None) -> AsyncGenerator[KindEvent, None]:
+    async def watch(self, visible: VisibleObjects, *, revision: int | None = None) -> AsyncGenerator[KindEvent, None]:
         """Iterate over events, until the list is closed.
 
         Args:
-            scope: the objects to watch.
+            visible: the objects that the user may watch.
             revision: begin after it; None begins now.
 
         Raises:
             NormanError: Gone; the revision is too old, or the reader is too slow.
         """
         async with aclosing(self.changes.subscribe(revision)) as changes:
-            async for number, change in changes:
-                if (event := scope.event(number, change)) is not None:
+            async for _, event in changes:
+                if visible.contains(*event.entry.key):
                     yield event
             if changes.is_dropped:
                 raise ErrorCode.GONE.error("the client is too slow: list again")
@@ -237,4 +165,4 @@ class KindList(Closing):
             self._registration.remove()
 
     def __repr__(self) -> str:
-        return f"<KindList {self.gvk}: {self.objects!r}, {self.changes!r}>"
+        return f"<KindList {self._cached.gvk}: {self.objects!r}, {self.changes!r}>"

@@ -1,4 +1,4 @@
-"""The lists of kinds that a dialect has opened, with their objects in the dialect's form.
+"""The lists of a kind that a store has opened, with their objects in the forms of schemas.
 
 Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factory.go
 """
@@ -6,7 +6,6 @@ Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from opsdk.aio.closing import Closing
@@ -14,23 +13,20 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.cluster.cluster import Cluster
-from opsdk.norman.collections.indexed_list import IndexedListOptions
 from opsdk.norman.collections.kind_list import KindList, ListForm
 
 
 class KindLists(Closing):
-    """One list for each key, such as the id of a type, opened on first use.
+    """One list for each key, such as the type of a schema, opened on first use.
 
     Args:
         cluster: a started cluster, whose user may list and watch the kinds. Close the lists before it.
-        options: limits of each list.
     """
 
-    def __init__(self, cluster: Cluster, options: IndexedListOptions | None = None) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._options = options
         self._open_lists: dict[str, KindList] = {}
-        # Those that a request holds or waits for: keys come and go with definitions.
+        # Those that a request holds or waits for: types come and go with definitions.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def get(self, key: str) -> KindList | None:
@@ -53,16 +49,8 @@ class KindLists(Closing):
             if opened is None:
                 self._cluster.cache.check_running()
                 cached = await self._cluster.cache.informer_for(Kind(gvk, Unstructured))
-                opened = self._open_lists[key] = await KindList(cached, form, self._options).__aenter__()
+                opened = self._open_lists[key] = await KindList(cached, form).__aenter__()
         return opened
-
-    async def retain(self, sources: Mapping[str, object]) -> None:
-        """Close lists of other sources, and those of other keys, whose informers stop: their kinds are not served."""
-        for key, opened in list(self._open_lists.items()):
-            if key not in sources or sources[key] != opened.source:
-                await self._close(key)
-            if key not in sources:
-                await self._cluster.cache.remove_informer(Kind(opened.gvk, Unstructured))
 
     async def _close(self, key: str) -> None:
         if (opened := self._open_lists.pop(key, None)) is not None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Column
-from opsdk.norman.collections.field_path import FieldPath
+from opsdk.norman.collections.field_path import FieldPath, order_text
 from opsdk.norman.collections.query import SortKey
 
 # Moving a changed slot takes 20 us: this many take 10 ms, the longest time that other tasks wait.
@@ -138,11 +138,11 @@ class ListOrder(DerivedSlots):
             self.insert(self.slots, slot)
 
     def _read(self, changed: Collection[int]) -> None:
-        for (key, column), texts in zip(self._sort, self._texts, strict=True):
+        for (_, column), texts in zip(self._sort, self._texts, strict=True):
             texts.extend([""] * (len(self._entries) - len(texts)))
-            order, cells = key.order, column.cells
+            cells = column.cells
             for slot in changed:
-                texts[slot] = order(cells[slot])
+                texts[slot] = order_text(cells[slot])
 
     def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
         """Sort all by the least important field first: sorting is stable. Sorted slices are merged fast."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -70,46 +71,17 @@ def import_definition(
         UsageError: no version is served, an id is taken by another schema, or a mapper needs a field that is missing.
             A failed import changes nothing.
     """
-    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
-    with importing:
-        for _, work in importing.steps(customize):
-            work()
-    return importing.schema
+    return DefinitionImport(registry, version, definition, schema_id=schema_id).run(customize)
 
 
-async def import_in_parts(
-    registry: SchemaRegistry,
-    version: ApiVersion,
-    definition: Definition,
-    customize: Customize | None = None,
-    *,
-    schema_id: str = "",
-) -> Schema:
-    """Import a large definition as `import_definition` does. The event loop serves others in the meantime.
+class DefinitionImport:
+    """One import, at once or in parts. An import that fails restores the schemas from before.
 
-    The registry must not change until it is done, except by other definitions. The schemas of the definition before
-    are missing while the new ones are registered.
-    """
-    importing = _DefinitionImport(registry, version, definition, schema_id=schema_id)
-    fields = 0
-    with importing:
-        for count, work in importing.steps(customize):
-            if count > _FIELDS_AT_ONCE:
-                await compute(LARGE_BYTES + 1, work)
-                continue
-            work()
-            fields += count
-            if fields > _FIELDS_AT_ONCE:
-                fields = 0
-                await asyncio.sleep(0)
-    return importing.schema
-
-
-class _DefinitionImport:
-    """One import. Leaving its context with an error restores the schemas from before.
-
-    Attributes:
-        schema: the schema of the kind; the existing one if the definition has not changed.
+    Args:
+        registry: see `import_definition`, as for the others.
+        version: of the schemas.
+        definition: the definition.
+        schema_id: empty for the kind.
     """
 
     def __init__(
@@ -120,29 +92,57 @@ class _DefinitionImport:
         self._name: str = tree["metadata"]["name"]
         self._served = _served_version(tree, version.version)
         self._previous: Sequence[Schema] | None = None
-        self.schema = _described(tree, self._served, version, schema_id)
+        self._schema = _described(tree, self._served, version, schema_id)
 
-    def __enter__(self) -> None:
-        """Nothing has changed yet."""
+    def run(self, customize: Customize | None) -> Schema:
+        """Import at once. Returns the schema of the kind; the existing one if the definition has not changed."""
+        with self._restored_after_errors():
+            for _, work in self._steps(customize):
+                work()
+        return self._schema
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._previous is not None:
-            remove_definition(self._registry, self.schema.version, self._name)
-            for each in self._previous:
-                self._registry.add(each)
+    async def run_in_parts(self, customize: Customize | None) -> Schema:
+        """Do the same as `run`. The event loop serves others in the meantime.
 
-    def steps(self, customize: Customize | None) -> Iterator[tuple[int, Callable[[], None]]]:
+        The registry must not change until it is done, except by other definitions. The schemas of the definition before
+        are missing while the new ones are registered.
+        """
+        fields = 0
+        with self._restored_after_errors():
+            for count, work in self._steps(customize):
+                if count > _FIELDS_AT_ONCE:
+                    await compute(LARGE_BYTES + 1, work)
+                    continue
+                work()
+                fields += count
+                if fields > _FIELDS_AT_ONCE:
+                    fields = 0
+                    await asyncio.sleep(0)
+        return self._schema
+
+    @contextmanager
+    def _restored_after_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._previous is not None:
+                remove_definition(self._registry, self._schema.version, self._name)
+                for each in self._previous:
+                    self._registry.add(each)
+            raise
+
+    def _steps(self, customize: Customize | None) -> Iterator[tuple[int, Callable[[], None]]]:
         """Yield the parts of the work, with their numbers of fields. The registry changes between them only.
 
         The caller calls each before it takes the next. A part may run in a thread.
         """
-        registry, schema = self._registry, self.schema
+        registry, schema = self._registry, self._schema
         existing = registry.schema(schema.version, schema.full_type)
         if existing is not None and existing.id == schema.id:
             if existing.attributes.get(DEFINITION) != self._name:
                 raise UsageError(f"{schema.full_type} already exists: import {self._name} with another schema_id")
             if existing.dynamic_schema_version == schema.dynamic_schema_version:
-                self.schema = existing
+                self._schema = existing
                 return
         metadata = ClassImporter(registry).import_class(schema.version, ObjectMeta)
         others = registry.schemas_for_version(schema.version)

@@ -21,7 +21,7 @@ from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
-from opsdk.norman.importing.definitions import import_definition, import_in_parts, remove_definition
+from opsdk.norman.importing.definitions import DefinitionImport, import_definition, remove_definition
 from opsdk.norman.importing.registration import Customize
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion
@@ -130,7 +130,8 @@ class QueuedFollower(DefinitionFollower):
             return
         schema_id = self.schema_id(definition)
         with self._noting(definition, version):
-            await import_in_parts(self.registry, version, definition, self.customize, schema_id=schema_id)
+            importing = DefinitionImport(self.registry, version, definition, schema_id=schema_id)
+            await importing.run_in_parts(self.customize)
 
     async def _run(self) -> None:
         while self._waiting:

@@ -23,7 +23,7 @@ Customize = Callable[[Schema], None]
 
 COLLECTION_METHODS: Final = ("GET", "POST")
 RESOURCE_METHODS: Final = ("GET", "PUT", "DELETE")
-_EQUALITY_MODIFIERS: Final = (Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN)
+_EQUALITY_MODIFIERS: Final = Filter().modifiers
 _MODIFIERS: Final[Mapping[str, tuple[Modifier, ...]]] = {
     "boolean": (Modifier.EQ, Modifier.NE),
     **dict.fromkeys(("date", "dnsLabel", "enum", "hostname", "int", "string"), _EQUALITY_MODIFIERS),

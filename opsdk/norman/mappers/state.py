@@ -13,8 +13,8 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.norman.mappers.kubernetes import gvk_of_schema
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.model import Schema, SchemaLookup
-from opsdk.norman.schema_parts import Field, Filter, Modifier
-from opsdk.recipes.summaries import Summary, SummaryState, tree_summary
+from opsdk.norman.schema_parts import Field, Filter
+from opsdk.recipes.summaries import SummaryState, tree_summary
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["add_state"]
@@ -30,14 +30,6 @@ _FIELDS: Final[Mapping[str, Field]] = {
     "transitioning": Field(type="enum", options=("yes", "no", "error"), create=False, update=False),
     "transitioningMessage": Field(type="string", create=False, update=False, nullable=True),
 }
-_EQUALITY_FILTER: Final = Filter(modifiers=(Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN))
-
-
-def summary_of(tree: JsonObject, gvk: GroupVersionKind) -> Summary:
-    """Return the summary of an object of a kind. The object may lack ``apiVersion`` and ``kind``."""
-    return tree_summary(
-        {**tree, "apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": tree.get("metadata") or {}}
-    )
 
 
 def add_state(schema: Schema) -> None:
@@ -58,7 +50,7 @@ def add_state(schema: Schema) -> None:
     if "status" not in internal.resource_fields or not _FIELDS.keys().isdisjoint(schema.resource_fields):
         return
     schema.resource_fields |= _FIELDS
-    schema.collection_filters |= dict.fromkeys(("state", "transitioning"), _EQUALITY_FILTER)
+    schema.collection_filters |= dict.fromkeys(("state", "transitioning"), Filter())
     own = _StateMapper(gvk_of_schema(schema))
     schema.mapper = own if schema.mapper is None else Mappers(own, schema.mapper)
 
@@ -71,7 +63,9 @@ class _StateMapper:
 
     def from_internal(self, data: JsonObject) -> None:
         """Set the fields."""
-        result = summary_of(data, self._gvk)
+        # The object may lack ``apiVersion`` and ``kind``, by which the summary chooses its rules.
+        names = {"apiVersion": self._gvk.api_version, "kind": self._gvk.kind}
+        result = tree_summary({**data, **names, "metadata": data.get("metadata") or {}})
         data["state"] = _STATES[result.state]
         data["transitioning"] = "error" if result.error else "yes" if result.transitioning else "no"
         data["transitioningMessage"] = result.message

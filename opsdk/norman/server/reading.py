@@ -33,34 +33,25 @@ _MAX_FORM_FIELDS = 1000
 """The most fields of a form."""
 
 
-async def read_raw(request: HttpRequest, limit: int) -> bytes:
-    """Return the body. Raises `NormanError` InvalidBodyContent if it has more bytes than the limit, or breaks off."""
-    try:
-        return await request.body(limit=limit)
-    except TooLargeError as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {limit >> 10} KiB") from error
-    except BadRequestError as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
-
-
-async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES, forms: bool = True) -> JsonObject:
-    """Return the body as an object; an empty one is ``{}``.
+async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> JsonObject:
+    """Return the body as an object; an empty one is ``{}``. The values of a form are lists of strings.
 
     Args:
         request: the request.
         limit: most bytes of the body.
-        forms: read forms, whose values are lists of strings.
 
     Raises:
-        NormanError: InvalidBodyContent; the body is too large, does not parse or is not an object.
+        NormanError: InvalidBodyContent; the body is too large, breaks off, does not parse or is not an object.
     """
-    raw = await read_raw(request, limit)
+    try:
+        raw = await request.body(limit=limit)
+    except TooLargeError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {limit >> 10} KiB") from error
+    except BadRequestError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
     if not raw.strip():
         return {}
-    content_type = request.header("content-type")
-    if not forms and not _is_yaml(content_type):
-        content_type = ""
-    data = await compute(len(raw), _parse, raw, content_type)
+    data = await compute(len(raw), _parse, raw, request.header("content-type"))
     if not isinstance(data, dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("Failed to parse body: it must be an object")
     return data

@@ -1,6 +1,6 @@
 """Headers that keep a response out of caches, and what it contains away from the origin of the page.
 
-Upstream: none; Rancher serves proxied content with the power of its own pages.
+Upstream: none; Rancher serves the responses of handlers with the power of its own pages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from opsdk.http.server.response import HttpResponse, UpgradeResponse
 _API_HEADERS = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 # A sandboxed document has an origin of its own, and runs no scripts.
 _FOREIGN_HEADERS = (*_API_HEADERS, ("content-security-policy", "sandbox"))
-_PROXIED_HEADERS = (*_FOREIGN_HEADERS, ("content-disposition", "attachment"))
 
 
 def protect(response: HttpResponse) -> HttpResponse:
@@ -24,11 +23,6 @@ def protect(response: HttpResponse) -> HttpResponse:
 def protect_foreign(response: HttpResponse) -> HttpResponse:
     """Add the headers of `protect`, and a sandbox for content of a handler that sets no Content-Security-Policy."""
     return _add_missing(response, _FOREIGN_HEADERS)
-
-
-def protect_proxied(response: HttpResponse) -> HttpResponse:
-    """Add the headers for content of another server: browsers save it, and never run it in the origin of the page."""
-    return _add_missing(response, _PROXIED_HEADERS)
 
 
 def _add_missing(response: HttpResponse, headers: Sequence[tuple[str, str]]) -> HttpResponse:

@@ -50,8 +50,7 @@ async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocke
     connected = True
     try:
         # Clients send no data; reading detects a disconnect, and responds to pings.
-        streams = tuple(_stream(context, schema, session) for schema in schemas)
-        connected = await session.run(socket.receive, watches=streams)
+        connected = await session.run(socket.receive, *(_stream(context, schema, session) for schema in schemas))
     except* Exception as errors:
         log.exception("a subscription failed: %s", errors.exceptions[0])
     if connected:

@@ -16,7 +16,6 @@ from opsdk.aio.slicer import Slicer
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.norman.codes import error_fields
 from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult
 from opsdk.norman.server.csrf import is_browser
@@ -138,5 +137,11 @@ def _to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
 
 
 def error_to_wire(error: NormanError) -> JsonObject:
-    """Return the body of an error."""
-    return {"type": "/meta/schemas/error", "baseType": "error", **error_fields(error)}
+    """Return the body of an error.
+
+    >>> error_to_wire(NormanError("", status=422, code="NotNullable", field_name="replicas"))["fieldName"]
+    'replicas'
+    """
+    body: JsonObject = {"type": "/meta/schemas/error", "baseType": "error"}
+    body |= {"status": error.status, "code": error.code, "message": error.message}
+    return body | {"fieldName": error.field_name} if error.field_name else body

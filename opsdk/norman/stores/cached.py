@@ -22,7 +22,7 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.collections.column import Reader
 from opsdk.norman.collections.field_path import FieldPath, cell_at
-from opsdk.norman.collections.kind_list import KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.collections.kind_list import KindList, ListForm
 from opsdk.norman.collections.kind_lists import KindLists
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.model import ApiContext, Schema
@@ -73,11 +73,10 @@ class CachedStore(ProxyStore, Closing):
         """Yield changes from now on, or after a revision. Raises `NormanError` Gone if it is too old."""
         opened = await self._open(schema)
         revision = opened.changes.parse_revision(query.since)
-        async with aclosing(opened.watch(WatchScope(visible=query.visible), revision=revision)) as events:
+        async with aclosing(opened.watch(query.visible, revision=revision)) as events:
             async for event in events:
-                removed = event.type is KindEventType.REMOVE
                 yield ResourceEvent(
-                    type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE,
+                    type=ResourceEventType.REMOVE if event.is_removal else ResourceEventType.CHANGE,
                     data=await _decoded(await opened.rows.get(event.entry)),
                     revision=str(event.revision),
                 )

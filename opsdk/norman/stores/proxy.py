@@ -95,14 +95,14 @@ class ProxyStore:
         metadata = tree.setdefault("metadata", {})
         if schema.scope is Scope.NAMESPACE:
             field = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
-            check_namespace(metadata.get("namespace"), field)
+            _check_namespace(metadata.get("namespace"), field)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
             metadata["annotations"][_CREATOR_ANNOTATION] = context.user.username
         metadata["labels"][_CREATOR_LABEL] = "norman"
         if not metadata.get("name") and not metadata.get("generateName"):
-            metadata["generateName"] = generate_name_prefix(schema.id)
+            metadata["generateName"] = _generate_name_prefix(schema.id)
         created = await self._client_for(context).create(Unstructured.from_tree(tree))
         await self._on_write(schema, _key_of(created), created.metadata.resource_version)
         return self._external(context, schema, to_tree(created))
@@ -204,7 +204,7 @@ class ProxyStore:
         return f"<ProxyStore of {self.kind.gvk}>"
 
 
-def check_namespace(namespace: JsonValue, field: str) -> None:
+def _check_namespace(namespace: JsonValue, field: str) -> None:
     """Check the namespace of a new object. Raises `NormanError` MissingRequired or InvalidFormat of the field."""
     if not namespace:
         raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
@@ -212,10 +212,10 @@ def check_namespace(namespace: JsonValue, field: str) -> None:
         raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
 
 
-def generate_name_prefix(type_name: str) -> str:
+def _generate_name_prefix(type_name: str) -> str:
     """Return the ``generateName`` of objects that are created without a name: the first letter and the capitals.
 
-    >>> generate_name_prefix("cluster"), generate_name_prefix("projectRoleTemplateBinding")
+    >>> _generate_name_prefix("cluster"), _generate_name_prefix("projectRoleTemplateBinding")
     ('c-', 'prtb-')
     """
     return f"{type_name[:1]}{re.sub('[a-z]+', '', type_name[1:])}-".lower()

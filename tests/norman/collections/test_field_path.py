@@ -4,35 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.norman.collections.field_path import FieldPath, cell_at, format_path, order_text, parse_path
-
-names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=8)
-paths = st.one_of(
-    st.lists(st.one_of(names, st.sampled_from(["metadata", "labels", "a-b"])), min_size=1, max_size=5).map(tuple),
-    st.lists(names, max_size=3).map(lambda rest: ("metadata", "labels", *rest)),
-)
-
-
-@given(paths)
-def test_a_path_is_what_its_text_is_read_as(path: FieldPath) -> None:
-    """Parsing a path is the inverse of formatting."""
-    assert parse_path(format_path(path)) == path
-
-
-@pytest.mark.parametrize("text", ["", ".", "a.", "a..b", "a[b", "a[]", "metadata.labels.a[b]"])
-def test_a_malformed_path_is_refused_with_its_position(text: str) -> None:
-    """Empty names and open brackets are errors."""
-    with pytest.raises(ValueError, match=r"at \d+"):
-        parse_path(text)
-
-
-def test_a_label_may_have_dots_and_slashes_without_brackets() -> None:
-    """Below metadata.labels and metadata.annotations the rest of the text is one name."""
-    assert parse_path("metadata.labels.app.kubernetes.io/name") == ("metadata", "labels", "app.kubernetes.io/name")
+from opsdk.norman.collections.field_path import cell_at, order_text
 
 
 def test_a_path_through_a_list_has_the_values_of_all_items_or_of_one() -> None:

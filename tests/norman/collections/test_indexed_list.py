@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,28 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from stevekit import entry, query_of
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.collections import list_order
+from opsdk.norman.collections import indexed_list, list_order
 from opsdk.norman.collections.access_set import VisibleObjects
-from opsdk.norman.collections.field_path import cell_at, texts
-from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
-from opsdk.norman.collections.indexed_list import IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.field_path import cell_at, order_text
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator
+from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.errors import NormanError
-from opsdk.norman.steve.raw_fields import raw_fields
+from tests.norman.collections.kit import entry, only, reader
 
 ALL = VisibleObjects(everything=True)
 NAMES = ("a", "b", "c", "d")
 PLACES = ("", "n", "m")
-STATE = ("spec", "state")
-
-
-def plain(tree: Any) -> Any:
-    """No virtual fields."""
-    return tree
+SIZE = SortKey(("spec", "size"))
+SIZE_DESCENDING = SortKey(("spec", "size"), descending=True)
+EQUALS, NOT_EQUALS, IN = FilterOperator.EQUALS, FilterOperator.NOT_EQUALS, FilterOperator.IN
 
 
 def names(page: IndexedPage) -> list[str]:
@@ -39,9 +34,9 @@ def names(page: IndexedPage) -> list[str]:
     return [str(item.key) for item in page.entries]
 
 
-def filled(count: int = 10, options: IndexedListOptions | None = None) -> IndexedList:
+def filled(count: int = 10) -> IndexedList:
     """A list of objects ``o0``, ``o1`` ..., in two namespaces."""
-    objects = IndexedList(raw_fields(plain), options)
+    objects = IndexedList(reader)
     for number in range(count):
         objects.put(entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3}))
     return objects
@@ -49,7 +44,7 @@ def filled(count: int = 10, options: IndexedListOptions | None = None) -> Indexe
 
 # ------------------------------------------------------------------ the model
 def naive(objects: dict[ObjectKey, StoreEntry], query: ObjectQuery) -> list[str]:
-    """OrFilter and sort everything by decoded objects."""
+    """Filter and sort everything by decoded objects."""
 
     def cell(item: StoreEntry, path: tuple[str, ...]) -> Any:
         if path == ("id",):
@@ -61,7 +56,7 @@ def naive(objects: dict[ObjectKey, StoreEntry], query: ObjectQuery) -> list[str]
         rows = [item for item in rows if any(c.test()(cell(item, c.path)) for c in alternatives)]
     rows.sort(key=lambda item: item.key)
     for key in reversed(query.sort):
-        rows.sort(key=lambda item, key=key: key.order(cell(item, key.path)), reverse=key.descending)  # type: ignore[misc]
+        rows.sort(key=lambda item, key=key: order_text(cell(item, key.path)), reverse=key.descending)  # type: ignore[misc]
     return [str(item.key) for item in rows]
 
 
@@ -79,18 +74,21 @@ puts = st.tuples(
     ),
 )
 removals = st.tuples(st.just("remove"), st.sampled_from(PLACES), st.sampled_from(NAMES), st.just({}))
-texts_of_queries = st.sampled_from(
+LABEL = ("metadata", "labels", "k.io/m")
+NO_LABEL = (FilterCondition(LABEL, FilterOperator.NOT_EXISTS),)
+NAME_OR_NAMESPACE = (*only(EQUALS, "metadata.name", "a"), *only(EQUALS, "metadata.namespace", "n"))
+queries = st.sampled_from(
     [
-        "sort=spec.size",
-        "sort=-spec.size,metadata.name",
-        "sort=-metadata.labels[k.io/m],spec.size",
-        "sort=-id",
-        "filter=spec.size=1",
-        "filter=spec.size>3&sort=-spec.size",
-        "filter=metadata.name~a,metadata.namespace=n&filter=ports!=2",
-        "filter=metadata.labels.l in (x)&sort=metadata.name",
-        "filter=!metadata.labels[k.io/m]",
-        "filter=ports",
+        ObjectQuery(sort=(SIZE,)),
+        ObjectQuery(sort=(SIZE_DESCENDING, SortKey(("metadata", "name")))),
+        ObjectQuery(sort=(SortKey(LABEL, descending=True), SIZE)),
+        ObjectQuery(sort=(SortKey(ID, descending=True),)),
+        ObjectQuery(filters=(only(EQUALS, "spec.size", "1"),)),
+        ObjectQuery(filters=(only(FilterOperator.NOT_IN, "spec.size", "1", "x"),), sort=(SIZE_DESCENDING,)),
+        ObjectQuery(filters=(NAME_OR_NAMESPACE, only(NOT_EQUALS, "ports", "2"))),
+        ObjectQuery(filters=(only(IN, "metadata.labels.l", "x"),), sort=(SortKey(("metadata", "name")),)),
+        ObjectQuery(filters=(NO_LABEL,)),
+        ObjectQuery(filters=(only(FilterOperator.EXISTS, "ports"),)),
     ]
 )
 accesses = st.one_of(
@@ -106,9 +104,7 @@ accesses = st.one_of(
 
 
 @given(
-    st.lists(
-        st.one_of(puts, removals, st.tuples(st.just("query"), texts_of_queries, accesses, st.just({}))), max_size=30
-    ),
+    st.lists(st.one_of(puts, removals, st.tuples(st.just("query"), queries, accesses, st.just({}))), max_size=30),
     st.sampled_from((1 / 16, 1.0)),
 )
 def test_any_history_gives_the_list_that_its_end_gives(
@@ -117,12 +113,16 @@ def test_any_history_gives_the_list_that_its_end_gives(
     """Columns, orders and views that follow events show what a new sort of everything shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_order, "_LARGE_SHARE", large_share)  # both ways: in place, and anew
+        for name, limit in (("_MAX_COLUMNS", 4), ("_MAX_ORDERS", 2), ("_MAX_VIEWS", 3)):
+            patch.setattr(indexed_list, name, limit)
         _play(history)
 
 
 def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
-    objects, model = IndexedList(raw_fields(plain), IndexedListOptions(columns=3, orders=2, views=3)), {}
-    for revision, (what, first, second, parts) in enumerate([*history, ("query", "sort=spec.size", ALL, {})], 1):
+    objects, model = IndexedList(reader), {}
+    for revision, (what, first, second, parts) in enumerate(
+        [*history, ("query", ObjectQuery(sort=(SIZE,)), ALL, {})], 1
+    ):
         if what == "put":
             item = entry(second, first, revision, **parts)
             objects.put(item)
@@ -131,52 +131,21 @@ def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
             objects.remove(entry(second, first, revision))
             model.pop(ObjectKey(first, second), None)
         else:
-            query = query_of(first, second)
+            query = replace(first, visible=second)
             assert names(objects.page(query)) == naive(model, query)
     assert len(objects) == len(model)
-    counts = objects.counts(ALL, STATE)
-    assert counts.count == len(model)
-    assert counts.namespaces == Counter(key.namespace for key in model if key.namespace)
 
 
 # ------------------------------------------------------------------ pages
-def test_pages_of_one_snapshot_are_one_list_whatever_happens_meanwhile() -> None:
-    """Every object is on exactly one page of a snapshot, in the state of its start."""
+def test_each_user_gets_the_objects_that_the_user_may_see() -> None:
+    """Two users with the same parameters have lists of their own, which follow changes."""
     objects = filled()
-    query = query_of("sort=-spec.size&pagesize=4")
-    first = objects.page(query)
-    objects.put(entry("new", "n", 99, spec={"size": 9}))
-    objects.remove(entry("o0", "n", 100))
-    rest = [objects.page(replace(query, first=start, revision=first.revision)) for start in (4, 8, 12)]
-    rest += [objects.page(replace(query, first=start, snapshot=first.revision)) for start in (4, 8)]
-    walked = [name for page in (first, *rest[:3]) for name in names(page)]
-    assert sorted(walked) == sorted(f"{'nm'[n % 2]}/o{n}" for n in range(10))
-    assert (first.count, names(rest[2]), [names(page) for page in rest[3:]]) == (10, [], [names(p) for p in rest[:2]])
-    assert names(objects.page(query_of("sort=-spec.size&pagesize=1"))) == ["n/new"]
-
-
-def test_a_revision_that_is_not_kept_is_the_least_one() -> None:
-    """An old revision gets the newest list; an old snapshot is a 410, and a future revision is an error."""
-    objects = filled(options=IndexedListOptions(snapshots=1))
-    first = objects.page(ObjectQuery(limit=4))
+    everything, some = ObjectQuery(), ObjectQuery(visible=VisibleObjects(namespaces=frozenset("n")))
+    assert (objects.page(everything).count, objects.page(some).count) == (10, 5)
     objects.put(entry("new", "n", 99))
-    newest = objects.page(ObjectQuery())
-    assert objects.page(ObjectQuery(revision=first.revision)) == newest
-    with pytest.raises(NormanError, match="list again") as caught:
-        objects.page(ObjectQuery(limit=4, first=4, snapshot=first.revision))
-    assert caught.value.status == 410
-    with pytest.raises(NormanError, match="unknown revision 100: the list is at 99"):
-        objects.page(ObjectQuery(revision=100))
-
-
-def test_another_user_does_not_get_the_pages_of_the_first() -> None:
-    """A user with other permissions gets the newest list, not the revision that the first user has read."""
-    objects = filled()
-    first = objects.page(ObjectQuery(limit=4))
-    objects.put(entry("new", "n", 99))
-    page = objects.page(ObjectQuery(revision=first.revision, visible=VisibleObjects(namespaces=frozenset("n"))))
-    assert page.revision == 99
-    assert {each.key.namespace for each in page.entries} == {"n"}
+    objects.put(entry("new", "m", 100))
+    assert (objects.page(everything).count, objects.page(some).count) == (12, 6)
+    assert {each.key.namespace for each in objects.page(some).entries} == {"n"}
 
 
 @pytest.mark.parametrize("sort", [(SortKey(ID),), (SortKey(("spec", "size")), SortKey(ID)), (SortKey(ID, True),)])
@@ -197,23 +166,13 @@ def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> N
     assert (walked, previous) == (everything, [None, *everything[:7:3]])
 
 
-def test_letter_case_does_not_matter_and_absent_labels_come_last() -> None:
-    """Sorting ignores case, and absent labels come last, or first in descending order."""
-    objects = IndexedList(raw_fields(plain))
-    for name, label in (("a", "Beta"), ("b", "alpha"), ("c", None), ("d", "Alpha")):
-        objects.put(entry(name, "", 1, labels={} if label is None else {"l": label}))
-    assert names(objects.page(query_of("sort=metadata.labels.l"))) == ["b", "d", "a", "c"]
-    assert names(objects.page(query_of("sort=-metadata.labels.l"))) == ["c", "a", "b", "d"]
-    assert names(objects.page(ObjectQuery(sort=(SortKey(("metadata", "labels", "l")),)))) == ["c", "d", "a", "b"]
-
-
 def test_a_marker_of_a_deleted_object_is_the_object_after_it() -> None:
     """In id order, a deleted marker means the next object; in another order, the list starts again."""
     objects = filled()
     objects.remove(entry("o2", "n", 50))
     assert names(objects.page(ObjectQuery(sort=(SortKey(ID),), limit=2, marker="n/o2"))) == ["n/o4", "n/o6"]
-    by_size = (SortKey(("spec", "size")), SortKey(ID))
-    assert objects.page(ObjectQuery(sort=by_size, limit=2, marker="n/o2")).first == 0
+    by_size = ObjectQuery(sort=(SIZE, SortKey(ID)), limit=2)
+    assert names(objects.page(replace(by_size, marker="n/o2"))) == names(objects.page(by_size))
 
 
 # ------------------------------------------------------------------ selections
@@ -222,63 +181,56 @@ def test_namespaces_select_objects() -> None:
     objects = filled(4)
     objects.put(entry("cluster", "", 9))
     for namespaces, listed in ((("m",), ["m/o1", "m/o3"]), ((), [])):
-        condition = FilterCondition(("metadata", "namespace"), FilterOperator.IN, namespaces)
-        assert names(objects.page(ObjectQuery(filters=(OrFilter([condition]),)))) == listed
+        query = ObjectQuery(filters=(only(IN, "metadata.namespace", *namespaces),))
+        assert names(objects.page(query)) == listed
 
 
-def test_a_summary_counts_the_values_of_the_whole_list() -> None:
-    """Pages and limits do not change it; filters and permissions do."""
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns and orders are limited; a request that needs more fields is an error."""
+    monkeypatch.setattr(indexed_list, "_MAX_COLUMNS", 3)
+    monkeypatch.setattr(indexed_list, "_MAX_ORDERS", 1)
     objects = filled()
-    page = objects.page(query_of("summary=spec.size,metadata.namespace&pagesize=1"))
-    assert [dict(item.counts) for item in page.summary] == [{"0": 4, "1": 3, "2": 3}, {"m": 5, "n": 5}]
-    only = objects.page(query_of("summary=spec.size&filter=spec.size!=0", VisibleObjects(namespaces=frozenset("n"))))
-    assert (only.count, dict(only.summary[0].counts)) == (3, {"1": 1, "2": 2})
-
-
-def test_counts_follow_permissions_and_states() -> None:
-    """Counts are by namespace, and by state."""
-    objects = IndexedList(raw_fields(plain))
-    for name, state in (("a", "current"), ("b", "failed"), ("c", "failed")):
-        objects.put(entry(name, "n", 1, spec={"state": state}))
-    assert objects.counts(ALL, STATE).states == {"current": 1, "failed": 2}
-    counts = objects.counts(VisibleObjects(names={"n": frozenset("ab")}), STATE)
-    assert (counts.count, dict(counts.namespaces), dict(counts.states)) == (2, {"n": 2}, {"current": 1, "failed": 1})
-
-
-def test_memory_is_bounded() -> None:
-    """Columns, orders and snapshots are limited; a request that needs more fields is an error."""
-    objects = filled(options=IndexedListOptions(columns=3, orders=1, snapshots=9, snapshot_rows=15))
     for size in range(9):
-        objects.page(query_of(f"filter=spec.a{size}!=1&sort=spec.b{size}"))
-    assert len(objects._columns) == 3
-    assert sum(s.rows for s in objects._snapshots.values()) <= 15
-    with pytest.raises(NormanError, match="4 fields: use at most 3"):
-        objects.page(query_of("filter=a=1,b=1,c=1,d=1"))
+        sort = (SortKey(("spec", f"b{size}")),)
+        objects.page(ObjectQuery(filters=(only(NOT_EQUALS, f"spec.a{size}", "1"),), sort=sort))
+    assert (len(objects._columns), len(objects._orders)) == (3, 1)
+    three = tuple(condition for field in "abc" for condition in only(EQUALS, field, "1"))
+    with pytest.raises(NormanError, match="4 fields: use at most 3") as caught:  # the id too
+        objects.page(ObjectQuery(filters=(three,)))
+    assert (caught.value.status, caught.value.code) == (400, "InvalidFormat")
 
 
 def test_fields_are_read_in_slices() -> None:
     """The first use of a field lets other tasks run, and includes changes made during it."""
     objects = filled(2000)
-    steps = objects.prepare(query_of("filter=spec.size=0"))
+    query = ObjectQuery(filters=(only(EQUALS, "spec.size", "0"),))
+    steps = objects.prepare(query)
     next(steps)
     objects.put(entry("o0", "n", 9999, spec={"size": 1}))
     assert sum(1 for _ in steps) > 3
-    assert "n/o0" not in names(objects.page(query_of("filter=spec.size=0")))
-    assert texts(None) == ()
+    assert "n/o0" not in names(objects.page(query))
 
 
-@pytest.mark.parametrize("text", ["filter=spec.size!=2&sort=-spec.size", "sort=spec.size", "", "filter=spec.size=0"])
-def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        ObjectQuery(filters=(only(NOT_EQUALS, "spec.size", "2"),), sort=(SIZE_DESCENDING,)),
+        ObjectQuery(sort=(SIZE,)),
+        ObjectQuery(),
+        ObjectQuery(filters=(only(EQUALS, "spec.size", "0"),)),
+    ],
+)
+def test_requests_that_compute_at_once_have_all_changes(query: ObjectQuery) -> None:
     """Concurrent requests see all changes, even if one of them is cancelled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_order, "_SLICE", 50)
-        objects, model = IndexedList(raw_fields(plain)), {}
+        objects, model = IndexedList(reader), {}
         for number in range(2000):
             item = entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3})
             objects.put(item)
             model[item.key] = item
-        queries = [query_of(text, visible) for visible in (ALL, VisibleObjects(namespaces=frozenset("n")))]
-        running = [objects.prepare(queries[turn % 2]) for turn in range(3)]
+        of_users = [query, replace(query, visible=VisibleObjects(namespaces=frozenset("n")))]
+        running = [objects.prepare(of_users[turn % 2]) for turn in range(3)]
         step, given_up = 0, running[2]
         while running:
             step += 1
@@ -293,8 +245,8 @@ def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
                 objects.remove(item)
                 model.pop(item.key, None)
         assert step > 10
-        for query in queries:
-            assert names(objects.page(query)) == naive(model, query)
+        for each in of_users:
+            assert names(objects.page(each)) == naive(model, each)
 
 
 def test_an_object_is_found_by_its_key() -> None:

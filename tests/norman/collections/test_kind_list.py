@@ -7,25 +7,25 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from stevekit import config_map, entry, grant, query_of, revoke, rule, running_cluster
 
 import envtest
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
-from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.collections.filter import FilterOperator
+from opsdk.norman.collections.kind_list import KindList, ListForm
+from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.errors import NormanError
-from opsdk.norman.steve.printer_fields import STATE
-from opsdk.norman.steve.raw_fields import raw_fields
+from tests.norman.collections.kit import config_map, grant, only, reader, revoke, rule, running_cluster
 
 ANN = User(name="ann")
 ALL = VisibleObjects(everything=True)
+BY_ID = SortKey(ID)
 
 
 @asynccontextmanager
@@ -40,29 +40,26 @@ async def config_maps() -> AsyncIterator[tuple[KindList, Client, Callable[[str],
         cached = await cluster.cache.informer_for(ConfigMap)
         async with (
             AccessSetStore(cluster.cache) as store,
-            KindList(cached, ListForm("", raw_fields(lambda tree: tree), lambda tree: tree)) as objects,
+            KindList(cached, ListForm("", reader, lambda tree: tree)) as objects,
         ):
             yield objects, client, lambda verb: store.access_for(ANN).visible(verb, "", "configmaps", namespaced=True)
 
 
-async def listed(objects: KindList, visible: VisibleObjects, text: str = "") -> list[str]:
+async def listed(objects: KindList, visible: VisibleObjects, sort: SortKey = BY_ID, limit: int = 0) -> list[str]:
     """The names of a list of ConfigMaps, without those of the cluster itself."""
-    page = await objects.page(query_of(f"filter=metadata.name!=kube-root-ca.crt&{text}", visible))
+    filters = (only(FilterOperator.NOT_EQUALS, "metadata.name", "kube-root-ca.crt"),)
+    page = await objects.page(ObjectQuery(filters=filters, sort=(sort,), visible=visible, limit=limit))
     return [str(item.key) for item in page.entries if item.key.namespace in ("n", "m")]
 
 
-async def test_a_user_of_two_names_lists_counts_and_pages_just_these() -> None:
-    """A role for two names shows only these, in every form of a list."""
+async def test_a_user_of_two_names_lists_and_pages_just_these() -> None:
+    """A role for two names shows only these, on a page too."""
     async with config_maps() as (objects, client, visible):
         assert await listed(objects, visible("list")) == []
         await grant(client, "ann", rule("get", names=["a", "c"]), namespace="n")
         await asyncio.sleep(1)
         assert await listed(objects, visible("list")) == ["n/a", "n/c"]
-        counts = await objects.counts(visible("list"), STATE)
-        assert (counts.count, counts.namespaces) == (2, {"n": 2})
-        assert await listed(objects, visible("list"), "pagesize=1&page=2") == ["n/c"]
-        page = await objects.page(query_of("summary=data.size", visible("list")))
-        assert page.summary[0].counts == {"a": 1, "c": 1}
+        assert await listed(objects, visible("list"), SortKey(ID, descending=True), limit=1) == ["n/c"]
 
 
 async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken_away() -> None:
@@ -70,11 +67,11 @@ async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken
     async with config_maps() as (objects, client, visible):
         await grant(client, "ann", rule("list"), namespace="m")
         await asyncio.sleep(1)
-        assert await listed(objects, visible("list"), "sort=-data.size") == ["m/c", "m/b", "m/a"]
+        by_size = SortKey(("data", "size"), descending=True)
+        assert await listed(objects, visible("list"), by_size) == ["m/c", "m/b", "m/a"]
         await revoke(client, "ann", namespace="m")
         await asyncio.sleep(1)
         assert await listed(objects, visible("list")) == []
-        assert (await objects.counts(visible("list"), STATE)).count == 0
 
 
 async def test_a_watch_shows_what_the_user_may_watch() -> None:
@@ -83,36 +80,37 @@ async def test_a_watch_shows_what_the_user_may_watch() -> None:
         await grant(client, "ann", rule("watch", names=["a"]), namespace="n")
         await asyncio.sleep(1)
         revision = objects.objects.revision
-        events = objects.watch(WatchScope(visible=visible("watch")), revision=revision)
+        events = objects.watch(visible("watch"), revision=revision)
         for namespace, name in (("m", "a"), ("n", "b"), ("n", "a")):
             changed = await client.get(ConfigMap, f"{namespace}/{name}")
             changed.data["size"] = "x"
             await client.update(changed)
         await client.delete(ConfigMap, "n/a")
         events_read = [await anext(events) for _ in range(2)]
-        assert [(e.type, str(e.entry.key)) for e in events_read] == [
-            (KindEventType.CHANGE, "n/a"),
-            (KindEventType.REMOVE, "n/a"),
-        ]
-        resumed = objects.watch(WatchScope(visible=visible("watch")), revision=events_read[0].revision)
-        assert (await anext(resumed)).type is KindEventType.REMOVE
+        assert [(e.is_removal, str(e.entry.key)) for e in events_read] == [(False, "n/a"), (True, "n/a")]
+        resumed = objects.watch(visible("watch"), revision=events_read[0].revision)
+        assert (await anext(resumed)).is_removal
 
 
-async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
-    """A list at the revision of an own write contains the write; a far future revision times out."""
+async def test_a_list_after_a_write_shows_the_write() -> None:
+    """A write and a deletion are waited for; one that never shows ends the wait."""
     async with config_maps() as (objects, client, _):
-        created = await config_map(client, "n", "new")
-        page = await objects.page(query_of(f"revision={created.metadata.resource_version}", ALL))
-        assert "n/new" in [str(item.key) for item in page.entries]
-        with pytest.raises(NormanError, match="unknown revision"):
-            await objects.page(query_of("revision=99999999", ALL))
+        created, key = await config_map(client, "n", "new"), ObjectKey("n", "new")
+        await objects.wait_shown(key, created.metadata.resource_version)
+        assert "n/new" in await listed(objects, ALL)
+        await client.delete(ConfigMap, "n/new")
+        await objects.wait_shown(key, None)
+        assert "n/new" not in await listed(objects, ALL)
+        before = asyncio.get_running_loop().time()
+        await objects.wait_shown(key, "99999999")
+        assert asyncio.get_running_loop().time() - before == 3
 
 
 async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
     """A watch from before the first list is a 410."""
     async with config_maps() as (objects, _, _visible):
         with pytest.raises(NormanError, match="list again") as caught:
-            await anext(objects.watch(WatchScope(visible=ALL), revision=1))
+            await anext(objects.watch(ALL, revision=1))
         assert caught.value.status == 410
 
 
@@ -120,7 +118,7 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
     """The events for a slow client are bounded; beyond that, its watch ends with a 410."""
     async with config_maps() as (objects, client, _):
         monkeypatch.setattr(objects.changes, "_queue_size", 2)
-        events = objects.watch(WatchScope(visible=ALL, name="slow"))
+        events = objects.watch(VisibleObjects(names={None: frozenset({"slow"})}))
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         for number in range(4):
@@ -135,30 +133,20 @@ async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytes
         assert (caught.value.status, caught.value.code) == (410, "Gone")
 
 
-def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None:
-    """An object that leaves the selection is a removal, one that enters it a creation."""
-    scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
-    inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
-    events = [scope.event(1, Change(old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
-    assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
-    assert scope.event(1, Change(inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
-    assert not scope.contains(entry("a", "m", labels={"l": "x"}))
-
-
 async def test_a_missed_deletion_reaches_watches_that_resume() -> None:
     """A missed deletion increments the revision, so that resumed watches get it."""
     async with config_maps() as (objects, _, _visible):
         before = objects.objects.revision
         missed = objects.objects.get(ObjectKey("n", "a"))
         objects._on_delta(Delta(change=DeltaType.DELETED, old=missed, final_state_unknown=True))
-        event = await anext(objects.watch(WatchScope(visible=ALL), revision=before))
-        assert (event.type, event.revision) == (KindEventType.REMOVE, before + 1)
+        event = await anext(objects.watch(ALL, revision=before))
+        assert (event.is_removal, event.revision) == (True, before + 1)
 
 
 async def test_a_closed_list_ends_its_watches() -> None:
     """A closed list, such as that of a deleted definition, ends its watches."""
     async with config_maps() as (objects, _, _visible):
-        waiting = asyncio.ensure_future(anext(objects.watch(WatchScope(visible=ALL)), None))
+        waiting = asyncio.ensure_future(anext(objects.watch(ALL), None))
         await asyncio.sleep(1)
         await objects.aclose()
         assert await waiting is None

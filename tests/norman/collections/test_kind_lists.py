@@ -1,4 +1,4 @@
-"""The open lists of a dialect on the embedded server, in virtual time."""
+"""The open lists of a store on the embedded server, in virtual time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sized
 
 import pytest
 from msgspec.structs import replace
-from stevekit import config_map, running_cluster
 
 import envtest
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -16,6 +15,7 @@ from opsdk.errors import NoMatchError
 from opsdk.norman.collections.field_path import cell_at
 from opsdk.norman.collections.kind_list import ListForm
 from opsdk.norman.collections.kind_lists import KindLists
+from tests.norman.collections.kit import config_map, running_cluster
 
 CONFIG_MAPS = unstructured("v1", "ConfigMap")
 FORM = ListForm("columns", lambda path: lambda item: cell_at({}, path), lambda tree: tree)
@@ -27,35 +27,22 @@ async def test_a_list_is_opened_once_and_anew_for_another_form() -> None:
         await config_map(cluster.uncached, "default", "a")
         opened = await lists.open("configmap", CONFIG_MAPS.gvk, FORM)
         assert await lists.open("configmap", CONFIG_MAPS.gvk, FORM) is opened
-        informer = await cluster.cache.informer_for(CONFIG_MAPS)
-        await lists.retain({"configmap": "columns"})
         assert lists.get("configmap") is opened
-        await lists.retain({"configmap": "other columns"})
-        assert lists.get("configmap") is None
+        informer = await cluster.cache.informer_for(CONFIG_MAPS)
         another = await lists.open("configmap", CONFIG_MAPS.gvk, replace(FORM, source="other columns"))
         assert another is not opened
         assert await cluster.cache.informer_for(CONFIG_MAPS) is informer
         assert "1 open" in repr(lists)
 
 
-async def test_the_informer_of_a_kind_that_is_not_served_stops_with_its_list() -> None:
-    """A type that comes back is listed again."""
-    async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
-        await lists.open("configmap", CONFIG_MAPS.gvk, FORM)
-        informer = await cluster.cache.informer_for(CONFIG_MAPS)
-        await lists.retain({})
-        assert lists.get("configmap") is None
-        assert await cluster.cache.informer_for(CONFIG_MAPS) is not informer
-
-
-async def test_a_kind_that_is_not_served_any_more_takes_no_memory() -> None:
-    """After a churn of kinds, no container of the lists holds one of them."""
+async def test_closed_lists_take_no_memory() -> None:
+    """After a churn of keys, no container of the closed lists holds one of them."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, KindLists(cluster) as lists:
         for number in range(20):
             await lists.open(f"kind-{number}", CONFIG_MAPS.gvk, FORM)
             with pytest.raises(NoMatchError):
                 await lists.open(f"unknown-{number}", GroupVersionKind("demo.dev", "v1", "Unknown"), FORM)
-        await lists.retain({})
+        await lists.aclose()
         held = {name: len(value) for name, value in vars(lists).items() if isinstance(value, Sized)}
         assert held == dict.fromkeys(held, 0)
         assert "_locks" in held

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stevekit import entry
 
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections import list_order
 from opsdk.norman.collections.column import Column
 from opsdk.norman.collections.list_order import ListOrder
 from opsdk.norman.collections.query import SortKey
+from tests.norman.collections.kit import entry
 
 KEY = SortKey(("spec", "size"), descending=True)
 

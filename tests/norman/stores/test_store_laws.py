@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import dataclasses
 import json
-import tempfile
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from normankit import V3, api_context
-from postgres import PostgresServer, postgres_server
 
 from envtest import Environment
 from opsdk.api.core.v1 import ConfigMap
@@ -35,8 +31,6 @@ from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.stores.proxy import ProxyStore
-from opsdk.norman.stores.sql import SqlStore
-from opsdk.norman.stores.sql_database import SqlDatabase
 from opsdk.norman.stores.transform import SubtypeStore, TransformStore
 from opsdk.norman.stores.wrapper import StoreWrapper
 from opsdk.structured_merge.value import JsonObject
@@ -90,30 +84,6 @@ class _OneBackend(AggregateStore):
 async def aggregate() -> AsyncIterator[Store]:
     """Two back ends."""
     yield _OneBackend({"c1": MemoryStore(), "c2": MemoryStore()})
-
-
-@asynccontextmanager
-async def sqlite() -> AsyncIterator[Store]:
-    """A SQLite database in a file."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with SqlDatabase(f"sqlite:///{folder}/books.db") as database, SqlStore(database, "books") as store:
-            yield store
-
-
-@asynccontextmanager
-async def sqlite_memory() -> AsyncIterator[Store]:
-    """A SQLite database in memory; no field is declared as a filter, so Python filters."""
-    async with SqlDatabase("sqlite:///:memory:") as database, SqlStore(database, "books") as store:
-        yield Undeclared(store)
-
-
-@asynccontextmanager
-async def postgresql() -> AsyncIterator[Store]:
-    """A PostgreSQL server, one for all tests of the process."""
-    if "server" not in _POSTGRES:
-        _POSTGRES["server"] = _EXIT_STACK.enter_context(postgres_server())
-    async with SqlDatabase(_POSTGRES["server"].url) as database, SqlStore(database, uuid.uuid4().hex) as store:
-        yield store
 
 
 @asynccontextmanager
@@ -208,33 +178,16 @@ class FieldsMapper:
 
 
 _STORED = dataclasses.replace(BOOK, scope=Scope.NAMESPACE, mapper=FieldsMapper())
-_POSTGRES: dict[str, PostgresServer] = {}
-_EXIT_STACK = ExitStack()
-atexit.register(_EXIT_STACK.close)
-
-
-class Undeclared(Delegating):
-    """Hides the filters of the schema from a store."""
-
-    def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> Awaitable[ResourceList]:  # type: ignore[override]
-        return super().list(context, dataclasses.replace(schema, collection_filters={}), query)
-
-    def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> Awaitable[JsonObject]:  # type: ignore[override]
-        return super().create(context, dataclasses.replace(schema, collection_filters={}), data)
-
 
 STORES: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
     "memory": memory,
     "transform": transformed,
     "subtype": subtype,
     "aggregate": aggregate,
-    "sqlite": sqlite,
-    "sqlite in memory": sqlite_memory,
-    "postgresql": postgresql,
     "proxy": proxy,
     "cached": cached,
 }
-_SLOW = ("postgresql", "proxy", "cached")
+_SLOW = ("proxy", "cached")
 EACH_STORE = [pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in STORES]
 
 names = st.sampled_from("abcdefgh")

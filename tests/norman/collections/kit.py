@@ -16,50 +16,12 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
-from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.steve.parameters import parse_parameters
+from opsdk.norman.collections.column import Reader
+from opsdk.norman.collections.field_path import FieldPath, cell_at
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.collections.query import ID
 
 RBAC = "rbac.authorization.k8s.io"
-WIDGETS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.demo.dev"},
-    "spec": {
-        "group": "demo.dev",
-        "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "description": "A part of a machine.",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["size"],
-                                "properties": {
-                                    "size": {"type": "integer"},
-                                    "tags": {"type": "array", "items": {"type": "string"}},
-                                },
-                            }
-                        },
-                    }
-                },
-                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-            }
-        ],
-    },
-}
-
-
-def query_of(text: str = "", visible: VisibleObjects = EVERYTHING) -> ObjectQuery:
-    """The query of a request with these parameters."""
-    return parse_parameters(text).query(visible)
 
 
 def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> StoreEntry:
@@ -69,6 +31,16 @@ def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> St
         metadata["namespace"] = namespace
     stored, _ = make_entry(msgspec.json.encode({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, **parts}))
     return stored
+
+
+def reader(path: FieldPath) -> Reader:
+    """The reader of a field of the stored object; the id is namespace and name."""
+    return lambda item: str(item.key) if path == ID else cell_at(msgspec.json.decode(item.data), path)
+
+
+def only(operator: FilterOperator, field: str, *values: str) -> OrFilter:
+    """One condition on a field, whose names have no dots."""
+    return (FilterCondition(tuple(field.split(".")), operator, values),)
 
 
 @asynccontextmanager
