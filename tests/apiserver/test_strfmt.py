@@ -113,3 +113,12 @@ def test_numbers_of_any_length_are_read() -> None:
     """More digits than an int64 has make a number that is too large, leading zeros aside."""
     assert not FORMATS["duration"]("9" * 5000 + " days")
     assert FORMATS["duration"]("0" * 5000 + "9 days")
+
+
+@pytest.mark.parametrize("part", ["a?", "(a*)*", "(a|b)*", "[a-z]"])
+def test_an_expression_that_compiles_in_quadratic_time_is_refused(part: str) -> None:
+    """RE2 parses 100,000 characters of `a?` for seconds; Go refuses a program that is too large with this message."""
+    fits = part * (10_000 // len(part))
+    assert compile_regex(fits)
+    with pytest.raises(UsageError, match=r"error parsing regexp: expression too large"):
+        compile_regex(fits + part)
