@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import Unstructured
@@ -16,6 +15,7 @@ from opsdk.children.kinds import built_in_kind
 from opsdk.cli.validate.custom import FieldProblem, metadata_problems
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.environments import import_envtest
 from opsdk.errors import AlreadyExistsError, ApiError
 from opsdk.structured_merge.value import JsonObject
 
@@ -40,8 +40,7 @@ async def built_in_problems(
         trees: each object as it would be sent, and the object before an update; None for a create.
         progress: gets the number of objects that are checked, after each one.
     """
-    # opsdk never depends on envtest: this command uses it where it is installed.
-    envtest: Any = importlib.import_module("envtest")
+    envtest = import_envtest("objects are checked")
     async with envtest.Environment(disable_admission_plugins=_PLUGINS) as env, Cluster(env.config) as cluster:
         turns, names = asyncio.Semaphore(_PARALLEL), asyncio.Lock()
         checked = 0
