@@ -36,20 +36,20 @@ from opsdk.api.core.v1 import ConfigMap
 Options = dict[str, Any]
 
 
-class WidgetSpec(Model):
+class MeasuredSpec(Model):
     """See `benchmarks.objects.widget_definition`."""
 
     value: int = 0
     text: str = ""
 
 
-class WidgetStatus(Model):
+class MeasuredStatus(Model):
     """See `benchmarks.objects.widget_definition`."""
 
     observed: int = 0
 
 
-class Widget(Object[WidgetSpec, WidgetStatus]):
+class MeasuredWidget(Object[MeasuredSpec, MeasuredStatus]):
     """The reconciled kind."""
 
     gvk = GroupVersionKind("bench.opsdk.dev", "v1", "Widget")
@@ -164,8 +164,8 @@ def reconcile(options: Options) -> None:
     operator = operator_of(options)
     written, began = 0, 0.0
 
-    @operator.reconciler(Widget)
-    async def reconcile_widget(obj: Widget, ctx: Context) -> None:
+    @operator.reconciler(MeasuredWidget)
+    async def reconcile_widget(obj: MeasuredWidget, ctx: Context) -> None:
         nonlocal written, began
         began = began or time.process_time()
         if obj.status is not None and obj.status.observed == options["value"]:
@@ -183,23 +183,23 @@ def reconcile(options: Options) -> None:
 def events(options: Options) -> None:
     """Receive changes of objects that a predicate drops."""
     operator = operator_of(options)
-    seen, began = 0, 0.0
+    received, began = 0, 0.0
 
     def drop(event: object) -> bool:  # noqa: ARG001 - what a predicate is called with
-        nonlocal seen, began
+        nonlocal received, began
         began = began or time.process_time()
-        seen += 1
+        received += 1
         # The first list, then one change for each object.
-        if seen == options["count"]:
+        if received == options["count"]:
             began = time.process_time()
             print(json.dumps({"ready": True}), flush=True)
-        if seen == 2 * options["count"]:
+        if received == 2 * options["count"]:
             finish(began, options["count"])
             stop()
         return False
 
-    @operator.reconciler(Widget, predicates=[drop])
-    async def reconcile_nothing(obj: Widget) -> None:
+    @operator.reconciler(MeasuredWidget, predicates=[drop])
+    async def reconcile_nothing(obj: MeasuredWidget) -> None:
         raise AssertionError(obj)
 
     run(operator, options)
@@ -210,8 +210,8 @@ def apply(options: Options) -> None:
     operator = operator_of(options)
     passes, began = 0, 0.0
 
-    @operator.reconciler(Widget, owns=[ConfigMap])
-    async def reconcile_child(obj: Widget, ctx: Context) -> None:
+    @operator.reconciler(MeasuredWidget, owns=[ConfigMap])
+    async def reconcile_child(obj: MeasuredWidget, ctx: Context) -> None:
         nonlocal passes, began
         passes += 1
         if passes == options["count"] // 10:
@@ -229,8 +229,8 @@ def start(options: Options) -> None:
     """Start an operator until its first reconcile: all CPU of the process counts."""
     operator = operator_of(options)
 
-    @operator.reconciler(Widget)
-    async def reconcile_first(obj: Widget) -> None:  # noqa: ARG001
+    @operator.reconciler(MeasuredWidget)
+    async def reconcile_first(obj: MeasuredWidget) -> None:  # noqa: ARG001
         finish(0.0, 1)
         stop()
 

@@ -96,9 +96,9 @@ class WorldRun:
     # -------------------------------------------------------------- the run
     def execute(self) -> Outcome:
         """Run in virtual time. Must not be called from a running event loop."""
-        found = self._runner.run(self._run()) or []
+        violations = self._runner.run(self._run()) or []
         end = self._runner.end
-        return self.outcome([*found, str(end)] if end.is_early else found)
+        return self.outcome([*violations, str(end)] if end.is_early else violations)
 
     async def _run(self) -> list[str]:
         async with self.cluster as cluster:
