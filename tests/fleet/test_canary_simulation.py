@@ -95,7 +95,6 @@ def test_the_judge_finds_namespaces_that_wait_for_a_crashed_version(monkeypatch:
 
 
 def finds(text: str) -> bool:
-    """Whether the judge reports a problem with a text, in one of some seeds."""
-    return any(
-        text in problem for seed in range(6) for problem in canary_simulation.simulate(seed, seconds=400).problems
-    )
+    """Whether the judge reports a problem with a text, in one of some seeds. The first one has a crash at once."""
+    seeds = (2, 0, 1, 3, 4, 5)
+    return any(text in problem for seed in seeds for problem in canary_simulation.simulate(seed, seconds=400).problems)
