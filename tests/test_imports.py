@@ -55,6 +55,29 @@ HEAVY = {
     "uvloop",
     "watchfiles",
 }
+# What an operator does not need before it runs, or at all: other products, debug pages, messages, pages of metrics.
+UNUSED = {
+    "argparse",
+    "difflib",
+    "envtest",
+    "http.server",
+    "opsdk.apiserver",
+    "opsdk.cli",
+    "opsdk.engine",
+    "opsdk.fleet",
+    "opsdk.lifecycle",
+    "opsdk.migration",
+    "opsdk.monitoring",
+    "opsdk.norman",
+    "opsdk.recording.process",
+    "opsdk.testing",
+    "opsdk.verification",
+    "pickle",
+    "prometheus_client",
+    "tempfile",
+    "tracemalloc",
+    "yaml",
+}
 
 
 def loaded(statement: str) -> set[str]:
@@ -68,6 +91,21 @@ def loaded(statement: str) -> set[str]:
 def test_heavy_libraries_are_imported_where_they_are_needed(statement: str) -> None:
     """A plain operator and a plain server import no library that only some of them need."""
     assert loaded(statement) & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "limit"),
+    [
+        ("from opsdk import Client, load_config", 52),
+        ("from opsdk import Cluster", 202),
+        ("from opsdk import Operator", 365),
+    ],
+)
+def test_a_process_starts_light(statement: str, limit: int) -> None:
+    """A client, a cluster and an operator load few modules, and none of a part that they do not use."""
+    names = loaded(statement)
+    assert names & UNUSED == set()
+    assert len([name for name in names if name.split(".")[0] == "opsdk"]) <= limit
 
 
 def test_the_package_alone_imports_no_other_module() -> None:

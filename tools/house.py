@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
+import gc
 import sys
-import tokenize
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -88,8 +87,27 @@ class Module:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of the tree."""
-        return list(ast.walk(self.tree))
+        """Every node of the tree, in the order of `ast.walk`, without contexts and operators, which have no fields."""
+        nodes: list[ast.AST] = [self.tree]
+        for node in nodes:
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    nodes += [each for each in value if isinstance(each, ast.AST) and each._fields]
+                elif isinstance(value, ast.AST) and value._fields:
+                    nodes.append(value)
+        return nodes
+
+    @cached_property
+    def imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:
+        """Every import, with the name of its module."""
+        found: list[tuple[ast.Import | ast.ImportFrom, str]] = []
+        for node in self.nodes:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found.append((node, node.module))
+            elif isinstance(node, ast.Import):
+                found.append((node, node.names[0].name))
+        return found
 
     @cached_property
     def functions(self) -> list[FunctionNode]:
@@ -99,22 +117,28 @@ class Module:
     @cached_property
     def code_lines(self) -> int:
         """Lines that hold a token, docstrings left out."""
-        docstrings = {
-            line
-            for node in self.nodes
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        }
-        blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        lines = {
-            line for token in tokens if token.type not in blank for line in range(token.start[0], token.end[0] + 1)
-        }
-        return len(lines - docstrings)
+        docstrings: set[int] = set()
+        # A string of several lines may have empty ones, and ones that look like comments.
+        strings: set[int] = set()
+        for node in self.nodes:
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                docstrings.update(_lines(node))
+            elif isinstance(node, ast.Constant | ast.JoinedStr):
+                strings.update(_lines(node))
+        texts = enumerate(map(str.strip, self.text.splitlines()), start=1)
+        return len(({line for line, text in texts if text and text[0] != "#"} | strings) - docstrings)
 
     def find(self, node: ast.AST, what: str) -> Finding:
         """A finding at `node`."""
         return Finding(f"{self.path}:{getattr(node, 'lineno', 1)}", what)
+
+
+def _lines(node: ast.expr | ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 class House:
@@ -198,27 +222,19 @@ def _vague_names(modules: Iterable[Module]) -> list[Finding]:
     ]
 
 
-def _imports(node: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.ImportFrom) and child.module:
-            yield child, child.module
-        elif isinstance(child, ast.Import):
-            yield child, child.names[0].name
-
-
 def lazy_imports(house: House) -> list[Finding]:
     """Imports inside functions without a comment that gives the reason, on the line, above it or at the start."""
-    findings: dict[str, Finding] = {}
+    findings = []
     for module in house.modules:
         lines = module.text.splitlines()
-        for function in module.functions:
-            for node, target in _imports(function):
-                nearby = lines[node.lineno - 2 : node.lineno]
-                reasons = [line.split("#", 1)[1] for line in nearby if "#" in line]
-                if not any(reason.split("noqa: PLC0415")[-1].strip(" -") for reason in reasons):
-                    finding = module.find(node, target)
-                    findings[finding.where] = finding
-    return list(findings.values())
+        for node, target in module.imports:
+            if not node.col_offset or not any(node.lineno in _lines(function) for function in module.functions):
+                continue
+            nearby = lines[node.lineno - 2 : node.lineno]
+            reasons = [line.split("#", 1)[1] for line in nearby if "#" in line]
+            if not any(reason.split("noqa: PLC0415")[-1].strip(" -") for reason in reasons):
+                findings.append(module.find(node, target))
+    return findings
 
 
 def own_type_checking_imports(house: House) -> list[Finding]:
@@ -228,8 +244,8 @@ def own_type_checking_imports(house: House) -> list[Finding]:
         for module in house.modules
         for block in module.nodes
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
-        for node, target in _imports(block)
-        if target.split(".")[0] in PACKAGES
+        for node, target in module.imports
+        if node.lineno in _lines(block) and target.split(".")[0] in PACKAGES
     ]
 
 
@@ -245,7 +261,12 @@ def largest_folder(house: House) -> list[Finding]:
 def modules_without_tests(house: House) -> list[Finding]:
     """Modules that no test file imports or mirrors; most of them are tested through the server that they belong to."""
     tests = house.root / "tests"
-    texts = "\n".join(path.read_text(encoding="utf-8") for path in sorted(tests.rglob("*.py")))
+    imported = {
+        name
+        for module in house.tests
+        for node, target in module.imports
+        for name in (target, *(f"{target}.{alias.name}" for alias in node.names if isinstance(node, ast.ImportFrom)))
+    }
     named = {path.relative_to(tests).with_suffix("") for path in tests.rglob("test_*.py")}
     findings = []
     for module in house.modules:
@@ -253,11 +274,7 @@ def modules_without_tests(house: House) -> list[Finding]:
             continue
         parts = module.path.with_suffix("").parts
         mirror = Path(*(parts[1:-1] if parts[0] == "opsdk" else parts[:-1]), f"test_{parts[-1]}")
-        parent, _, leaf = module.name.rpartition(".")
-        imported = (
-            f"{module.name} import" in texts or f"import {module.name}" in texts or f"{parent} import {leaf}" in texts
-        )
-        if mirror not in named and not imported:
+        if mirror not in named and module.name not in imported:
             findings.append(module.find(module.tree, module.name))
     return findings
 
@@ -303,6 +320,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 when a measure is over its limit")
     parser.add_argument("--list", metavar="MEASURE", help="print what the measures with this in their name count")
     arguments = parser.parse_args()
+    gc.disable()  # the trees stay to the end, so there is nothing to collect
     house = House()
     over = 0
     print(f"{len(house.modules)} modules, {house.code_lines} code lines, {house.functions} functions")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sysconfig
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import msgspec
 _MAX_DEPTH = 100
 _OPSDK = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 # Frames without a file, such as "<string>", are of generated code.
-_LIBRARIES = (_OPSDK, sysconfig.get_path("stdlib"), "<")
+_LIBRARIES = (_OPSDK, str(Path(os.__file__).parent), "<")
 _PACKAGES = ("site-packages", "dist-packages")
 _FRAME_ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 

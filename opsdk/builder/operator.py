@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.watchdog import Stall, Watchdog
@@ -21,11 +20,9 @@ from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.serializer.yaml_writer import write_documents
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
-from opsdk.builder.checkpoint import take_checkpoint
 from opsdk.builder.clashes import check_clashes
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
@@ -33,7 +30,6 @@ from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.builder.manifests import operator_configurations, operator_definitions, registered_objects
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.program import ProgramRun
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import (
     ReconcilerDecorator,
@@ -63,7 +59,6 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rbac.rules import RbacRule
-from opsdk.recording.process import RecordedProgram
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
@@ -74,6 +69,9 @@ from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.conversion import Converter
 from opsdk.webhook.registered.comparison import RegisteredObject
 from opsdk.webhook.server import WebhookServer
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 log = SafeLogger(__name__)
 
@@ -139,6 +137,8 @@ class Operator:
     @cached_property
     def registry(self) -> CollectorRegistry:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - start-up time: only pages of metrics need it
+
         return CollectorRegistry()
 
     # -------------------------------------------------------------- declarations
@@ -517,7 +517,11 @@ class Operator:
         Raises:
             Exception: see `start`.
         """
-        from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
+        # Start-up time: only programs need a kubeconfig, signals and the flight recorder.
+        from opsdk.builder.checkpoint import take_checkpoint  # noqa: PLC0415 - as above
+        from opsdk.builder.program import ProgramRun  # noqa: PLC0415 - as above
+        from opsdk.recording.process import RecordedProgram  # noqa: PLC0415 - as above
+        from opsdk.rest.load import load_config  # noqa: PLC0415 - as above
 
         setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
@@ -546,6 +550,7 @@ class Operator:
             arguments: the command line without the program; default: ``sys.argv``.
             hooks: see `run`.
         """
+        from opsdk.apimachinery.serializer.yaml_writer import write_documents  # noqa: PLC0415 - as below
         from opsdk.builder.flags import flags_in, parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
 
         self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)

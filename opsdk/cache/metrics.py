@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from opsdk.cache.health import InformerHealth
 from opsdk.cache.own_writes import revision_of
+from opsdk.telemetry.series import Counters, Gauges
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 _PREFIX = "opsdk_informer"
 # Name, help, value.
@@ -47,7 +48,7 @@ def _number(resource_version: str) -> float | None:
     return float(revision) if revision and revision < 1 << 128 else None
 
 
-class InformerCollector(Collector):
+class InformerCollector:
     """Collects the health of informers.
 
     Args:
@@ -59,18 +60,20 @@ class InformerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield one sample of each metric for each informer."""
+        from prometheus_client.metrics_core import SummaryMetricFamily  # noqa: PLC0415 - start-up time: for pages only
+
         health = list(self._health())
         for name, text, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=["informer"])
+            gauge = Gauges(f"{_PREFIX}_{name}", text, ["informer"])
             for one in health:
                 if (number := value(one)) is not None:
-                    gauge.add_metric([one.name], number)
-            yield gauge
+                    gauge.set(number, one.name)
+            yield from gauge.collect()
         for name, text, count in _COUNTERS:
-            counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=["informer"])
+            counter = Counters(f"{_PREFIX}_{name}", text, ["informer"])
             for one in health:
-                counter.add_metric([one.name], count(one))
-            yield counter
+                counter.inc(one.name, by=count(one))
+            yield from counter.collect()
         delay = SummaryMetricFamily(
             f"{_PREFIX}_own_write_delay_seconds",
             "Seconds from the end of the operator's own write until the watch shows it.",

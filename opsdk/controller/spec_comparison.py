@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from opsdk.apimachinery.object import TypedObject, convert
+from opsdk.base.closest_name import closest_name
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -100,8 +100,8 @@ def check_path(cls: type[TypedObject] | None, path: object) -> list[str]:
             attribute = name if name in types else wire.get(name, name)
             if attribute not in types:
                 where = ".".join(["spec", *names[:position]])
-                close = difflib.get_close_matches(name, types, n=1) or sorted(types)
-                raise UsageError(f"{where} has no {name!r} ({path!r}): did you mean {where}.{close[0]}?")
+                close = closest_name(name, types) or min(types)
+                raise UsageError(f"{where} has no {name!r} ({path!r}): did you mean {where}.{close}?")
             resolved.append(attribute)
             hint = types[attribute]
         elif any(get_origin(part) in (dict, Mapping) for part in parts):

@@ -12,7 +12,6 @@ import gc
 import inspect
 import os
 import threading
-import tracemalloc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -22,7 +21,6 @@ from msgspec.structs import asdict
 
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.task_stacks import TaskAges
-from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.errors import ApiError, BadRequestError, TooLargeError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, encode_json, json_response, text_response
@@ -160,6 +158,8 @@ def _refusal(request: HttpRequest) -> str:
 
 def _respond(request: HttpRequest, value: object) -> HttpResponse:
     if request.query.get("format") == "text":
+        from opsdk.apimachinery.serializer.yaml_writer import write_yaml  # noqa: PLC0415 - start-up time: for text only
+
         # Convert to JSON first, so that both formats show the same for all types.
         return text_response(write_yaml(msgspec.json.decode(encode_json(value)), sort_keys=False))
     return HttpResponse(200, [("content-type", "application/json")], encode_json(value) + b"\n")
@@ -208,6 +208,8 @@ def rss_bytes() -> int | None:
 
 
 def _allocations() -> list[dict[str, object]] | None:
+    import tracemalloc  # noqa: PLC0415 - start-up time: brings pickle, and only this page needs it
+
     if not tracemalloc.is_tracing():
         return None
     largest = tracemalloc.take_snapshot().statistics("lineno")[:_MAX_ROWS]

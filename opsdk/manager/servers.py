@@ -35,6 +35,7 @@ class MetricsEndpoint:
         self._hook = hook
         self._authorization: MetricsAuthorization | None = None
         self._issued: IssuedContext = lambda: None
+        self._content_type = ""
 
     def use_certificates(self, issued: IssuedContext) -> None:
         """Set the source of the certificate that is served without `metrics_cert_file`."""
@@ -53,6 +54,8 @@ class MetricsEndpoint:
     def server(self) -> HttpServer:
         """Return the server of the endpoint."""
         options = self._options
+        # Reading it imports the library now: the first scrape need not block the event loop for that.
+        self._content_type = self._metrics.content_type
         guard = self._authorize if options.metrics_authentication else None
         tls = self._tls if options.metrics_secure_serving else None
         return HttpServer("metrics", options.metrics_bind_address, [self._serve], tls=tls, guard=guard)
@@ -78,7 +81,7 @@ class MetricsEndpoint:
     async def _serve(self, request: HttpRequest) -> HttpResponse | None:
         if request.path != "/metrics":
             return None
-        return HttpResponse(200, [("content-type", self._metrics.content_type)], self._metrics.expose())
+        return HttpResponse(200, [("content-type", self._content_type)], self._metrics.expose())
 
     def __repr__(self) -> str:
         return f"<MetricsEndpoint at {self._options.metrics_bind_address or 'no address'}>"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+
+from opsdk.telemetry.series import Counters, Gauges
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 __all__ = ["RecordingCollector", "RecordingStatus"]
 
@@ -32,7 +35,7 @@ class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class RecordingCollector(Collector):
+class RecordingCollector:
     """Collects the state of a recording.
 
     Args:
@@ -45,10 +48,11 @@ class RecordingCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield one sample of each metric."""
         status = self._status()
-        yield GaugeMetricFamily(
-            f"{_PREFIX}_active", "1 while the operator is recorded, 0 after a failure.", value=float(not status.problem)
-        )
-        yield GaugeMetricFamily(f"{_PREFIX}_bytes", "Bytes of all files of recordings.", value=status.size)
-        yield CounterMetricFamily(
-            f"{_PREFIX}_skipped_records", "Records that the disk was too slow for.", value=status.skipped
-        )
+        active = Gauges(f"{_PREFIX}_active", "1 while the operator is recorded, 0 after a failure.")
+        active.set(not status.problem)
+        size = Gauges(f"{_PREFIX}_bytes", "Bytes of all files of recordings.")
+        size.set(status.size)
+        skipped = Counters(f"{_PREFIX}_skipped_records", "Records that the disk was too slow for.")
+        skipped.inc(by=status.skipped)
+        for metric in (active, size, skipped):
+            yield from metric.collect()

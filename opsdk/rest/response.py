@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -157,6 +156,8 @@ def retry_after(response: RestResponse, *, now: datetime | None = None) -> float
 def _parse_date(value: str) -> datetime | None:
     if not value:
         return None
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - start-up time: few answers have such a date
+
     try:
         parsed = parsedate_to_datetime(value)
     except ValueError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -155,6 +154,8 @@ def _as_file(data: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
+    import tempfile  # noqa: PLC0415 - start-up time: brings all compressors
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()

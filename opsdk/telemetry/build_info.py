@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from opsdk.base.version import VERSION
+from opsdk.telemetry.series import Gauges
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 
-class BuildInfoCollector(Collector):
+class BuildInfoCollector:
     """``opsdk_build_info``: the versions of opsdk and Python as labels."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
-        info = GaugeMetricFamily("opsdk_build_info", "Versions.", labels=["version", "python_version"])
-        info.add_metric([VERSION, sys.version.partition(" ")[0]], 1)
-        yield info
+        info = Gauges("opsdk_build_info", "Versions.", ["version", "python_version"])
+        info.set(1, VERSION, sys.version.partition(" ")[0])
+        return info.collect()

@@ -10,18 +10,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakSet
-
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    GCCollector,
-    Metric,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.registry import Collector
 
 from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
@@ -50,6 +40,10 @@ from opsdk.telemetry.records import (
 )
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.telemetry.series import Counters, Gauges, Histograms
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.registry import Collector
 
 __all__ = ["PrometheusHook"]
 
@@ -131,6 +125,13 @@ class PrometheusHook(TelemetryHook):
     @cached_property
     def registry(self) -> CollectorRegistry:
         """Shows all metrics. The library is imported on first access: a program without scrapes does not need it."""
+        from prometheus_client import (  # noqa: PLC0415 - start-up time: brings http.server and email
+            CollectorRegistry,
+            GCCollector,
+            PlatformCollector,
+            ProcessCollector,
+        )
+
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -141,6 +142,8 @@ class PrometheusHook(TelemetryHook):
     @property
     def content_type(self) -> str:
         """The media type of `expose`."""
+        from prometheus_client import CONTENT_TYPE_LATEST  # noqa: PLC0415 - as above
+
         return CONTENT_TYPE_LATEST
 
     def add_collector(self, make: Callable[[], Collector]) -> None:
@@ -434,6 +437,8 @@ class PrometheusHook(TelemetryHook):
 
     def expose(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
+        from prometheus_client import generate_latest  # noqa: PLC0415 - as above
+
         return generate_latest(self)
 
     def _read_queue(self, name: str, queue: QueueView) -> None:

@@ -2,7 +2,7 @@
 
 They have the methods of a collector of `prometheus_client`, which writes the page. Its own `Counter` and `Histogram`
 look each series up by its labels under a lock, and search buckets one by one: a reconcile with one write took 6 % of
-its time there.
+its time there. Only a page needs the library, which takes as long to import as a tenth of opsdk.
 
 Upstream: none.
 """
@@ -10,14 +10,12 @@ Upstream: none.
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from prometheus_client import Metric
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 HistogramRecorder = Callable[[Mapping[str, str]], Callable[[float], None]]
 """Returns the function that gets the values of the series with these labels."""
@@ -42,8 +40,10 @@ class NumberSeries:
             self.value += by
 
 
-class _Values(Collector):
+class _Values:
     """One number for each combination of labels. For any thread."""
+
+    _counts: ClassVar[bool]
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
@@ -55,12 +55,15 @@ class _Values(Collector):
         # `setdefault` is atomic: two threads get the same series.
         return series if series is not None else self._series.setdefault(labels, NumberSeries())
 
-    @abstractmethod
-    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        """Return the metric without samples."""
-
     def collect(self) -> Iterator[Metric]:
-        family = self._family()
+        """Yield the metric."""
+        from prometheus_client.metrics_core import (  # noqa: PLC0415 - start-up time: only pages need it
+            CounterMetricFamily,
+            GaugeMetricFamily,
+        )
+
+        form = CounterMetricFamily if self._counts else GaugeMetricFamily
+        family = form(self._name, self._documentation, labels=self._labels)
         for labels, series in tuple(self._series.items()):
             family.add_metric(labels, series.value)
         yield family
@@ -80,12 +83,11 @@ class Counters(_Values):
     [1.0]
     """
 
+    _counts = True
+
     def inc(self, *labels: str, by: float = 1.0) -> None:
         """Add `by` to the series with these label values. Zero creates the series."""
         self.series(*labels).inc(by)
-
-    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        return CounterMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class Gauges(_Values):
@@ -102,12 +104,11 @@ class Gauges(_Values):
     [3.0]
     """
 
+    _counts = False
+
     def set(self, value: float, *labels: str) -> None:
         """Set the series with these label values."""
         self.series(*labels).value = float(value)
-
-    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
-        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class HistogramSeries:
@@ -140,7 +141,7 @@ class HistogramSeries:
             return list(self._counts), self._total
 
 
-class Histograms(Collector):
+class Histograms:
     """A histogram with one series for each combination of labels. For any thread.
 
     Args:
@@ -199,6 +200,10 @@ class Histograms(Collector):
         self.series(*labels).observe(value)
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        from prometheus_client.metrics_core import HistogramMetricFamily  # noqa: PLC0415 - as above
+        from prometheus_client.utils import floatToGoString  # noqa: PLC0415 - as above
+
         family = HistogramMetricFamily(self.name, self.documentation, labels=self._labels)
         names = [floatToGoString(bound) for bound in (*self.bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, series in tuple(self._series.items()):

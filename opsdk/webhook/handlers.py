@@ -12,26 +12,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from opsdk.apimachinery.codec import decode
-from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, TypedObject, to_tree
-from opsdk.apiserver.api_errors import invalid
-from opsdk.apiserver.structural.schema import StructuralSchema
-from opsdk.errors import (
-    AdmissionDeniedError,
-    ApiError,
-    BadRequestError,
-    Cause,
-    DecodeError,
-    OpsdkError,
-    UsageError,
-)
+from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.admission import (
@@ -262,37 +250,11 @@ def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
         # Decoding is faster than a deep copy; the patch needs the unmodified object of the request.
         return decode(msgspec.json.encode(tree), kind, bounds=new)
     except DecodeError as error:
+        from opsdk.webhook.invalid_objects import invalid_object  # noqa: PLC0415 - start-up time: brings the schemas
+
         # Mutating webhooks run before schema validation, so the client gets this error instead of the schema's.
-        if new and (causes := _schema_causes(tree, kind, error)):
-            name = str((tree.get("metadata") or {}).get("name") or "")
-            # With kind and name in the details: kubectl prints "The request is invalid" without them.
-            raise invalid(kind.name, kind.gvk.group, name, causes) from error
-        raise BadRequestError(str(error)) from error
-
-
-def _schema_causes(tree: JsonObject, kind: Kind[Any], error: DecodeError) -> list[Cause]:
-    """Return what the server's schema finds wrong in an object that does not decode.
-
-    If the schema finds nothing, the class refuses more than its schema: then the error of the class. Empty for JSON of
-    another shape than an object of the kind.
-    """
-    reason = error.__cause__
-    text, _, path = str(reason).rpartition(" - at `$.")
-    if not text or not isinstance(reason, msgspec.ValidationError):
-        return []
-    schema = _schema_of(kind.representation) if issubclass(kind.representation, TypedObject) else None
-    if schema is not None and (problems := schema.validate(tree)):
-        return [problem.cause for problem in problems]
-    return [] if ", got `" in text else [Cause("FieldValueInvalid", f"Invalid value: {text}", path.rstrip("`"))]
-
-
-@lru_cache(maxsize=64)
-def _schema_of(form: type[TypedObject]) -> StructuralSchema | None:
-    """Return the schema of a class; None for a class without one, such as a built-in kind's."""
-    try:
-        return StructuralSchema(schema_for(form))
-    except OpsdkError:
-        return None
+        refusal = invalid_object(tree, kind, error) if new else None
+        raise (refusal or BadRequestError(str(error))) from error
 
 
 async def _call(function: Callable[..., Any], *arguments: object) -> Any:

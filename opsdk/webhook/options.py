@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +54,8 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """The directory of the certificate files."""
+        import tempfile  # noqa: PLC0415 - start-up time: brings all compressors
+
         return Path(self.cert_dir or Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs"))
 
     @property

@@ -308,6 +308,7 @@ def test_reads_obey_the_laws_under_every_schedule(
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @settings(max_examples=int(os.environ.get("OPSDK_OWN_WRITES_EXAMPLES", "2000")))
 @given(st.lists(_STEPS, max_size=40), st.booleans(), st.sampled_from(_DELAYS))
 def test_reads_obey_the_laws_under_many_schedules(

@@ -42,7 +42,7 @@ async def test_children_obey_the_laws_in_every_state(bounds: ApplierBounds, stat
     [
         pytest.param(ApplierBounds(changes=3, faults=1, old_standby=True), 5000, marks=pytest.mark.deep),
         pytest.param(ApplierBounds(changes=2, edits=1, faults=1, old_standby=True), 5000, marks=pytest.mark.deep),
-        (ApplierBounds(changes=2, edits=1, faults=2), 3000),
+        pytest.param(ApplierBounds(changes=2, edits=1, faults=2), 3000, marks=pytest.mark.deep),
         (ApplierBounds(changes=1, edits=3, faults=1), 1000),
         pytest.param(ApplierBounds(changes=4, faults=1), 10_000, marks=pytest.mark.deep),
     ],

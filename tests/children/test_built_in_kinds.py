@@ -126,6 +126,7 @@ async def test_the_client_decides_as_the_server(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @KINDS
 async def test_the_client_decides_as_the_server_for_long(name: str) -> None:
     """The same for many more changes."""

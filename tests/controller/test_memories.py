@@ -160,6 +160,7 @@ async def test_no_memory_of_a_leader_and_a_standby_grows_with_names() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 async def test_no_memory_grows_with_a_thousand_names() -> None:
     """No container grows with a thousand names, which exceed any constant bound."""
     await _assert_operators_are_bounded(1000)

@@ -1,6 +1,6 @@
 """Two versions of an operator on one server, with crashes, lost leases and changes of the choice, in virtual time.
 
-``OPSDK_CANARY_SEEDS=200 make test-slow`` plays more seeds.
+``OPSDK_CANARY_SEEDS=200 make test-deep`` plays more seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip 
 from tests.fleet import canary_simulation
 from tests.fleet.canary_simulation import NEW, OLD
 
-SEEDS = int(os.environ.get("OPSDK_CANARY_SEEDS", "3"))
+SEEDS = [0, *(pytest.param(n, marks=pytest.mark.deep) for n in range(1, int(os.getenv("OPSDK_CANARY_SEEDS", "3"))))]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_versions_write_one_after_the_other_and_no_namespace_waits_longer_than_the_lease(seed: int) -> None:
     """Each write is the holder's; a hand-over is between two versions; gaps end with the lease; changes are handled."""
     world = canary_simulation.simulate(seed, seconds=400)
@@ -95,7 +95,6 @@ def test_the_judge_finds_namespaces_that_wait_for_a_crashed_version(monkeypatch:
 
 
 def finds(text: str) -> bool:
-    """Whether the judge reports a problem with a text, in one of some seeds."""
-    return any(
-        text in problem for seed in range(6) for problem in canary_simulation.simulate(seed, seconds=400).problems
-    )
+    """Whether the judge reports a problem with a text, in one of some seeds. The first one has a crash at once."""
+    seeds = (2, 0, 1, 3, 4, 5)
+    return any(text in problem for seed in seeds for problem in canary_simulation.simulate(seed, seconds=400).problems)

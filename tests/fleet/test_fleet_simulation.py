@@ -1,6 +1,6 @@
 """A fleet under kills, freezes, stops and partitions, in virtual time. See `fleet_simulation`.
 
-``OPSDK_FLEET_SEEDS=500 make test-slow`` plays more seeds of the large simulation.
+``OPSDK_FLEET_SEEDS=500 make test-deep`` plays more seeds of the large simulation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_a_seed_repeats_its_run_in_other_processes() -> None:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": hash_seed},
             stdout=subprocess.PIPE,
         )
-        for hash_seed in ("1", "2", "3")
+        for hash_seed in ("1", "2")
     ]
     printed = {process.communicate(timeout=120)[0] for process in running}
     assert len(printed) == 1
@@ -104,6 +104,7 @@ def test_the_simulation_notices_a_missing_fence(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(100, 100 + SEEDS))
 def test_fifty_clusters_and_five_replicas(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The law at its size, for ten minutes of virtual time; hand-over times are printed."""

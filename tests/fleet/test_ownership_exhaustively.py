@@ -40,18 +40,16 @@ def test_a_shard_has_one_owner_in_every_state(bounds: OwnershipBounds, states: i
     assert search(bounds) > states
 
 
-DEEP = pytest.mark.deep
-
-
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
-        pytest.param(OwnershipBounds(seconds=4, owned=True), 14_000, marks=DEEP),
-        pytest.param(OwnershipBounds(seconds=2), 8000, marks=DEEP),
-        pytest.param(OwnershipBounds(seconds=3, kinds=("stands", "gets", "sends")), 6500, marks=DEEP),
+        (OwnershipBounds(seconds=4, owned=True), 14_000),
+        (OwnershipBounds(seconds=2), 8000),
+        (OwnershipBounds(seconds=3, kinds=("stands", "gets", "sends")), 6500),
         (OwnershipBounds(seconds=2, owned=True, joining=True, kinds=("leaves",)), 4000),
-        pytest.param(OwnershipBounds(seconds=2, faults=2, kinds=("stands", "requests")), 10_000, marks=DEEP),
+        (OwnershipBounds(seconds=2, faults=2, kinds=("stands", "requests")), 10_000),
     ],
 )
 def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: int) -> None:
@@ -64,7 +62,7 @@ def test_a_shard_has_one_owner_in_more_states(bounds: OwnershipBounds, states: i
     ("bounds", "states"),
     [
         (OwnershipBounds(seconds=1, faults=0, owned=True, joining=True), 5000),
-        (OwnershipBounds(seconds=1, kinds=("leaves",), owned=True), 1000),
+        pytest.param(OwnershipBounds(seconds=1, kinds=("leaves",), owned=True), 1000, marks=pytest.mark.deep),
     ],
 )
 def test_a_choice_of_a_version_at_any_time_gives_a_shard_one_owner(bounds: OwnershipBounds, states: int) -> None:

@@ -8,7 +8,8 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, preferred_holder_of, shard_of, stand_in_of
 from tests.fleet.fleet_model import FleetModel
 
-SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 16))]
+DEEP = [pytest.mark.slow, pytest.mark.deep]
+SEEDS = [*range(10), *(pytest.param(seed, marks=DEEP) for seed in range(10, 16))]
 
 
 def test_shards_are_owned_as_placed() -> None:
@@ -187,7 +188,7 @@ def test_deleted_leases_do_not_make_a_second_writer(seed: int) -> None:
     assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)
 
 
-@pytest.mark.parametrize("seed", [0, 30, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 7))])
+@pytest.mark.parametrize("seed", [0, 30, *(pytest.param(seed, marks=DEEP) for seed in range(1, 7))])
 def test_leases_deleted_again_and_again_do_not_make_a_second_writer(seed: int) -> None:
     """A lease that is deleted within seconds of its creation, before others could read it, still has one writer.
 

@@ -1,6 +1,6 @@
 """Random histories: users create, change and delete objects while the program crashes and starts again.
 
-``OPSDK_HISTORIES=200 make test-slow`` plays more of them.
+``OPSDK_HISTORIES=200 make test-deep`` plays more of them.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ async def test_a_history_with_crashes(k8s_env: Environment, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("block", range(8))
 async def test_many_histories_with_crashes(block: int) -> None:
     """The law of the crash histories holds for more seeds."""

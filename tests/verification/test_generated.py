@@ -52,7 +52,9 @@ def test_operations_reach_the_operator() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["websites", "greetings", "applications", "databases"])
+@pytest.mark.parametrize(
+    "name", ["websites", "greetings", pytest.param("applications", marks=pytest.mark.deep), "databases"]
+)
 def test_the_samples_survive(name: str) -> None:
     """Some disturbances of each workload of a few operations."""
     verification = generated(name, 6)

@@ -5,7 +5,6 @@ Upstream: none; kopf's annotation ``last-handled-configuration`` has this purpos
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from types import NoneType
@@ -17,6 +16,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_tree, without_nulls
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
+from opsdk.base.closest_name import closest_name
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
@@ -180,8 +180,8 @@ def _status_field(cls: type[TypedObject] | None, name: str) -> str:
     wire = {field.encode_name: field.name for field in fields.values()}
     attribute = name if name in fields else wire.get(name, "")
     if not attribute:
-        close = difflib.get_close_matches(name, fields, n=1)
-        remedy = f"did you mean status.{close[0]}?" if close else f"add `{name}: JsonObject | None = None`"
+        close = closest_name(name, fields)
+        remedy = f"did you mean status.{close}?" if close else f"add `{name}: JsonObject | None = None`"
         raise UsageError(f"last_reconciled='status.{name}': the status of {cls.__name__} has no {name!r}: {remedy}")
     allowed = [*members_of(spec_class(cls)), dict]
     if not any(part in allowed or get_origin(part) is dict for part in members_of(fields[attribute].type)):

@@ -7,7 +7,6 @@ Deviates: the files are checked when a client connects, at most every `RELOAD_EV
 from __future__ import annotations
 
 import ssl
-import tempfile
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -169,6 +168,8 @@ def self_signed_context(host: str) -> ssl.SSLContext:
     )
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     # OpenSSL loads from files only. The folder is private, and gone when the function returns.
+    import tempfile  # noqa: PLC0415 - start-up time: brings all compressors
+
     with tempfile.TemporaryDirectory() as folder:
         cert_file, key_file = Path(folder, "tls.crt"), Path(folder, "tls.key")
         cert_file.write_bytes(certificate.public_bytes(pem))
