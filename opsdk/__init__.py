@@ -4,7 +4,7 @@ This module holds the public names. A name is imported when it is first used, so
 other module. Type checkers read ``__init__.pyi``, which imports the same names.
 """
 
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 - the table below has the homes of all public names
 
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),

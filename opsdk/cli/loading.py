@@ -53,7 +53,7 @@ def import_module(name: str) -> ModuleType:
         sys.path.insert(0, str(path.parent.absolute()))
         name = path.stem
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(name)  # noqa: TID251 - the user's module
     except SyntaxError as error:
         raise UsageError(f"{name!r} cannot be loaded: {error.filename}:{error.lineno}: {error.msg}") from error
     except Exception as error:  # the module's own code may raise anything
