@@ -18,7 +18,8 @@ from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.plurals import plural_of
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
-from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.subresources import StatusStore
 from opsdk.apiserver.resources import DecodedBody, InstalledResource, Printer, ResourceInfo, TableColumn
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
