@@ -142,7 +142,7 @@ async def publish_webhooks(admin: Cluster, port: int) -> None:
     spec = ServiceSpec(type="ExternalName", external_name="localhost")
     await admin.uncached.create(Service(metadata=ObjectMeta(name="hooks", namespace=NAMESPACE), spec=spec))
     draft, declared = make_operator(), WebhookServer()
-    for builder in draft._webhooks:  # noqa: SLF001 - what prepare registers
+    for builder in draft.webhooks:
         builder.complete(declared)
     client_config = WebhookClientConfig(service=WebhookService(name="hooks", namespace=NAMESPACE, port=port))
     for tree in webhook_configurations(declared.registrations, client_config, name="pages"):

@@ -5,8 +5,8 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_conver
 
 from __future__ import annotations
 
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_typename
@@ -65,7 +65,7 @@ def accept(original: JsonObject, converted: JsonValue, api_version: str) -> Json
         raise InvalidReviewError("unexpected end of JSON input")
     if not isinstance(converted, dict):
         raise InvalidReviewError(
-            f"json: cannot unmarshal {go_type(converted)} into Go value of type map[string]interface {{}}"
+            f"json: cannot unmarshal {json_kind(converted)} into Go value of type map[string]interface {{}}"
         )
     got, kind = _text(converted.get("apiVersion")), _text(converted.get("kind"))
     if not kind or got.count("/") > 1:

@@ -17,18 +17,16 @@ from envtest.extensions.printer_columns import ColumnPrinter, text
 from envtest.extensions.scale_paths import ScalePaths
 from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.endpoints.body import unsupported_media
-from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import DecodedBody, Printer
+from opsdk.apiserver.schema_model import SchemaModel, schema_name
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_json, whole_numbers
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
@@ -37,7 +35,7 @@ _SHOWN = 1024
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-class CustomModel:
+class CustomModel(SchemaModel):
     """Decodes request bodies by the schema of one CRD version."""
 
     typed = False
@@ -47,10 +45,9 @@ class CustomModel:
     ) -> None:
         spec = definition["spec"]
         self._single_version = len(spec["versions"]) == 1
-        self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
+        super().__init__(version["schema"]["openAPIV3Schema"], schema)
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
-        self.schema = schema or StructuralSchema(self.raw)
         self._group = spec["group"]
         self._versions: dict[str, JsonObject] = {v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]}
         self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
@@ -66,17 +63,9 @@ class CustomModel:
         """Changes with the schema and the selectable fields."""
         return hashlib.sha512(encode_json([self.raw, self.selectable])).hexdigest()
 
-    @cached_property
-    def shape(self) -> Schema:
-        return structural_schema(self.raw)
-
     @property
     def printer(self) -> Printer:
         return self._printer
-
-    @property
-    def blank(self) -> JsonObject:
-        return {}
 
     def type_named(self, api_version: str, kind: str) -> str:
         """See `Model`; custom types are not looked up."""
@@ -123,18 +112,6 @@ class CustomModel:
         warnings += reading.problems
         return {**obj, "metadata": meta}
 
-    def from_protobuf(self, body: bytes) -> JsonObject:
-        """See `Model`: schemas have no numbers."""
-        raise unsupported_media(f"{JSON}, {YAML}")
-
-    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
-        return defaulted
-
-    def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`. Returns the object as it is: the store converts to another storage version."""
-        return obj
-
     def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`: prunes and defaults by the current schema, which may differ from the schema of the write.
 
@@ -154,11 +131,6 @@ class CustomModel:
         pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
         defaulted: JsonObject = self.schema.default(pruned)
         return defaulted
-
-
-def schema_name(group: str, version: str, kind: str) -> str:
-    """Return the name of a schema in OpenAPI documents: the group is reversed."""
-    return ".".join([*reversed(group.split(".")), version, kind])
 
 
 Gone = Callable[[Context], Awaitable[None]]

@@ -30,7 +30,7 @@ from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
-from opsdk.apiserver.registry.store import StatusStore
+from opsdk.apiserver.registry.subresources import StatusStore
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo, ResourceModel, group_version
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate

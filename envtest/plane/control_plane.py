@@ -27,7 +27,6 @@ from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.groups.common.defaulting import Defaults
 from envtest.groups.common.model import TypedModel, generated_typing
-from envtest.groups.common.rest import ReadableStore, UpdateStore
 from envtest.groups.common.scale import ScaleStore
 from envtest.groups.converted_kinds import versions_of
 from envtest.groups.core.address_pool import DEFAULT_RANGE
@@ -70,7 +69,7 @@ from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
 from opsdk.apiserver.registry.local_store import LocalStore
-from opsdk.apiserver.registry.store import StatusStore
+from opsdk.apiserver.registry.subresources import ReadableStore, StatusStore, UpdateStore
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -417,7 +416,7 @@ class ControlPlane:
                 return None
 
     @staticmethod
-    def _part(row: ServedResourceRow, store: LocalStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+    def _part(row: ServedResourceRow, store: LocalStore, main: ResourceInfo) -> UpdateStore | None:
         """Return the store of a subresource that changes one part of the object."""
         whole = ServedResourceRow(main, ())
         match row.info.subresource:

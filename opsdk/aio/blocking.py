@@ -19,9 +19,10 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from opsdk.aio.clock import THREAD_LOOP, is_virtual
 from opsdk.aio.closing import Closing
@@ -374,7 +375,7 @@ def current_call() -> BlockingCall:
 
 
 class Waiting(Generic[Target]):
-    """A base class for the blocking form of a class: its methods wait for those of `target`.
+    """A base class for the generated blocking form of a class: its methods wait for those of `target`.
 
     Args:
         target: has the async methods. Code in the event loop may use it; the function must not.
@@ -393,17 +394,34 @@ class Waiting(Generic[Target]):
             raise
         return call.wait(coroutine, always=always)
 
+    def _call_in_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        async def call() -> T:
+            return function(*args, **kwargs)
 
-def waits_for(
-    method: Callable[Concatenate[Target, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Waiting[Target], P], T]:
-    """Return the blocking form of an async method, for a subclass of `Waiting`."""
+        return self._wait(call())
 
-    @functools.wraps(method)
-    def wait(self: Waiting[Target], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._wait(method(self.target, *args, **kwargs))
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        ended = object()
 
-    return wait
+        async def following() -> T | object:
+            return await anext(items, ended)
+
+        while (item := self._wait(following())) is not ended:
+            yield item  # type: ignore[misc] # it is not `ended`
+
+    @contextmanager
+    def _open(self, block: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
+        async def enter() -> AsyncIterator[T]:
+            return await block.__aenter__()
+
+        async def leave() -> None:
+            await block.__aexit__(None, None, None)
+
+        items = self._wait(enter())
+        try:
+            yield self._iterate(items)
+        finally:
+            self._wait(leave(), always=True)
 
 
 @overload

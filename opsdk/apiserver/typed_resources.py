@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -16,16 +15,15 @@ from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.plurals import plural_of
-from opsdk.apiserver.endpoints.body import unsupported_media
-from opsdk.apiserver.endpoints.negotiation import JSON, YAML
-from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.subresources import StatusStore
 from opsdk.apiserver.resources import DecodedBody, InstalledResource, Printer, ResourceInfo, TableColumn
+from opsdk.apiserver.schema_model import SchemaModel, schema_name
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
 from opsdk.http.server.response import encode_json
-from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["FieldPrinter", "KindModel", "KindSchemas", "KindStrategy", "info_of", "resources_of"]
@@ -72,29 +70,20 @@ class FieldPrinter(Printer):
         return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
 
 
-class KindModel:
+class KindModel(SchemaModel):
     """The `ResourceModel` of a typed class."""
 
     typed = True
 
     def __init__(self, kind: Kind, *, printer: Printer | None = None) -> None:
         gvk = kind.gvk
-        self.raw = schema_for(kind)
-        self.schema = StructuralSchema(self.raw)
-        self.name = ".".join([*reversed(gvk.group.split(".")), gvk.version, gvk.kind])
+        super().__init__(schema_for(kind))
+        self.name = schema_name(gvk.group, gvk.version, gvk.kind)
         self.printer: Printer = printer or FieldPrinter()
         self._kind = kind
 
     def __repr__(self) -> str:
         return f"<KindModel of {self._kind.gvk}>"
-
-    @cached_property
-    def shape(self) -> Schema:
-        return structural_schema(self.raw)
-
-    @property
-    def blank(self) -> JsonObject:
-        return {}
 
     def type_named(self, api_version: str, kind: str) -> str:
         """See `ResourceModel`; only this kind is known."""
@@ -116,18 +105,6 @@ class KindModel:
         strange = sorted(f"metadata.{key}" for key in present.keys() - meta.keys())
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         return DecodedBody(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
-
-    def from_protobuf(self, body: bytes) -> JsonObject:
-        """See `ResourceModel`; typed classes have no protobuf field numbers."""
-        raise unsupported_media(f"{JSON}, {YAML}")
-
-    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
-        return defaulted
-
-    def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `ResourceModel`; the served version is the stored version."""
-        return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
         return obj

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
 from opsdk.aio.garbage import tune_garbage_collector
-from opsdk.aio.watchdog import Watchdog
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.prepared import PreparedOperator
 from opsdk.builder.recording_report import PanicHook, add_recording_report
-from opsdk.manager.manager import Manager
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recording.loop import RecordingLoop
@@ -32,9 +31,7 @@ class ProgramRun:
 
     Args:
         options: of the operator.
-        prepare: creates the manager, in the event loop.
-        start: runs the prepared manager.
-        watchdog: logs code that blocks the event loop.
+        prepare: builds the operator, in the event loop.
         checkpoint: returns the state of the operator for its recording; None if it works.
     """
 
@@ -42,14 +39,11 @@ class ProgramRun:
         self,
         options: OperatorOptions,
         *,
-        prepare: Callable[[], Manager],
-        start: Callable[[], Awaitable[None]],
-        watchdog: Callable[[], Watchdog],
+        prepare: Callable[[], PreparedOperator],
         checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
     ) -> None:
         self._options = options
-        self._prepare, self._start, self._watchdog = prepare, start, watchdog
-        self._checkpoint = checkpoint
+        self._prepare, self._checkpoint = prepare, checkpoint
         timeout = options.manager.shutdown_timeout
         self._guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         self._recording: ProcessRecording | None = None
@@ -78,8 +72,8 @@ class ProgramRun:
         return [PanicHook(self._recording)]
 
     async def _main(self) -> None:
-        watchdog = self._watchdog()
-        manager = self._prepare()
+        prepared = self._prepare()
+        manager = prepared.manager
         if self._recording is not None:
             add_recording_report(manager, self._recording.status, save=self._recording.save)
 
@@ -91,9 +85,9 @@ class ProgramRun:
 
         manager.on_stop(self._guard.arm)
         tune_garbage_collector()
-        async with watchdog if self._options.watchdog_limit > 0 else nullcontext():
+        async with prepared.watchdog if self._options.watchdog_limit > 0 else nullcontext():
             with stop_on_signals(stop, on_signal=self._guard.arm):
-                await self._start()
+                await prepared.start()
 
     def __repr__(self) -> str:
         return f"<ProgramRun, {'recorded' if self._options.recording.directory else 'not recorded'}>"

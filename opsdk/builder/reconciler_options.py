@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, overload
 
 from opsdk.apimachinery.kinds import Kind, kind_of
 from opsdk.apimachinery.object import AnyObject
@@ -60,6 +60,20 @@ class ReconcilerOptions(TypedDict, total=False):
     rbac: Sequence[RbacRule]
     name: str
     options: ControllerOptions | None
+
+
+class DeclaredReconciler(NamedTuple):
+    """One reconciler, as it was declared.
+
+    Attributes:
+        kind: the reconciled kind, if any.
+        options: the keywords.
+        target: the function or class.
+    """
+
+    kind: Kind[Any] | None
+    options: ReconcilerOptions
+    target: Any
 
 
 _Reconciled: TypeAlias = Coroutine[Any, Any, Result | None]

@@ -107,15 +107,25 @@ def verify(
 
 @stopped_by_sigterm()
 def _attack(
-    inputs: OperatorInputs, verification: GeneratedVerification, kinds: Sequence[DisturbanceKind], *,
-    time_limit: float, processes: int, output: OutputFormat,
-) -> int:  # fmt: skip
+    inputs: OperatorInputs,
+    verification: GeneratedVerification,
+    kinds: Sequence[DisturbanceKind],
+    *,
+    time_limit: float,
+    processes: int,
+    output: OutputFormat,
+) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     disturbed = run_verification(
-        verification.declared, verification.workloads, kinds=kinds, time_limit=time_limit - undisturbed.seconds,
-        processes=processes, with_standby=verification.elects_leader, progress=_show_progress,
-    )  # fmt: skip
+        verification.declared,
+        verification.workloads,
+        kinds=kinds,
+        time_limit=time_limit - undisturbed.seconds,
+        processes=processes,
+        with_standby=verification.elects_leader,
+        progress=_show_progress,
+    )
     show_progress("")
     report = GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)
     print_result(output, report.as_json(), report.lines())

@@ -30,9 +30,14 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 
 @stopped_by_sigterm()
 def explore_workloads(
-    inputs: OperatorInputs, verification: GeneratedVerification, *, time_limit: float, order: int | None,
-    processes: int, output: OutputFormat,
-) -> int:  # fmt: skip
+    inputs: OperatorInputs,
+    verification: GeneratedVerification,
+    *,
+    time_limit: float,
+    order: int | None,
+    processes: int,
+    output: OutputFormat,
+) -> int:
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
     The search ends with the first workload that the operator does not survive. For `order` see `explore`.

@@ -134,7 +134,7 @@ def verify_command(
     )
     verification = ForeignVerification(
         subject, workloads, time_limit=time_limit, parallel=parallel, progress=_show_progress
-    )  # fmt: skip
+    )
     with stopped_by_sigterm():
         summary = asyncio.run(verification.run())
     show_progress("")
@@ -149,7 +149,7 @@ def verify_command(
 def _show_progress(summary: ForeignSummary) -> None:
     show_progress(
         f"{summary.workloads} workloads, {summary.count} of {summary.total or '?'} disturbances, {summary.bugs}"
-    )  # fmt: skip
+    )
 
 
 def _read_workload(file: Path) -> UserWorkload:
@@ -157,6 +157,4 @@ def _read_workload(file: Path) -> UserWorkload:
         tree = parse_yaml(file.read_bytes()).tree
     except (OSError, SyntaxProblemError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    return parse_workload(
-        str(file), tree, lambda name: [each.tree for each in read_files([file.parent / name])]
-    )  # fmt: skip
+    return parse_workload(str(file), tree, lambda name: [each.tree for each in read_files([file.parent / name])])

@@ -21,10 +21,17 @@ __all__ = ["transition_test", "verify_transition"]
 
 
 def verify_transition(
-    operator: str, steps: Sequence[Written], disturbance: Disturbance | None = None, *,
-    schedule: Sequence[Choice] | None = None, references: Sequence[JsonObject] = (), doubles: str = "",
-    allowed_hosts: Sequence[str] = (), checks: Sequence[str] = (), replicas: int = 1,
-) -> Sequence[str]:  # fmt: skip
+    operator: str,
+    steps: Sequence[Written],
+    disturbance: Disturbance | None = None,
+    *,
+    schedule: Sequence[Choice] | None = None,
+    references: Sequence[JsonObject] = (),
+    doubles: str = "",
+    allowed_hosts: Sequence[str] = (),
+    checks: Sequence[str] = (),
+    replicas: int = 1,
+) -> Sequence[str]:
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
 
     Args:
@@ -43,7 +50,7 @@ def verify_transition(
     """
     inputs = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, exhaustive=schedule is not None
-    )  # fmt: skip
+    )
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
     if schedule is not None:
@@ -55,9 +62,14 @@ def verify_transition(
 
 
 def transition_test(
-    inputs: OperatorInputs, title: str, transition: Transition, disturbance: Disturbance | None = None, *,
-    schedule: Schedule | None = None, replicas: int = 1,
-) -> str:  # fmt: skip
+    inputs: OperatorInputs,
+    title: str,
+    transition: Transition,
+    disturbance: Disturbance | None = None,
+    *,
+    schedule: Schedule | None = None,
+    replicas: int = 1,
+) -> str:
     """Return a pytest test that fails while a bug is there.
 
     Args:

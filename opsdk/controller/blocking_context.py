@@ -7,34 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from opsdk.aio.blocking import BlockingPool, Waiting, current_call, waits_for
-from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
-from opsdk.base.cause import ReconcileCause
-from opsdk.children.drift import Drift
-from opsdk.children.readiness import Ready
-from opsdk.client.blocking import BlockingClient
-from opsdk.client.recorder.recorder import EventType
-from opsdk.controller.context import Context, HasStatus, Owner
-from opsdk.controller.external import ExternalResource, HasId
-from opsdk.controller.spec_comparison import SpecChange
-from opsdk.controller.status import StatusPatch
+from opsdk.aio.blocking import BlockingPool, current_call
+from opsdk.controller.context import Context
+from opsdk.controller.generated_blocking import BlockingContextMethods
 from opsdk.errors import UsageError
 
-__all__ = ["BlockingContext", "BlockingStatusPatch"]
+__all__ = ["BlockingContext"]
 
-S = TypeVar("S")
 T = TypeVar("T")
-E = TypeVar("E", bound=HasId)
-D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
-class BlockingContext(Waiting[Context]):
+class BlockingContext(BlockingContextMethods):
     """The second argument of a reconciler, finalizer or daemon that is a plain ``def``. It runs in a thread.
 
     It has the attributes and methods of `Context`. The methods block instead of being awaited, and raise
@@ -51,142 +37,6 @@ class BlockingContext(Waiting[Context]):
         call: the call whose thread waits; None for the one of the running function.
     """
 
-    @property
-    def request(self) -> Any:
-        """See `Context`."""
-        return self.target.request
-
-    @property
-    def controller(self) -> str:
-        """See `Context`."""
-        return self.target.controller
-
-    @property
-    def reconcile_id(self) -> str:
-        """See `Context`."""
-        return self.target.reconcile_id
-
-    @property
-    def causes(self) -> tuple[ReconcileCause, ...]:
-        """See `Context`."""
-        return self.target.causes
-
-    @property
-    def attempt(self) -> int:
-        """See `Context`."""
-        return self.target.attempt
-
-    @property
-    def deadline(self) -> float | None:
-        """See `Context`."""
-        return self.target.deadline
-
-    @property
-    def object(self) -> Any:
-        """See `Context`."""
-        return self.target.object
-
-    @property
-    def finalizing(self) -> bool:
-        """See `Context`."""
-        return self.target.finalizing
-
-    @property
-    def client(self) -> BlockingClient:
-        """The client: reads from the cache, writes to the server. Its methods block."""
-        return BlockingClient(self.target.client, self._call)
-
-    @property
-    def logger(self) -> logging.Logger:
-        """See `Context.logger`."""
-        return self.target.logger
-
-    @property
-    def remaining(self) -> float | None:
-        """See `Context.remaining`."""
-        return self.target.remaining
-
-    @property
-    def now(self) -> datetime:
-        """See `Context.now`."""
-        return self.target.now
-
-    @property
-    def last_reconciled(self) -> Any:
-        """See `Context.last_reconciled`."""
-        return self.target.last_reconciled
-
-    def changed(self, path: str = "spec") -> bool:
-        """See `Context.changed`."""
-        return self.target.changed(path)
-
-    def difference(self) -> list[SpecChange]:
-        """See `Context.difference`."""
-        return self.target.difference()
-
-    @overload
-    def apply(
-        self,
-        desired: D,
-        *,
-        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
-        force: bool = True,
-        drift: Drift = Drift.REPAIR,
-        ready: Ready = False,
-        after: Sequence[Any] = (),
-    ) -> D: ...
-    @overload
-    def apply(
-        self,
-        desired: ExternalResource[Any, E],
-        *,
-        ready: Literal[False] | Callable[[E], bool] = False,
-        after: Sequence[Any] = (),
-    ) -> E: ...
-    def apply(
-        self,
-        desired: Any,
-        *,
-        owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED,
-        force: bool = True,
-        drift: Drift = Drift.REPAIR,
-        ready: Ready = False,
-        after: Sequence[Any] = (),
-    ) -> Any:
-        """See `Context.apply`. The methods of an external resource are async, and run in the event loop."""
-        return self._wait(self.target.apply(desired, owner=owner, force=force, drift=drift, ready=ready, after=after))
-
-    apply_all = waits_for(Context.apply_all)
-
-    @overload
-    def status(self, obj: Object[Any, S | None]) -> BlockingStatusPatch[S]: ...
-    @overload
-    def status(self, obj: Object[Any, S]) -> BlockingStatusPatch[S]: ...
-    @overload
-    def status(self, obj: Unstructured) -> BlockingStatusPatch[dict[str, Any]]: ...
-    @overload
-    def status(self, obj: HasStatus[S | None]) -> BlockingStatusPatch[S]: ...
-    def status(self, obj: Any) -> BlockingStatusPatch[Any]:
-        """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`."""
-        return BlockingStatusPatch(self, obj)
-
-    def event(
-        self,
-        reason: str,
-        note: str,
-        *,
-        type: EventType = "Normal",  # noqa: A002 - the field's name
-        regarding: AnyObject | None = None,
-        action: str = "",
-        related: AnyObject | None = None,
-    ) -> None:
-        """Record an Event about the reconciled object, or about `regarding`. See `Context.event`."""
-
-        async def record() -> None:
-            self.target.event(reason, note, type=type, regarding=regarding, action=action, related=related)
-
-        self._wait(record())
-
     def sleep(self, seconds: float) -> None:
         """Wait. Unlike ``time.sleep``, it ends at the deadline and when the controller stops, with `CancelledError`."""
         self._wait(asyncio.sleep(seconds))
@@ -201,23 +51,6 @@ class BlockingContext(Waiting[Context]):
 
     def __repr__(self) -> str:
         return f"<BlockingContext of {self.request} in {self.controller}>"
-
-
-class BlockingStatusPatch(StatusPatch[S]):
-    """A `StatusPatch` for ``with`` in place of ``async with``."""
-
-    def __init__(self, ctx: BlockingContext, obj: Any) -> None:
-        super().__init__(ctx.client.target, obj)
-        self._run = ctx.run
-
-    def __enter__(self) -> Self:
-        return self._run(self.__aenter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._run(self.__aexit__(None, None, None))
 
 
 async def run_in_thread(

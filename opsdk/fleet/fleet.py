@@ -10,16 +10,21 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.builder.reconciler_options import (
+    DeclaredReconciler,
+    ReconcilerDecorator,
+    ReconcilerOptions,
+    check_declaration,
+    declare,
+)
 from opsdk.cluster.cluster import Cluster
 from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.controller import Controller
@@ -77,14 +82,6 @@ class FleetOptions(ShardingOptions, frozen=True, kw_only=True):
     probe: ProbeOptions = ProbeOptions()
 
 
-class _Declared(msgspec.Struct, frozen=True):
-    """One reconciler of managed clusters."""
-
-    kind: Kind[Any] | None
-    options: ReconcilerOptions
-    target: Any
-
-
 class Fleet:
     """Runs reconcilers for many clusters. Every replica runs the same program; each cluster belongs to one of them.
 
@@ -112,7 +109,7 @@ class Fleet:
         self.options = options or FleetOptions()
         self.provider = provider
         self._operator = operator
-        self._declared: list[_Declared] = []
+        self._declared: list[DeclaredReconciler] = []
         self._runner: FleetRunner | None = None
         operator.setup(self._add_to)
         operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules, implied=True)
@@ -141,7 +138,9 @@ class Fleet:
             options["options"] = replace(own, needs_leader_election=is_management)
             return self._operator.reconciler(kind, **options)
         token = kind_of(kind) if kind is not None else None
-        return ReconcilerDecorator(token, lambda target: self._declared.append(_Declared(token, options, target)))
+        return ReconcilerDecorator(
+            token, lambda target: self._declared.append(DeclaredReconciler(token, options, target))
+        )
 
     # -------------------------------------------------------------- state
     @property

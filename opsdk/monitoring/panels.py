@@ -12,6 +12,8 @@ RATE_INTERVAL: Final = "$__rate_interval"
 """Grafana's variable for the range of a rate: at least four scrapes."""
 CONTROLLER_MATCHER: Final = 'controller=~"$controller"'
 """Selects the controllers that the reader of the dashboard has chosen."""
+_CONTROLLER: Final = "{{controller}}"
+"""The controller of a series, in the text of a legend."""
 
 
 class Panel(NamedTuple):
@@ -51,6 +53,21 @@ def _max(metric: str, by: str, matcher: str = "") -> str:
     return f"max by ({by}) ({metric}{{{','.join(filter(None, ['@', matcher]))}}})"
 
 
+def _controller_rate(metric: str, legend: str) -> tuple[str, str]:
+    return _rate(metric, "controller", CONTROLLER_MATCHER), f"{_CONTROLLER} {legend}"
+
+
+def _controller_max(metric: str, legend: str = "") -> tuple[str, str]:
+    return _max(metric, "controller", CONTROLLER_MATCHER), f"{_CONTROLLER} {legend}".rstrip()
+
+
+def _controller_percentiles(metric: str, *percentiles: int) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (_quantile(each / 100, metric, "controller", CONTROLLER_MATCHER), f"{_CONTROLLER} p{each}")
+        for each in percentiles
+    )
+
+
 _OBSERVED: Final = "opsdk_controller_observed_generation_seconds"
 
 
@@ -70,24 +87,15 @@ def service_level_row(objective: Objective) -> Row:
             Panel(
                 "Time until a change is observed",
                 "s",
-                (
-                    (_quantile(0.5, _OBSERVED, "controller", CONTROLLER_MATCHER), "{{controller}} p50"),
-                    (_quantile(0.99, _OBSERVED, "controller", CONTROLLER_MATCHER), "{{controller}} p99"),
-                ),
+                _controller_percentiles(_OBSERVED, 50, 99),
                 "From a change of the spec until status.observedGeneration shows it, or a reconcile of it succeeds.",
             ),
             Panel(
                 "Changes that wait",
                 "short",
                 (
-                    (
-                        _max("opsdk_controller_unobserved_generations", "controller", CONTROLLER_MATCHER),
-                        "{{controller}} objects",
-                    ),
-                    (
-                        _max("opsdk_controller_oldest_unobserved_generation_seconds", "controller", CONTROLLER_MATCHER),
-                        "{{controller}} oldest, seconds",
-                    ),
+                    _controller_max("opsdk_controller_unobserved_generations", "objects"),
+                    _controller_max("opsdk_controller_oldest_unobserved_generation_seconds", "oldest, seconds"),
                 ),
                 "Objects whose change was not handled yet, and the age of the oldest change.",
             ),
@@ -113,27 +121,15 @@ _CONTROLLERS: Final = Row(
         Panel(
             "Duration of reconciles",
             "s",
-            (
-                (
-                    _quantile(0.5, "controller_runtime_reconcile_time_seconds", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} p50",
-                ),
-                (
-                    _quantile(0.99, "controller_runtime_reconcile_time_seconds", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} p99",
-                ),
-            ),
+            _controller_percentiles("controller_runtime_reconcile_time_seconds", 50, 99),
             "Requests and waits included.",
         ),
         Panel(
             "Workers",
             "short",
             (
-                (_max("controller_runtime_active_workers", "controller", CONTROLLER_MATCHER), "{{controller}} busy"),
-                (
-                    _max("controller_runtime_max_concurrent_reconciles", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} limit",
-                ),
+                _controller_max("controller_runtime_active_workers", "busy"),
+                _controller_max("controller_runtime_max_concurrent_reconciles", "limit"),
             ),
             "If all workers are busy, requests wait in the queue.",
         ),
@@ -141,22 +137,10 @@ _CONTROLLERS: Final = Row(
             "Failures",
             "ops",
             (
-                (
-                    _rate("controller_runtime_reconcile_errors_total", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} errors",
-                ),
-                (
-                    _rate("controller_runtime_terminal_reconcile_errors_total", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} terminal",
-                ),
-                (
-                    _rate("controller_runtime_reconcile_timeouts_total", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} timeouts",
-                ),
-                (
-                    _rate("opsdk_controller_hot_loops_total", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} hot loops",
-                ),
+                _controller_rate("controller_runtime_reconcile_errors_total", "errors"),
+                _controller_rate("controller_runtime_terminal_reconcile_errors_total", "terminal"),
+                _controller_rate("controller_runtime_reconcile_timeouts_total", "timeouts"),
+                _controller_rate("opsdk_controller_hot_loops_total", "hot loops"),
             ),
             "Terminal errors are not retried.",
         ),
@@ -164,8 +148,8 @@ _CONTROLLERS: Final = Row(
             "Paused objects",
             "short",
             (
-                (_max("opsdk_controller_paused_objects", "controller", CONTROLLER_MATCHER), "{{controller}} objects"),
-                (_max("opsdk_controller_paused", "controller", CONTROLLER_MATCHER), "{{controller}} itself"),
+                _controller_max("opsdk_controller_paused_objects", "objects"),
+                _controller_max("opsdk_controller_paused", "itself"),
             ),
             "Objects that a pause holds back, and 1 for a paused controller.",
         ),
@@ -185,31 +169,21 @@ _QUEUES: Final = Row(
         Panel(
             "Wait in the queue",
             "s",
-            (
-                (
-                    _quantile(0.99, "workqueue_queue_duration_seconds", "controller", CONTROLLER_MATCHER),
-                    "{{controller}} p99",
-                ),
-            ),
+            _controller_percentiles("workqueue_queue_duration_seconds", 99),
             "From ready until a worker takes the request. The buckets are powers of ten.",
         ),
         Panel(
             "Longest running reconcile",
             "s",
-            (
-                (
-                    _max("workqueue_longest_running_processor_seconds", "controller", CONTROLLER_MATCHER),
-                    "{{controller}}",
-                ),
-            ),
+            (_controller_max("workqueue_longest_running_processor_seconds"),),
             "A line that climbs is a reconcile that hangs.",
         ),
         Panel(
             "Requests and retries",
             "ops",
             (
-                (_rate("workqueue_adds_total", "controller", CONTROLLER_MATCHER), "{{controller}} added"),
-                (_rate("workqueue_retries_total", "controller", CONTROLLER_MATCHER), "{{controller}} retried"),
+                _controller_rate("workqueue_adds_total", "added"),
+                _controller_rate("workqueue_retries_total", "retried"),
             ),
             "Items added per second.",
         ),

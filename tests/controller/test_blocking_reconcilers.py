@@ -36,10 +36,12 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import FENCE
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
-from opsdk.client.blocking import BlockingClient, BlockingSubResourceClient
+from opsdk.client.blocking import BlockingClient
 from opsdk.client.client import SubResourceClient
+from opsdk.client.generated_blocking import BlockingSubResourceClient
 from opsdk.client.patch import MergeFrom, merge_patch
-from opsdk.controller.blocking_context import BlockingContext, BlockingStatusPatch
+from opsdk.controller.blocking_context import BlockingContext
+from opsdk.controller.blocking_status import BlockingStatusPatch
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import LeaderElectionLostError
 from opsdk.testing.loop import VirtualLoop

@@ -103,6 +103,28 @@ def test_a_struct_shows_the_fields_of_its_bases(tmp_path: Path) -> None:
     ]
 
 
+def test_a_class_shows_the_methods_of_bases_that_the_list_does_not_have(tmp_path: Path) -> None:
+    """A method that the class defines again has one line, and a public base shows its methods itself."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "base.py").write_text(
+        "class Base:\n    def a(self) -> int: ...\n    def b(self) -> int: ...\n    def _c(self) -> int: ...\n"
+    )
+    (tmp_path / "pkg" / "inner.py").write_text(
+        "from pkg.base import Base\n"
+        "__all__ = ['Own', 'Derived']\n"
+        "class Own(Base):\n    def b(self) -> str: ...\n"
+        "class Derived(Own): ...\n"
+    )
+    product = Product(name="one", limit=9, page="", modules=("pkg.inner",))
+    assert render_public_api(tmp_path, [product]).splitlines()[6:] == [
+        "class pkg.inner.Derived(Own)",
+        "class pkg.inner.Own(Base)",
+        "    b() -> str",
+        "    a() -> int",
+    ]
+
+
 def test_a_signature_and_an_alias_have_one_line_each(tmp_path: Path) -> None:
     """A function shows its arguments; a name that another public module defines shows where."""
     (tmp_path / "pkg").mkdir()

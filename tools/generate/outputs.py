@@ -8,6 +8,8 @@ from pathlib import Path
 from tools.generate.alerts import PAGE as ALERTS
 from tools.generate.alerts import read_matrix, render_alerts
 from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
+from tools.generate.blocking import MODULES as BLOCKING
+from tools.generate.blocking import render_blocking
 from tools.generate.children import render_children
 from tools.generate.columns import render_columns
 from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, Facts
@@ -44,7 +46,12 @@ def outputs_of_tests(root: Path) -> Outputs:
 
 def outputs_of_root(root: Path) -> Outputs:
     """What is made of the repository at `root` without documents of Kubernetes."""
-    return {**outputs_of_tests(root), **outputs_of_program(root)}
+    return {**outputs_of_tests(root), **outputs_of_classes(root), **outputs_of_program(root)}
+
+
+def outputs_of_classes(root: Path) -> Outputs:
+    """What is made of async classes: nothing if the repository at `root` does not have them."""
+    return {each.target: render_blocking(root, each) for each in BLOCKING if (root / each.source).is_file()}
 
 
 def outputs_of_program(root: Path) -> Outputs:

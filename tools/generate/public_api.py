@@ -1,7 +1,8 @@
 """The list of public names: each product's names with their signatures, a line each.
 
 A name is public if the ``__all__`` of a module in `DATA` has it. The sources are parsed, not imported, so that the
-list is the same on each Python. Classes show their constructor's or their fields' signature, and their public methods.
+list is the same on each Python. Classes show their constructor's or their fields' signature, and their public methods,
+with those that they inherit from classes outside the list.
 """
 
 from __future__ import annotations
@@ -92,13 +93,13 @@ class _Sources:
             if home != module and home in public:
                 yield f"{module}.{name} = {home}.{name}"
             else:
-                yield from self._describe(module, name)
+                yield from self._describe(module, name, public)
 
     def home(self, module: str, name: str) -> str:
         """Return the module that defines a name."""
         return self._find(module, name)[0]
 
-    def _describe(self, module: str, name: str) -> Iterator[str]:
+    def _describe(self, module: str, name: str, modules: Collection[str]) -> Iterator[str]:
         """Yield the lines of a name: its signature, and a class's public methods."""
         home, node = self._find(module, name)
         public = f"{module}.{name}"
@@ -107,11 +108,22 @@ class _Sources:
                 yield f"{public}{_signature(node)}"
             case ast.ClassDef():
                 yield f"class {public}({self._constructor(home, node)})"
-                for member in node.body:
-                    if isinstance(member, _Function) and (member.name == "__call__" or not member.name.startswith("_")):
-                        yield f"    {_decorated(member)}{member.name}{_signature(member, is_method=True)}"
+                for method in self._methods(home, node, modules):
+                    yield f"    {_decorated(method)}{method.name}{_signature(method, is_method=True)}"
             case _:
                 yield public
+
+    def _methods(self, module: str, node: ast.ClassDef, public: Collection[str]) -> Iterator[_Function]:
+        """Yield the public methods of a class, then those that it inherits from modules that are not public."""
+        for member in node.body:
+            if isinstance(member, _Function) and (member.name == "__call__" or not member.name.startswith("_")):
+                yield member
+        own = {member.name for member in node.body if isinstance(member, _Function)}
+        for base in node.bases:
+            if isinstance(base, ast.Name) and self._defines(module, base.id):
+                home, parent = self._find(module, base.id)
+                if isinstance(parent, ast.ClassDef) and home not in public:
+                    yield from (each for each in self._methods(home, parent, public) if each.name not in own)
 
     def _constructor(self, module: str, node: ast.ClassDef) -> str:
         """The arguments of ``__init__``; without one, the fields, as of a struct; else the bases."""

@@ -1,42 +1,14 @@
-"""Stores of subresources that update one part of an object, and of objects whose writers are checked."""
+"""Stores of objects whose writers are checked."""
 
 from __future__ import annotations
 
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.structured_merge.value import JsonObject
 
 SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 """The response of subresources that return no object."""
-
-
-class UpdateStore:
-    """The store of a subresource with its own strategy that only supports updates (``namespaces/finalize``)."""
-
-    def __init__(self, main: LocalStore, strategy: Strategy) -> None:
-        self._store = LocalStore(main.storage, main.info, strategy, prefix=main.prefix)
-        self.strategy = strategy
-
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        validate: Validate = accept,
-        *,
-        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; no object is created here
-        uid: str = "",
-    ) -> tuple[JsonObject, bool]:
-        return await self._store.update(context, name, transform, validate, uid=uid)
-
-
-class ReadableStore(UpdateStore):
-    """An `UpdateStore` that also returns the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
-
-    async def get(self, context: Context, name: str) -> JsonObject:
-        return await self._store.get(context, name)
 
 
 class CheckedStore(LocalStore):

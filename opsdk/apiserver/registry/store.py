@@ -28,7 +28,7 @@ from opsdk.apiserver.registry.rest import (
     accept,
 )
 from opsdk.apiserver.registry.storage_codec import DecodingWatch, StorageCodec, recall
-from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
+from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.objects import same_but_revision
@@ -568,35 +568,3 @@ def _start_after_match(prefix: str, page: StoragePage, index: int) -> str:
     """Return the start after a full result; empty at the end. The rest may have no match."""
     at_end = index == len(page.items) - 1 and not page.next_key
     return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"
-
-
-class StatusStore:
-    """Gets and updates the status of another store's objects."""
-
-    def __init__(self, main: GenericStore, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
-        self.main = main
-        rules = strategy or StatusStrategy(main.strategy)
-        self._store = GenericStore(main.storage, info or main.info, rules, prefix=main.prefix, codec=main.codec)
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy of the main store."""
-        return self._store.strategy
-
-    async def get(self, context: Context, name: str) -> JsonObject:
-        return await self.main.get(context, name)
-
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
-    ) -> tuple[JsonObject, bool]:
-        """See `Updater`; never creates."""
-        if force_create:
-            await self.main.get(context, name)
-        return await self._store.update(context, name, transform, validate, uid=uid)

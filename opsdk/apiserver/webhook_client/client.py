@@ -17,7 +17,7 @@ from opsdk.apimachinery.serializer.json_errors import first_fault
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
-from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
+from opsdk.apiserver.webhook_client.go_errors import failure, media_fault, not_an_object, refusal, unreadable
 from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, retry_delay
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
@@ -94,7 +94,9 @@ class WebhookClient(Closing):
             raise WebhookCallError(not_an_object(decoded))
         for key, value in decoded.items():
             if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
-                reason = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
+                reason = (
+                    f"json: cannot unmarshal {documents.json_kind(value)} into Go struct field .{key} of type string"
+                )
                 raise WebhookCallError(unreadable(reason))
         return decoded
 

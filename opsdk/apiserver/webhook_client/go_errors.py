@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.http.client.errors import PARSE_ERRORS
 from opsdk.structured_merge.value import JsonValue
 
@@ -107,19 +108,6 @@ def _status_message(body: bytes) -> str:
     return "" if status.get("status") == "Success" else str(status.get("message") or "unknown")
 
 
-def go_type(value: JsonValue) -> str:
-    """Return Go's name of a JSON value's type."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, dict):
-        return "object"
-    return "number"
-
-
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -147,4 +135,4 @@ def unreadable(reason: str) -> str:
 
 def not_an_object(value: JsonValue) -> str:
     """Return Go's message for a response that is JSON or YAML, but not an object."""
-    return unreadable(f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}")
+    return unreadable(f"json: cannot unmarshal {json_kind(value)} into Go value of type {_META}")

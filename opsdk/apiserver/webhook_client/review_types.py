@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/util/webhook/validation.go (v1.36).
 
 from __future__ import annotations
 
-from opsdk.apiserver.webhook_client.go_errors import go_type
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
@@ -40,4 +40,4 @@ def _refuse(actual: str, name: str, version: str, kind: str) -> None:
 def check_field(value: JsonValue, expected: type, field: str, name: str) -> None:
     """Check a value against Go's type `name`; null is valid for each type."""
     if value is not None and not isinstance(value, expected):
-        raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type {name}")
+        raise ReviewError(f"json: cannot unmarshal {json_kind(value)} into Go struct field {field} of type {name}")

@@ -39,7 +39,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     pages: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
-class _Keyed(msgspec.Struct, frozen=True, kw_only=True):
+class KeyedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row about one object."""
 
     controller: str = ""
@@ -97,7 +97,7 @@ class ControllerSummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds_since_last_error: float | None = None
 
 
-class RunningRow(_Keyed, frozen=True, kw_only=True):
+class RunningRow(KeyedRow, frozen=True, kw_only=True):
     """A reconcile that runs."""
 
     seconds: float = 0.0
@@ -107,7 +107,7 @@ class RunningRow(_Keyed, frozen=True, kw_only=True):
     stack: tuple[str, ...] = ()
 
 
-class RetryRow(_Keyed, frozen=True, kw_only=True):
+class RetryRow(KeyedRow, frozen=True, kw_only=True):
     """A request that failed and waits."""
 
     attempts: int = 0
@@ -117,7 +117,7 @@ class RetryRow(_Keyed, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
 
 
-class ErrorRow(_Keyed, frozen=True, kw_only=True):
+class ErrorRow(KeyedRow, frozen=True, kw_only=True):
     """The last error of a key."""
 
     seconds_ago: float = 0.0
@@ -128,7 +128,7 @@ class ErrorRow(_Keyed, frozen=True, kw_only=True):
     reconcile_id: str = ""
 
 
-class SlowKeyRow(_Keyed, frozen=True, kw_only=True):
+class SlowKeyRow(KeyedRow, frozen=True, kw_only=True):
     """A key and the time that its reconciles took."""
 
     reconciles: int = 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from opsdk.cli.top.formats import count, duration, error_text, rate, short_place, size
 from opsdk.cli.top.problems import MANY_ATTEMPTS, STUCK_SECONDS
-from opsdk.cli.top.state import CacheRow, ControllerSummary, TopState
+from opsdk.cli.top.state import CacheRow, ControllerSummary, FlowRow, KeyedRow, TopState
 from opsdk.cli.top.views import TopView
 
 _GAP = 2
@@ -25,14 +25,28 @@ class ConsoleColumn(msgspec.Struct, frozen=True):
 
     Attributes:
         title: its heading.
+        value: the value by which it is sorted: an attribute of the record of a row, or a function of the record.
+        show: returns the cell of a value.
+        cell: returns the cell of a record, where the value does not suffice.
         right: align numbers to the right.
         minimum: the narrowest width to which the column shrinks where the table is wider than the screen; 0: it does
             not shrink.
     """
 
     title: str
+    value: str | Callable[[Any], float | str | None]
+    show: Callable[[Any], str] = str
+    cell: Callable[[Any], str] | None = None
     right: bool = False
     minimum: int = 0
+
+    def value_of(self, record: object) -> float | str | None:
+        """Return the value of a record."""
+        return getattr(record, self.value) if isinstance(self.value, str) else self.value(record)
+
+    def cell_of(self, record: object) -> str:
+        """Return the cell of a record."""
+        return self.show(self.value_of(record)) if self.cell is None else self.cell(record)
 
 
 class RowTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,24 +165,51 @@ def table_of(view: TopView, state: TopState) -> Table:
 
 
 def _row(
-    cells: Sequence[str],
-    order: Sequence[float | str],
+    columns: Sequence[ConsoleColumn],
+    record: object,
     *,
     key: str = "",
-    details: Mapping[str, object] | None = None,
+    details: msgspec.Struct | Mapping[str, object],
     target: RowTarget | None = None,
     alarming: bool = False,
 ) -> TableRow:
-    """Return a row with short cells. Its key is the first cells, unless it has one of its own."""
-    lines = [f"{name}: {_text(value)}" for name, value in (details or {}).items() if value not in ("", None, (), [])]
+    """Return the row of a record. Its key is the first cell, unless it has one of its own."""
+    fields = msgspec.structs.asdict(details) if isinstance(details, msgspec.Struct) else details
+    cells = [column.cell_of(record) for column in columns]
     return TableRow(
         key=key or cells[0],
         cells=tuple(cell[:_MAX_CELL] for cell in cells),
-        order=tuple(order),
-        details=tuple(lines),
+        order=tuple(_optional(column.value_of(record)) for column in columns),
+        details=tuple(f"{name}: {_text(value)}" for name, value in fields.items() if value not in ("", None, (), [])),
         target=target,
         alarming=alarming,
     )
+
+
+def _object_table(
+    columns: tuple[ConsoleColumn, ...],
+    records: Iterable[KeyedRow],
+    is_alarming: Callable[[Any], bool] = lambda _: False,
+) -> Table:
+    """Return a table of objects, in the given order."""
+    rows = [
+        _row(
+            columns,
+            record,
+            key=f"{record.controller}/{record.key}",
+            details=record,
+            target=RowTarget(
+                controller=record.controller,
+                cluster=record.cluster,
+                kind=record.kind,
+                namespace=record.namespace,
+                name=record.name,
+            ),
+            alarming=is_alarming(record),
+        )
+        for record in records
+    ]
+    return Table(columns=columns, rows=tuple(rows))
 
 
 def _text(value: object) -> str:
@@ -177,54 +218,16 @@ def _text(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _details(struct: msgspec.Struct) -> dict[str, object]:
-    return msgspec.structs.asdict(struct)
-
-
-def _optional(value: float | None) -> float:
+def _optional(value: float | str | None) -> float | str:
     """Return a value to sort by; missing ones are the smallest."""
     return -1.0 if value is None else value
 
 
+def _or_dash(text: str) -> str:
+    return text or "-"
+
+
 # -------------------------------------------------------------- views
-def _controllers(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("STATE", minimum=8),
-        ConsoleColumn("READY", right=True),
-        ConsoleColumn("LATER", right=True),
-        ConsoleColumn("OLDEST", right=True),
-        ConsoleColumn("BUSY", right=True),
-        ConsoleColumn("RATE/s", right=True),
-        ConsoleColumn("ERR/s", right=True),
-        ConsoleColumn("FAILED", right=True),
-        ConsoleColumn("RETRY", right=True),
-    )
-    rows = [
-        _row(
-            [
-                row.controller, controller_state(row), count(row.ready), count(row.delayed),
-                duration(row.oldest_ready_seconds if row.ready else None), f"{row.active}/{row.limit}",
-                rate(row.rate), rate(row.error_rate), count(row.failed), count(row.retrying),
-            ],
-            [
-                row.controller, controller_state(row), row.ready, row.delayed, row.oldest_ready_seconds, row.active,
-                _optional(row.rate), _optional(row.error_rate), row.failed, row.retrying,
-            ],
-            details={**_details(row), "flows": [f"priority {f.priority}, {f.flow}: {f.ready}" for f in row.flows]},
-            target=RowTarget(controller=row.controller, cluster=row.cluster, kind=row.kind, paused=bool(row.paused)),
-            alarming=bool(row.problems or row.hot_loops or row.error_rate),
-        )
-        for row in sorted(state.controllers, key=_trouble)
-    ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
-
-
-def _trouble(row: ControllerSummary) -> tuple[int, int, int, str]:
-    """Return the order of controllers: those with problems, retries and long queues first."""
-    return -len(row.problems) - len(row.hot_loops), -row.retrying, -row.ready, row.controller
-
-
 def controller_state(row: ControllerSummary) -> str:
     """Return the state of a controller in a word.
 
@@ -238,206 +241,211 @@ def controller_state(row: ControllerSummary) -> str:
     return "standby" if row.standby else row.state or "unknown"
 
 
+_CONTROLLERS: Final = (
+    ConsoleColumn("CONTROLLER", "controller", minimum=8),
+    ConsoleColumn("STATE", controller_state, minimum=8),
+    ConsoleColumn("READY", "ready", count, right=True),
+    ConsoleColumn("LATER", "delayed", count, right=True),
+    ConsoleColumn(
+        "OLDEST",
+        "oldest_ready_seconds",
+        cell=lambda row: duration(row.oldest_ready_seconds if row.ready else None),
+        right=True,
+    ),
+    ConsoleColumn("BUSY", "active", cell=lambda row: f"{row.active}/{row.limit}", right=True),
+    ConsoleColumn("RATE/s", "rate", rate, right=True),
+    ConsoleColumn("ERR/s", "error_rate", rate, right=True),
+    ConsoleColumn("FAILED", "failed", count, right=True),
+    ConsoleColumn("RETRY", "retrying", count, right=True),
+)
+
+
+def _controllers(state: TopState) -> Table:
+    rows = [
+        _row(
+            _CONTROLLERS,
+            row,
+            details={
+                **msgspec.structs.asdict(row),
+                "flows": [f"priority {f.priority}, {f.flow}: {f.ready}" for f in row.flows],
+            },
+            target=RowTarget(controller=row.controller, cluster=row.cluster, kind=row.kind, paused=bool(row.paused)),
+            alarming=bool(row.problems or row.hot_loops or row.error_rate),
+        )
+        for row in sorted(state.controllers, key=_trouble)
+    ]
+    return Table(columns=_CONTROLLERS, rows=tuple(rows))
+
+
+def _trouble(row: ControllerSummary) -> tuple[int, int, int, str]:
+    """Return the order of controllers: those with problems, retries and long queues first."""
+    return -len(row.problems) - len(row.hot_loops), -row.retrying, -row.ready, row.controller
+
+
+class _FlowOfController(NamedTuple):
+    controller: ControllerSummary
+    flow: FlowRow
+
+    @property
+    def share(self) -> float:
+        return self.flow.ready / self.controller.ready if self.controller.ready else 0.0
+
+
+_QUEUES: Final = (
+    ConsoleColumn("CONTROLLER", lambda row: row.controller.controller, minimum=8),
+    ConsoleColumn("PRIORITY", lambda row: row.flow.priority, right=True),
+    ConsoleColumn("FLOW", lambda row: row.flow.flow, _or_dash, minimum=8),
+    ConsoleColumn("READY", lambda row: row.flow.ready, count, right=True),
+    ConsoleColumn("SHARE", "share", "{:.0%}".format, right=True),
+)
+
+
 def _queues(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("PRIORITY", right=True),
-        ConsoleColumn("FLOW", minimum=8),
-        ConsoleColumn("READY", right=True),
-        ConsoleColumn("SHARE", right=True),
-    )
     rows = []
     for controller in state.controllers:
         target = RowTarget(controller=controller.controller, cluster=controller.cluster, kind=controller.kind)
         for flow in controller.flows:
-            share = flow.ready / controller.ready if controller.ready else 0.0
-            cells = [controller.controller, str(flow.priority), flow.flow or "-", count(flow.ready), f"{share:.0%}"]
-            order: list[float | str] = [controller.controller, flow.priority, flow.flow, flow.ready, share]
-            rows.append(_row(cells, order, key="/".join(cells[:3]), details=_details(flow), target=target))
+            key = f"{controller.controller}/{flow.priority}/{_or_dash(flow.flow)}"
+            rows.append(_row(_QUEUES, _FlowOfController(controller, flow), key=key, details=flow, target=target))
         if controller.more_flows:
-            cells = [controller.controller, "", f"{controller.more_flows} more", "", ""]
-            rows.append(_row(cells, [controller.controller, 0.0, "", 0.0, 0.0], key=f"{cells[0]}/more"))
-    rows.sort(key=lambda row: -_optional(row.order[3] if isinstance(row.order[3], int | float) else 0.0))
-    return Table(columns=columns, rows=tuple(rows))
+            name = controller.controller
+            cells = (name[:_MAX_CELL], "", f"{controller.more_flows} more", "", "")
+            rows.append(TableRow(key=f"{name}/more", cells=cells, order=(name, 0.0, "", 0.0, 0.0)))
+    ready = [column.title for column in _QUEUES].index("READY")
+    return Table(columns=_QUEUES, rows=tuple(rows)).sorted_by(ready, descending=True)
+
+
+_RUNNING: Final = (
+    ConsoleColumn("CONTROLLER", "controller", minimum=8),
+    ConsoleColumn("OBJECT", "key", minimum=20),
+    ConsoleColumn("FOR", "seconds", duration, right=True),
+    ConsoleColumn("TRY", lambda row: row.attempt + 1, right=True),
+    ConsoleColumn("PLACE", "place", lambda place: _or_dash(short_place(place)), minimum=8),
+)
 
 
 def _running(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("OBJECT", minimum=20),
-        ConsoleColumn("FOR", right=True),
-        ConsoleColumn("TRY", right=True),
-        ConsoleColumn("PLACE", minimum=8),
-    )
-    rows = [
-        _row(
-            [row.controller, row.key, duration(row.seconds), str(row.attempt + 1), short_place(row.place) or "-"],
-            [row.controller, row.key, row.seconds, row.attempt, row.place],
-            key=f"{row.controller}/{row.key}",
-            details=_details(row),
-            target=_object_target(row),
-            alarming=row.seconds >= STUCK_SECONDS,
-        )
-        for row in sorted(state.running, key=lambda row: -row.seconds)
-    ]
-    return Table(columns=columns, rows=tuple(rows))
+    records = sorted(state.running, key=lambda row: -row.seconds)
+    return _object_table(_RUNNING, records, lambda row: row.seconds >= STUCK_SECONDS)
+
+
+_RETRIES: Final = (
+    ConsoleColumn("CONTROLLER", "controller", minimum=8),
+    ConsoleColumn("OBJECT", "key", minimum=20),
+    ConsoleColumn("FAILED", "attempts", right=True),
+    ConsoleColumn("DUE", "due_seconds", duration, right=True),
+    ConsoleColumn("PRIO", "priority", right=True),
+    ConsoleColumn("LAST ERROR", "error", _or_dash, minimum=8),
+)
 
 
 def _retries(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("OBJECT", minimum=20),
-        ConsoleColumn("FAILED", right=True),
-        ConsoleColumn("DUE", right=True),
-        ConsoleColumn("PRIO", right=True),
-        ConsoleColumn("LAST ERROR", minimum=8),
-    )
-    rows = [
-        _row(
-            [
-                row.controller, row.key, str(row.attempts), duration(row.due_seconds), str(row.priority),
-                row.error or "-",
-            ],
-            [row.controller, row.key, row.attempts, row.due_seconds, row.priority, row.error],
-            key=f"{row.controller}/{row.key}",
-            details=_details(row),
-            target=_object_target(row),
-            alarming=row.attempts >= MANY_ATTEMPTS,
-        )
-        for row in sorted(state.retries, key=lambda row: -row.attempts)
-    ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    records = sorted(state.retries, key=lambda row: -row.attempts)
+    return _object_table(_RETRIES, records, lambda row: row.attempts >= MANY_ATTEMPTS)
+
+
+_ERRORS: Final = (
+    ConsoleColumn("AGO", "seconds_ago", duration, right=True),
+    ConsoleColumn("CONTROLLER", "controller", minimum=8),
+    ConsoleColumn("OBJECT", "key", minimum=20),
+    ConsoleColumn("ERR", "errors", right=True),
+    ConsoleColumn("NOW", lambda row: "ok" if row.recovered else "fails"),
+    ConsoleColumn("ERROR", "detail", error_text, minimum=8),
+)
 
 
 def _errors(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("AGO", right=True),
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("OBJECT", minimum=20),
-        ConsoleColumn("ERR", right=True),
-        ConsoleColumn("NOW"),
-        ConsoleColumn("ERROR", minimum=8),
-    )
-    rows = [
-        _row(
-            [
-                duration(row.seconds_ago), row.controller, row.key, str(row.errors),
-                "ok" if row.recovered else "fails", error_text(row.detail),
-            ],
-            [row.seconds_ago, row.controller, row.key, row.errors, str(row.recovered), row.detail],
-            key=f"{row.controller}/{row.key}",
-            details=_details(row),
-            target=_object_target(row),
-            alarming=not row.recovered,
-        )
-        for row in sorted(state.errors, key=lambda row: (row.recovered, row.seconds_ago))
-    ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    records = sorted(state.errors, key=lambda row: (row.recovered, row.seconds_ago))
+    return _object_table(_ERRORS, records, lambda row: not row.recovered)
+
+
+_SLOWEST: Final = (
+    ConsoleColumn("CONTROLLER", "controller", minimum=8),
+    ConsoleColumn("OBJECT", "key", minimum=20),
+    ConsoleColumn("TOTAL", "seconds", duration, right=True),
+    ConsoleColumn("MAX", "max_seconds", duration, right=True),
+    ConsoleColumn("WAITED", "max_waited", duration, right=True),
+    ConsoleColumn("RUNS", "reconciles", count, right=True),
+    ConsoleColumn("ERR", "errors", count, right=True),
+    ConsoleColumn("REQ", "requests", count, right=True),
+    ConsoleColumn("LAST", "last_result", minimum=8),
+)
 
 
 def _slowest(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CONTROLLER", minimum=8),
-        ConsoleColumn("OBJECT", minimum=20),
-        ConsoleColumn("TOTAL", right=True),
-        ConsoleColumn("MAX", right=True),
-        ConsoleColumn("WAITED", right=True),
-        ConsoleColumn("RUNS", right=True),
-        ConsoleColumn("ERR", right=True),
-        ConsoleColumn("REQ", right=True),
-        ConsoleColumn("LAST", minimum=8),
-    )
-    rows = [
-        _row(
-            [
-                row.controller, row.key, duration(row.seconds), duration(row.max_seconds), duration(row.max_waited),
-                count(row.reconciles), count(row.errors), count(row.requests), row.last_result,
-            ],
-            [
-                row.controller, row.key, row.seconds, row.max_seconds, row.max_waited, row.reconciles, row.errors,
-                row.requests, row.last_result,
-            ],
-            key=f"{row.controller}/{row.key}",
-            details=_details(row),
-            target=_object_target(row),
-        )
-        for row in sorted(state.slowest, key=lambda row: -row.seconds)
-    ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    records = sorted(state.slowest, key=lambda row: -row.seconds)
+    return _object_table(_SLOWEST, records)
+
+
+_CACHES: Final = (
+    ConsoleColumn(
+        "CACHE",
+        lambda row: f"{row.cluster}: {row.name}",
+        cell=lambda row: f"{row.cluster}: {row.name}" if row.cluster else row.name,
+        minimum=24,
+    ),
+    ConsoleColumn("STATE", "state"),
+    ConsoleColumn("AGE", "seconds_since_contact", duration, right=True),
+    ConsoleColumn("OBJECTS", "objects", count, right=True),
+    ConsoleColumn("SIZE", "size", size, right=True),
+    ConsoleColumn("EV/s", "event_rate", rate, right=True),
+    ConsoleColumn("LISTS", "lists", count, right=True),
+    ConsoleColumn("ERR", "errors", count, right=True),
+    ConsoleColumn(
+        "LAST ERROR",
+        "last_error",
+        cell=lambda row: row.last_error or next(iter(row.failing_functions), "-"),
+        minimum=8,
+    ),
+)
 
 
 def _caches(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("CACHE", minimum=24),
-        ConsoleColumn("STATE"),
-        ConsoleColumn("AGE", right=True),
-        ConsoleColumn("OBJECTS", right=True),
-        ConsoleColumn("SIZE", right=True),
-        ConsoleColumn("EV/s", right=True),
-        ConsoleColumn("LISTS", right=True),
-        ConsoleColumn("ERR", right=True),
-        ConsoleColumn("LAST ERROR", minimum=8),
-    )
-
     def order(cache: CacheRow) -> tuple[int, bool, int]:
         return _STATES_FIRST.get(cache.state, 4), not cache.failing_functions, -cache.size
 
     rows = [
-        _row(
-            [
-                f"{cache.cluster}: {cache.name}" if cache.cluster else cache.name, cache.state,
-                duration(cache.seconds_since_contact), count(cache.objects), size(cache.size), rate(cache.event_rate),
-                count(cache.lists), count(cache.errors), cache.last_error or next(iter(cache.failing_functions), "-"),
-            ],
-            [
-                f"{cache.cluster}: {cache.name}", cache.state, _optional(cache.seconds_since_contact), cache.objects,
-                cache.size, _optional(cache.event_rate), cache.lists, cache.errors, cache.last_error,
-            ],
-            details=_details(cache),
-            alarming=cache.state != "current" or bool(cache.failing_functions),
-        )
+        _row(_CACHES, cache, details=cache, alarming=cache.state != "current" or bool(cache.failing_functions))
         for cache in sorted(state.caches, key=order)
-    ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    ]
+    return Table(columns=_CACHES, rows=tuple(rows))
+
+
+class _LeaseRow(NamedTuple):
+    lease: str
+    state: str
+    holder: str
+    since: float | None
+    left: float | None
+    message: str = ""
+    is_shard: bool = False
+
+
+_LEASES: Final = (
+    ConsoleColumn("LEASE", "lease", minimum=8),
+    ConsoleColumn("STATE", "state"),
+    ConsoleColumn("HOLDER", "holder", _or_dash, minimum=8),
+    ConsoleColumn("SINCE", "since", duration, right=True),
+    # No replica shows when the lease of a shard ends.
+    ConsoleColumn("LEFT", "left", cell=lambda row: "" if row.is_shard else duration(row.left), right=True),
+    ConsoleColumn("MESSAGE", "message", minimum=8),
+)
 
 
 def _leases(state: TopState) -> Table:
-    columns = (
-        ConsoleColumn("LEASE", minimum=8),
-        ConsoleColumn("STATE"),
-        ConsoleColumn("HOLDER", minimum=8),
-        ConsoleColumn("SINCE", right=True),
-        ConsoleColumn("LEFT", right=True),
-        ConsoleColumn("MESSAGE", minimum=8),
-    )
     lead = state.leadership
     role = "leads" if lead.leading else "standby" if lead.election else lead.state or "unknown"
     rows = []
     if lead.election or not state.shards:
         name = (lead.lease or "leader election") if lead.election else "no leader election"
-        cells = [name, role, lead.holder or "-", duration(lead.leading_seconds), duration(lead.expires_seconds), ""]
-        order: list[float | str] = [
-            name,
-            role,
-            lead.holder,
-            _optional(lead.leading_seconds),
-            _optional(lead.expires_seconds),
-            "",
-        ]
-        rows.append(_row(cells, order, details=_details(lead), alarming=lead.election and not lead.holder))
+        record = _LeaseRow(name, role, lead.holder, lead.leading_seconds, lead.expires_seconds)
+        rows.append(_row(_LEASES, record, details=lead, alarming=lead.election and not lead.holder))
     for shard in state.shards:
         message = f"{shard.reason} {shard.message}".strip()
-        cells = [shard.shard, shard.state, shard.holder or "-", duration(shard.owned_seconds), "", message]
-        order = [shard.shard, shard.state, shard.holder, _optional(shard.owned_seconds), -1.0, message]
+        record = _LeaseRow(shard.shard, shard.state, shard.holder, shard.owned_seconds, None, message, is_shard=True)
         alarming = not shard.holder or shard.reason not in ("", "Connected")
-        rows.append(_row(cells, order, details=_details(shard), alarming=alarming))
-    return Table(columns=columns, rows=tuple(rows))
-
-
-def _object_target(row: object) -> RowTarget:
-    return RowTarget(
-        **{name: getattr(row, name) for name in ("controller", "cluster", "kind", "namespace", "name")},
-    )
+        rows.append(_row(_LEASES, record, details=shard, alarming=alarming))
+    return Table(columns=_LEASES, rows=tuple(rows))
 
 
 _TABLES: Final[Mapping[TopView, Callable[[TopState], Table]]] = {

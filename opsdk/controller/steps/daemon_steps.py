@@ -9,10 +9,8 @@ from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.recipes.finalizers import is_deleting
 
 
-class StopDaemons:
-    """Stops the daemons of an object that is gone, being deleted, or paused.
-
-    They have ended before the finalizers run.
+class _DaemonStep:
+    """A step for the daemons of a controller.
 
     Args:
         daemons: of the controller.
@@ -20,6 +18,13 @@ class StopDaemons:
 
     def __init__(self, daemons: Daemons) -> None:
         self._daemons = daemons
+
+
+class StopDaemons(_DaemonStep):
+    """Stops the daemons of an object that is gone, being deleted, or paused.
+
+    They have ended before the finalizers run.
+    """
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
         obj = await work.read()
@@ -31,15 +36,8 @@ class StopDaemons:
         return attempt
 
 
-class StartDaemons:
-    """Starts the daemons of an object before its reconciler is called, when it has its finalizers.
-
-    Args:
-        daemons: of the controller.
-    """
-
-    def __init__(self, daemons: Daemons) -> None:
-        self._daemons = daemons
+class StartDaemons(_DaemonStep):
+    """Starts the daemons of an object before its reconciler is called, when it has its finalizers."""
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
         obj = await work.read()

@@ -13,11 +13,11 @@ import msgspec
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apimachinery.serializer import documents
+from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.errors import ApiError, Cause, Details, PatchError
 from opsdk.structured_merge.go_format import go_quote
@@ -191,10 +191,10 @@ def parse_patch(raw: bytes) -> list[JsonObject]:
     if patch is None:
         return []
     if not isinstance(patch, list):
-        raise PatchError(f"json: cannot unmarshal {go_type(patch)} into Go value of type jsonpatch.Patch")
+        raise PatchError(f"json: cannot unmarshal {json_kind(patch)} into Go value of type jsonpatch.Patch")
     for operation in patch:
         if not isinstance(operation, dict):
-            raise PatchError(f"json: cannot unmarshal {go_type(operation)} into Go value of type jsonpatch.Operation")
+            raise PatchError(f"json: cannot unmarshal {json_kind(operation)} into Go value of type jsonpatch.Operation")
     return patch
 
 

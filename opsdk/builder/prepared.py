@@ -1,0 +1,226 @@
+"""One start of an operator: the manager, the cluster and the controllers that are built from its declaration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from opsdk.aio.closing import Closing
+from opsdk.aio.watchdog import Stall, Watchdog
+from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.object import AnyObject
+from opsdk.base.place import caller_place
+from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
+from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.controller_pauses import ControllerPauses
+from opsdk.builder.debug_pages import add_operator_pages
+from opsdk.builder.declaration import OperatorDeclaration
+from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
+from opsdk.builder.registration import follow_registered
+from opsdk.cache.metrics import InformerCollector
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.controller.options import ControllerOptions
+from opsdk.errors import UsageError
+from opsdk.manager.deferred import DeferredRunnable
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
+from opsdk.rbac.check import RbacCheck
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.review import PermissionReviewer, RuleCheck
+from opsdk.rest.config import Config
+from opsdk.telemetry.records import LoopStalled, TelemetryHook
+from opsdk.webhook.server import WebhookServer
+
+T = TypeVar("T", bound=AnyObject)
+
+
+class PreparedOperator:
+    """The manager of one start of an operator, with everything that it runs. It is used once.
+
+    The constructor creates the manager and the cluster; `add_services` adds all but the controllers. Then their
+    builders come from `controller_for`, and `complete` checks that they are complete.
+
+    Args:
+        declaration: what is built.
+        config: address and credentials.
+        cluster: a running cluster to use, which its owner closes; None for one of its own.
+        hooks: receive telemetry.
+
+    Attributes:
+        manager: runs everything.
+        cluster: the cluster of the controllers.
+        webhook_server: serves the declared webhooks; None before `add_services`, and without webhooks.
+        watchdog: of the event loop. It measures only if the caller enters it.
+    """
+
+    def __init__(
+        self,
+        declaration: OperatorDeclaration,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+    ) -> None:
+        o = declaration.options
+        self._declaration, self._options = declaration, o
+        if o.namespace:
+            config = replace(config, namespace=o.namespace, namespace_source="--namespace")
+        self._config = config
+        self._builders: list[ControllerBuilder[Any]] = []
+        self._connections: list[Closing] = []
+        """To close after the manager has ended, in order."""
+        self.webhook_server: WebhookServer | None = None
+        self.watchdog = Watchdog(limit=o.watchdog_limit, on_stall=self._record_stall)
+        self.manager = Manager(o.manager, hooks=[*hooks, *declaration.hooks])
+        if cluster is None:
+            options = replace(o.cluster, name=declaration.name, field_owner=declaration.field_owner)
+            cluster = Cluster(config, options, scheme=declaration.scheme, hook=self.manager.hook)
+            self.manager.add(cluster, phase=Phase.CACHES)
+            self._connections.append(cluster)
+        self.cluster = cluster
+
+    def add_services(self) -> None:
+        """Add checks, metrics, election, pages, webhooks and pauses to the manager. Raises `UsageError`."""
+        manager, cluster, o = self.manager, self.cluster, self._options
+        declaration = self._declaration
+        manager.metrics.add_collector(lambda: declaration.registry)
+        manager.metrics.add_collector(lambda: InformerCollector(cluster.cache.health))
+        manager.use_client(cluster.uncached)
+        manager.add_readyz_check("caches-synced", partial(check_caches, cluster.cache))
+        manager.add_readyz_check("user-functions", partial(check_functions, cluster.cache))
+        if o.leader_election and self.runs_controllers:
+            self._use_election()
+        add_operator_pages(manager.debug, declaration.name, lambda: declaration.journal, objects=o.debug_objects)
+        if declaration.has_webhooks:
+            self._serve_webhooks()
+        if o.pause_config_map:
+            pauses = ControllerPauses(cluster, o.pause_config_map)
+            manager.on_add(pauses.add)
+            manager.add(pauses, phase=Phase.CACHES)
+
+    async def start(self) -> None:
+        """Run the manager, then close the connections. Raises the errors of `Manager.start`."""
+        try:
+            await self.manager.start()
+        finally:
+            for connection in self._connections:
+                await connection.aclose()
+
+    # -------------------------------------------------------------- controllers
+    @property
+    def runs_controllers(self) -> bool:
+        """Whether this process runs controllers, not only webhooks."""
+        return "controllers" in self._options.components
+
+    @property
+    def controllers(self) -> dict[str, Controller]:
+        """The controllers by name."""
+        return {b.controller.name: b.controller for b in self._builders if b.controller is not None}
+
+    def controller_kinds(self) -> list[ControllerKinds]:
+        """Return what the rules of each controller derive from, also of those that setup functions built."""
+        return [builder.declared_kinds() for builder in self._builders]
+
+    def controller_for(
+        self, kind: KindLike[T], *, name: str = "", options: ControllerOptions | None = None
+    ) -> ControllerBuilder[T]:
+        """Return a builder for a controller of `kind`."""
+        options = options or self._declaration.controller_options(name, kind)
+        return self.controller(name, options=options).for_(kind)
+
+    def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
+        """Return a builder for a controller without a reconciled kind."""
+        builder = ControllerBuilder[Any](
+            self.cluster,
+            manager=self.manager,
+            name=name,
+            options=options or self._options.controller,
+            hook=self.manager.hook,
+            journal=self._declaration.journal,
+            place=caller_place(),
+        )
+        self._builders.append(builder)
+        return builder
+
+    def complete(self) -> None:
+        """Check the controllers, and add what follows from them. Raises `UsageError`."""
+        for builder in self._builders:
+            if not self.runs_controllers:
+                raise UsageError(
+                    f"this process runs webhooks only, and a setup function built {builder!r}: build it only if "
+                    '"controllers" in operator.options.components'
+                )
+            if builder.controller is None:
+                raise UsageError(f"{builder!r} was declared but not completed: call complete()")
+        declaration = self._declaration
+        if not self._builders and not declaration.has_setup and not declaration.has_webhooks:
+            raise UsageError(
+                f"operator {declaration.name} has nothing to run: declare a reconciler with "
+                "@operator.reconciler(Kind), or add runnables in a function with @operator.setup"
+            )
+        self._review_rules(self._options.rbac_check)
+        self.manager.add(CacheReport(self.cluster.cache), phase=Phase.OTHERS)
+
+    # -------------------------------------------------------------- the rest of the manager
+    def _review_rules(self, mode: RbacCheck) -> None:
+        def check() -> RuleCheck:
+            declaration = self._declaration
+            reviewer = PermissionReviewer(self.cluster.transport, declaration.scheme)
+            return RuleCheck(reviewer, declaration.rules(), mode=mode, role=declaration.name)
+
+        if mode is RbacCheck.ERROR:
+            # Before the webhook certificates, whose requests fail for the first missing permission only.
+            self.manager.add(check(), phase=Phase.HTTP)
+        elif mode is RbacCheck.WARN:
+            self.manager.add(DeferredRunnable(check))
+
+    def _serve_webhooks(self) -> None:
+        server = self.webhook_server = WebhookServer(self._options.webhook, hook=self.manager.hook)
+        for builder in self._declaration.webhooks:
+            builder.complete(server)
+        if server.options.listen:
+            follow_registered(
+                self.manager,
+                self.cluster,
+                server,
+                self._declaration.registered_objects(),
+                issue=self._options.webhook.certificates,
+            )
+        self.manager.add(server)
+        self.manager.add_readyz_check("webhooks", server.check_started)
+
+    def _use_election(self) -> None:
+        """Give the manager a leader election, in a thread of its own where the client can be used there."""
+        o, config = self._options, self._config
+        factory = ElectionFactory(
+            config,
+            election_options(o, self._declaration.name, config),
+            scheme=self._declaration.scheme,
+            hook=self.manager.hook,
+            explain=self._stall_description,
+        )
+        if o.leader_election_thread and can_use_thread(config):
+            thread = factory.in_thread(o.leader_election_max_stall)
+            self.manager.use_election(thread)
+            self._connections.insert(0, thread)
+        else:
+            elector, connection = factory.in_loop()
+            self.manager.use_election(elector)
+            self._connections.insert(0, connection)
+
+    def _record_stall(self, stall: Stall) -> None:
+        self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
+
+    def _stall_description(self) -> str:
+        """Describe the last stall of the event loop if it may have caused the loss of the lease; else return ""."""
+        stall = self.watchdog.last
+        recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self._options.lease_duration
+        return str(stall) if recent else ""
+
+    def __repr__(self) -> str:
+        return f"<PreparedOperator {self._declaration.name}>"
