@@ -328,7 +328,7 @@ def test_each_kind_of_version_is_planned(project: Path, tmp_path: Path, prepare:
 )
 def test_an_accident_is_dangerous_between_two_checkouts(project: Path, tmp_path: Path, name: str) -> None:
     """Status 3: the old checkout makes the state, the new one the accident."""
-    source = "from upgrade_cases import ACCIDENTS\n\noperator = ACCIDENTS[{name!r}].{version}.operator()\n"
+    source = "from tests.engine.upgrade_cases import ACCIDENTS\n\noperator = ACCIDENTS[{name!r}].{version}.operator()\n"
     for folder, version in ((tmp_path / "old", "old"), (project, "new")):
         write_project(folder, source.format(name=name, version=version))
     app = tmp_path / "app.yaml"

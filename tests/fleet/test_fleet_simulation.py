@@ -48,7 +48,8 @@ def test_each_write_is_the_holders_and_each_change_is_handled(seed: int) -> None
 
 
 _SCRIPT = """
-from tests.fleet import fleet_simulation, logging
+import logging
+from tests.fleet import fleet_simulation
 logging.disable(logging.CRITICAL)
 world = fleet_simulation.simulate(3, clusters=6, replicas=3, seconds=100)
 print(world.problems, world.latencies, world.handovers, world.takeovers)
