@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib.util
 import json
 import re
@@ -16,12 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from opsdk import Operator, UsageError
+import envtest
+from opsdk import Cluster, ObjectMeta, Operator, UsageError
+from opsdk.api.core.v1 import Namespace, ServiceAccount
 from opsdk.cli.app import app
 from opsdk.cli.migrate.equality import compare_runs, compare_states
 from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions, parse_selector, resolve
 from opsdk.cli.migrate.kopf import migrate_sources
 from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, MigrationVerdict, ResourceSelector
+from opsdk.cli.migrate.programs import _has_request_of_program
 
 SITES = Path(__file__).parents[1] / "compat" / "kopf_operators" / "sites"
 SITE = KindName(
@@ -460,6 +464,21 @@ DOMAINLESS = """
 def configure(settings, **_):
     settings.persistence.finalizer = "sites-finalizer"
 """
+
+
+def test_requests_of_simulated_controllers_are_none_of_the_program() -> None:
+    """A program that fails late has not started when kube-controller-manager sends something."""
+
+    async def run() -> None:
+        async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
+            await cluster.uncached.create(Namespace(metadata=ObjectMeta(name="new")))
+            await env.eventually(lambda: cluster.uncached.get(ServiceAccount, "new/default"), within=30.0)
+            audit = [event for event in env.audit if event.user.name == "system:kube-controller-manager"]
+            assert audit
+            assert not _has_request_of_program(audit)
+            assert _has_request_of_program(env.audit)
+
+    asyncio.run(run())
 
 
 @pytest.mark.slow

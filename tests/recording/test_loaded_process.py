@@ -111,7 +111,8 @@ def test_a_loaded_process_is_replayed(tmp_path: Path, signal_number: signal.Sign
     timeline = Timeline(load_recording(recorded.recordings).records)
     with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
         outcome = replay.run()
-    assert outcome.requests > 100
+        # A killed process loses what it had not written yet.
+        assert outcome.requests > 50
     assert outcome.is_identical, [
         *((str(each), *each.details) for each in outcome.divergences[:3]),
         *map(str, outcome.unsent[:3]),
