@@ -38,12 +38,19 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
         assert found is not None
 
 
+@pytest.mark.parametrize("others", [2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.deep])])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_twin_survives(case: CorpusCase) -> None:
+def test_the_twin_survives(case: CorpusCase, others: int) -> None:
     """Disturbances of the kind that finds the bug, and some others, do no harm. ``make corpus`` runs all of them."""
     disturbance = RESULTS[case.name].disturbance
-    kind = disturbance.kind if disturbance else None
-    assert sample_violations(case.simulation(repaired=True), case.workload, first=kind) == []
+    violations = sample_violations(
+        case.simulation(repaired=True),
+        case.workload,
+        first=disturbance.kind if disturbance else None,
+        most_of_first=2 * others,
+        most_of_others=others,
+    )
+    assert violations == []
 
 
 def test_the_page_has_a_row_for_each_bug() -> None:
