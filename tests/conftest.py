@@ -70,6 +70,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(CollectNeededFiles())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collection, which takes an eighth of the time and frees little."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Take modules and collected tests out of garbage collection: a quarter of the CPU time went there."""

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
 from opsdk.cli.verify_transition import transition_test
+from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
 
@@ -166,8 +167,17 @@ CLEANS = """\
 
 
 @pytest.mark.slow
-def test_a_bug_of_a_standby_is_found_and_repeated(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "kinds", [(DisturbanceKind.TAKE_OVER,), pytest.param(DEFAULT_KINDS, marks=pytest.mark.deep)], ids=["one", "all"]
+)
+def test_a_bug_of_a_standby_is_found_and_repeated(
+    project: Path,
+    kinds: Sequence[DisturbanceKind],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """An operator that elects a leader runs with a second replica; so does the printed test."""
+    monkeypatch.setattr("opsdk.cli.verify.DEFAULT_KINDS", kinds)
     project.write_text(ELECTS + CLEANS)
     assert main(["verify", project.name, "--operations", "3", "--output", "json"]) == 2
     report = json.loads(capsys.readouterr().out)

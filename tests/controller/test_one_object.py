@@ -100,17 +100,18 @@ FAULTS: Sequence[Callable[[], BaseException]] = (
 class RaisingWalk:
     """Raises in one call that a worker makes for each object, in its first pass.
 
-    For the object with the number n, it is the call 2 n or 2 n + 1.
+    For the object with the number n, it is the call `step` * n or the next one.
 
     The calls are those of opsdk's functions, and the continuations of its coroutines, between the end of
-    `WorkQueue.get` and the call of `WorkQueue.done`. So with enough objects, each call of the stretch raises for one.
+    `WorkQueue.get` and the call of `WorkQueue.done`.
 
     Args:
-        first: 0 for the even calls, 1 for the odd ones. The next call has the next fault.
+        first: 0 for the calls `step` * n, 1 for the next ones. The next call has the next fault.
+        step: calls from one object's to that of the next object. With 2, each call raises for one object.
     """
 
-    def __init__(self, first: int) -> None:
-        self._first = first
+    def __init__(self, first: int, step: int) -> None:
+        self._first, self._step = first, step
         self._name = ""
         self.calls = Counter[str]()
         self.raised: dict[str, str] = {}
@@ -123,7 +124,7 @@ class RaisingWalk:
             return
         self.calls[name] += 1
         number = int(name.rpartition("-")[2])
-        if self.calls[name] == 2 * number + self._first:
+        if self.calls[name] == self._step * number + self._first:
             self.raised[name] = frame.f_code.co_name
             fault = FAULTS[(self._first + number) % len(FAULTS)]
             raise fault()
@@ -217,26 +218,27 @@ async def stopped(task: asyncio.Task[None]) -> None:
 # A coroutine or a generator whose call raised stays behind.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
 @pytest.mark.slow
+@pytest.mark.parametrize("step", [4, pytest.param(2, marks=pytest.mark.deep)])
 async def test_whatever_raises_while_an_object_is_reconciled(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    step: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The operator goes on, the object is retried and counted, and the other objects too, also after a restart."""
     caplog.set_level(logging.CRITICAL)  # thousands of tracebacks
-    names = [f"box-{number}" for number in range(CALLS // 2)]
+    names = [f"box-{number}" for number in range(CALLS // step)]
     async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
         client = outside.uncached
         for name in names:
             await client.create(box(name))
         for start in range(2):
-            walk, outcomes = RaisingWalk(start), Outcomes()
+            walk, outcomes = RaisingWalk(start, step), Outcomes()
             with walk.walking(monkeypatch):
                 task = asyncio.create_task(make_operator(failing=start).start(env.config, hooks=[outcomes]))
                 await asyncio.sleep(200)
             assert not task.done()
             boxes = await client.list(Box, namespace="default")
             assert [b.metadata.name for b in boxes if b.status is None or b.status.size != b.spec.size] == []
-            assert outcomes.failures >= len(walk.raised) > CALLS // 4
-            # Fewer calls than objects, in passes that fail and in passes that do not: each call has raised.
+            assert outcomes.failures >= len(walk.raised) > len(names) // 2
+            # The last objects have no call left, in passes that fail and in passes that do not.
             assert {0, 1} <= {int(name.rpartition("-")[2]) % 2 for name in names if name not in walk.raised}
             await stopped(task)
             for name in names:

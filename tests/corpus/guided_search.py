@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Final
 
+from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import Exploration, explore
 from opsdk.verification.verify import BrokenRun, VerificationSummary, run_verification
@@ -22,7 +24,9 @@ class _FoundError(Exception):
     """Ends a verification at its first finding."""
 
 
-def first_finding(case: CorpusCase) -> tuple[BrokenRun | None, int, float]:
+def first_finding(
+    case: CorpusCase, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS
+) -> tuple[BrokenRun | None, int, float]:
     """Verify the broken operator until the first finding. Returns it, the disturbed runs, and the seconds."""
     latest = VerificationSummary()
 
@@ -34,7 +38,7 @@ def first_finding(case: CorpusCase) -> tuple[BrokenRun | None, int, float]:
 
     began = time.process_time()
     with contextlib.suppress(_FoundError):
-        run_verification(case.simulation(), [case.workload], name=case.name, progress=stop)
+        run_verification(case.simulation(), [case.workload], name=case.name, kinds=kinds, progress=stop)
     return next(iter(latest.broken), None), sum(latest.runs.values()), time.process_time() - began
 
 

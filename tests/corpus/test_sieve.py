@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 from guided_samples import sample_violations
 
-from opsdk.verification.verify import run_verification, verify_disturbance
+from opsdk.verification.verify import verify_disturbance
 from tests.corpus.case import CorpusCase
+from tests.corpus.guided_search import first_finding
 from tests.corpus.results import read_results, read_scale
 from tests.corpus.sieve import CASES
 from tests.corpus.table import PAGE, render
@@ -31,18 +32,25 @@ def test_the_corpus_has_the_bugs_of_the_study() -> None:
 def test_the_bug_is_found(case: CorpusCase) -> None:
     """By the disturbance that found it when the table was written, or by another one of its kind."""
     disturbance = RESULTS[case.name].disturbance
-    simulation = case.simulation()
-    if not verify_disturbance(simulation, case.workload, disturbance):
+    if not verify_disturbance(case.simulation(), case.workload, disturbance):
         assert disturbance is not None
-        assert run_verification(simulation, [case.workload], kinds=[disturbance.kind]).broken
+        found, _, _ = first_finding(case, [disturbance.kind])
+        assert found is not None
 
 
+@pytest.mark.parametrize("others", [2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.deep])])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_twin_survives(case: CorpusCase) -> None:
+def test_the_twin_survives(case: CorpusCase, others: int) -> None:
     """Disturbances of the kind that finds the bug, and some others, do no harm. ``make corpus`` runs all of them."""
     disturbance = RESULTS[case.name].disturbance
-    kind = disturbance.kind if disturbance else None
-    assert sample_violations(case.simulation(repaired=True), case.workload, first=kind) == []
+    violations = sample_violations(
+        case.simulation(repaired=True),
+        case.workload,
+        first=disturbance.kind if disturbance else None,
+        most_of_first=2 * others,
+        most_of_others=others,
+    )
+    assert violations == []
 
 
 def test_the_page_has_a_row_for_each_bug() -> None:

@@ -70,7 +70,9 @@ def test_the_demo_shortens_times_and_keeps_queries() -> None:
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.realtime
-@pytest.mark.parametrize("with_prometheus", [pytest.param(True, marks=needs_prometheus), False])
+@pytest.mark.parametrize(
+    "with_prometheus", [pytest.param(True, marks=needs_prometheus), pytest.param(False, marks=pytest.mark.deep)]
+)
 def test_each_step_of_the_demo_proves_what_it_says(with_prometheus: bool, tmp_path: Path) -> None:
     """The alert fires, the console shows it, the replay finds it, and the repair passes the test that the bug fails."""
     environment = demo_environment(tmp_path / "demo")
@@ -94,15 +96,22 @@ def test_each_step_of_the_demo_proves_what_it_says(with_prometheus: bool, tmp_pa
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.realtime
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_demo_with_all_its_programs(stop: signal.Signals, tmp_path: Path) -> None:
-    """No program and no file is left. The status is that of the signal."""
+@pytest.mark.parametrize(
+    ("stop", "begin"),
+    [(signal.SIGINT, ["Two Websites are ready", *COUNTERS]), (signal.SIGTERM, ["Two Websites are ready"])],
+    ids=["SIGINT-without-prometheus", "SIGTERM"],
+)
+def test_a_signal_ends_the_demo_with_all_its_programs(stop: signal.Signals, begin: list[str], tmp_path: Path) -> None:
+    """No program and no file is left. The status is that of the signal. Counters stand for a missing alert."""
     folder, log = tmp_path / "demo", tmp_path / "log"
+    environment = demo_environment(folder)
+    if COUNTERS[0] in begin:
+        environment["PATH"] = str(folder_of_programs(tmp_path / "bin"))
     with log.open("w") as output, subprocess.Popen(
-        DEMO, cwd=ROOT, env=demo_environment(folder), stdout=output, stderr=subprocess.STDOUT
+        DEMO, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
     ) as process:  # fmt: skip
         try:
-            until(lambda: "Two Websites are ready" in log.read_text() or process.poll() is not None, log)
+            until(lambda: all(text in log.read_text() for text in begin) or process.poll() is not None, log)
             assert len(programs_in(folder)) >= 2
             process.send_signal(stop)
             assert process.wait(60) == 128 + stop, log.read_text()

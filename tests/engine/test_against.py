@@ -29,7 +29,7 @@ from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from tests.engine.upgrade_cases import ACCIDENTS, HARMLESS
 from tests.engine.upgrades import App, AppSpec, AppStatus, Version, state_of
-from tests.engine.versions import GREETER, GREETING, MODULE, plan_against, write_project, write_wheel
+from tests.engine.versions import GREETER, GREETING, MODULE, OtherVersion, plan_against, write_project, write_wheel
 
 NEW_GREETER = GREETER.replace("Hello", "Good morning")
 FAKES = f"""\
@@ -62,12 +62,11 @@ def test_an_upgrade_is_planned_on_a_cluster_that_no_version_touched(name: str) -
     """An accident is dangerous, a harmless upgrade is not, and the old version against itself is empty."""
     upgrade = {**ACCIDENTS, **HARMLESS}[name]
     state = state_of(Version(kind=upgrade.old.kind), apps=upgrade.apps, more=upgrade.more)
-    plan = plan_against(
-        lambda _: upgrade.old.operator(), lambda _: upgrade.new.operator(), state, rules=upgrade.new.rules
-    )
+    other = OtherVersion(lambda _: upgrade.old.operator(), state)
+    plan = other.plan_of(lambda _: upgrade.new.operator(), rules=upgrade.new.rules)
     dangers = {each.kind for each in plan.consequences if each.severity is Severity.DANGER}
     assert (upgrade.kind in dangers) if upgrade.kind is not None else not dangers
-    assert plan_against(lambda _: upgrade.old.operator(), lambda _: upgrade.old.operator(), state).is_empty
+    assert other.plan_of(lambda _: upgrade.old.operator()).is_empty
 
 
 def test_a_version_that_loops_against_itself_has_an_empty_plan() -> None:

@@ -84,7 +84,6 @@ def plan_against(
     snapshot: ClusterSnapshot,
     *,
     changes: Sequence[Change] = (),
-    rules: RuleSet = ALL,
 ) -> Plan:
     """Return the plan of an operator against another one, as ``opsdk plan --against`` makes it from processes.
 
@@ -93,13 +92,31 @@ def plan_against(
         new: creates the operator that is planned.
         snapshot: the state of the cluster.
         changes: of the user.
-        rules: the permissions of the operator that is planned.
     """
-    _, settled = _run(old, snapshot, keep_end=True)
-    assert settled.end is not None, settled.failure
-    other, _ = _run(old, settled.end, changes)
-    own, _ = _run(new, settled.end, changes, rules)
-    return subtract_plan(own, other, against="old")
+    return OtherVersion(old, snapshot, changes).plan_of(new)
+
+
+class OtherVersion:
+    """The runs of one operator. Several others are planned against it.
+
+    Args:
+        create: creates the operator, for a state of the cluster.
+        snapshot: the state of the cluster.
+        changes: of the user.
+    """
+
+    def __init__(
+        self, create: Callable[[ClusterSnapshot], Operator], snapshot: ClusterSnapshot, changes: Sequence[Change] = ()
+    ) -> None:
+        _, settled = _run(create, snapshot, keep_end=True)
+        assert settled.end is not None, settled.failure
+        self._end, self._changes = settled.end, changes
+        self._plan, _ = _run(create, settled.end, changes)
+
+    def plan_of(self, new: Callable[[ClusterSnapshot], Operator], *, rules: RuleSet = ALL) -> Plan:
+        """Return the plan of an operator with some permissions against this one."""
+        own, _ = _run(new, self._end, self._changes, rules)
+        return subtract_plan(own, self._plan, against="old")
 
 
 def _run(

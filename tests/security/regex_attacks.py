@@ -21,6 +21,7 @@ from re import _parser as sre
 
 ROOT = Path(__file__).resolve().parents[2]
 _METHODS = frozenset(["match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"])
+_ATTRIBUTE = re.compile(rf"\bre\.|\.(?:{'|'.join(sorted(_METHODS))})\b")
 _LENGTHS = (8, 12, 16, 20, 24, 28, 32, 48, 128, 1024, 4096, 16384)
 _EXPENSIVE = 0.02
 """Seconds of CPU that a linear pattern never needs for `_LENGTHS` characters: it needs about a fiftieth."""
@@ -53,9 +54,9 @@ class Findings:
 def find_expressions(*packages: str) -> Findings:
     """Return the expressions of all modules below `packages`; generated kinds have none."""
     findings = Findings()
-    trees = {
-        path: ast.parse(path.read_text()) for package in packages for path in sorted((ROOT / package).rglob("*.py"))
-    }
+    paths = (path for package in packages for path in sorted((ROOT / package).rglob("*.py")))
+    # Six modules of seven have no such attribute, and are not parsed.
+    trees = {path: ast.parse(text) for path in paths if _ATTRIBUTE.search(text := path.read_text())}
     public = _methods_by_name(trees.values())
     for path, tree in trees.items():
         own = _methods_by_name([tree])

@@ -45,7 +45,7 @@ async def wait_copies(client: Client, namespaces: list[str], password: str = "on
     await eventually(are_copied, within=120, interval=1)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.deep])])
 async def test_many_namespaces_follow_their_source(count: int, k8s_env: Environment, k8s_client: Client) -> None:
     """Creation, change, a new namespace, a label and the deletion reach each namespace; at rest nothing is written."""
     names = await create_namespaces(k8s_client, count)

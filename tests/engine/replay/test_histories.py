@@ -71,6 +71,7 @@ def test_the_same_operator_ends_as_in_its_recording(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", simulations.ALL)
 def test_the_same_operator_ends_as_in_its_recording_for_more_seeds(name: str) -> None:
     """Ten more."""

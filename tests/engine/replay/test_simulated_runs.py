@@ -20,6 +20,7 @@ def test_checkpoints_of_two_seeds(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", simulations.ALL)
 def test_twelve_more_seeds(name: str) -> None:
     """`python -m tests.simulation.recordings` runs a thousand."""

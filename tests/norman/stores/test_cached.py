@@ -215,6 +215,7 @@ async def test_writes_have_the_permissions_of_the_user(k8s_cluster: Cluster) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 async def test_the_cost_of_ten_thousand_objects(k8s_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """A filtered, sorted page is right; the times are printed."""
     objects = [config_map(f"a{number:05}", size=str(number % 100), text="x" * 200) for number in range(10_000)]

@@ -17,7 +17,11 @@ from opsdk.testing.simulate import Failure, Fault, Step, World, minimize, simula
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("block", range(4))
+# CI runs ten seeds; `make sim` and the deep tests run more.
+_DEEP = [pytest.mark.slow, pytest.mark.deep]
+
+
+@pytest.mark.parametrize("block", [0, 1, pytest.param(2, marks=_DEEP), pytest.param(3, marks=_DEEP)])
 @pytest.mark.parametrize("name", simulations.ALL)
 def test_twenty_seeds(name: str, block: int) -> None:
     """Five seeds in each block."""
