@@ -15,7 +15,7 @@ TEXTS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, an
 
 
 @pytest.mark.parametrize(
-    ("expression", "column", "said"),
+    ("expression", "column", "message"),
     [
         ("'%s %s'.format(['a'])", 15, "index 1 out of range"),
         ("'%s'.format(['a', 'b'])", 12, "too many arguments supplied to string.format (expected 1, got 2)"),
@@ -59,12 +59,12 @@ TEXTS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, an
         ),
     ],
 )
-def test_what_is_written_out_is_checked(expression: str, column: int, said: str) -> None:
+def test_what_is_written_out_is_checked(expression: str, column: int, message: str) -> None:
     """Clauses at the call, arguments at their place."""
     with pytest.raises(CelCompileError) as caught:
         ENVIRONMENT.compile(expression)
-    said = said.replace("@", "error during formatting:")
-    assert str(caught.value).splitlines()[0] == f"ERROR: <input>:1:{column}: {said}"
+    message = message.replace("@", "error during formatting:")
+    assert str(caught.value).splitlines()[0] == f"ERROR: <input>:1:{column}: {message}"
 
 
 @pytest.mark.parametrize(

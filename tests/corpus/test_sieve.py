@@ -34,8 +34,8 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
     disturbance = RESULTS[case.name].disturbance
     if not verify_disturbance(case.simulation(), case.workload, disturbance):
         assert disturbance is not None
-        found, _, _ = first_finding(case, [disturbance.kind])
-        assert found is not None
+        broken, _, _ = first_finding(case, [disturbance.kind])
+        assert broken is not None
 
 
 @pytest.mark.parametrize("others", [2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.deep])])

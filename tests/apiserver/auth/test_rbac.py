@@ -42,7 +42,7 @@ users = st.builds(
     name=st.sampled_from(["u", "v", "system:serviceaccount:n:s"]),
     groups=some(["g", "h"]),
 )
-asked = st.one_of(
+attributes = st.one_of(
     st.builds(
         AuthorizerAttributes,
         user=users,
@@ -64,20 +64,21 @@ asked = st.one_of(
 
 
 # ------------------------------------------------------------------ the model
-def plainly_allows(rule: PolicyRule, asked: AuthorizerAttributes) -> bool:
+def plainly_allows(rule: PolicyRule, attributes: AuthorizerAttributes) -> bool:
     """One rule, word by word."""
-    if not asked.resource_request:
+    if not attributes.resource_request:
         return any(
-            (v in ("*", asked.verb)) and (p in ("*", asked.path) or (p[-1] == "*" and asked.path.startswith(p[:-1])))
+            (v in ("*", attributes.verb))
+            and (p in ("*", attributes.path) or (p[-1] == "*" and attributes.path.startswith(p[:-1])))
             for v, p in product(rule.verbs, rule.paths)
         )
-    whole = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    any_of_it = f"*/{asked.subresource}" if asked.subresource else whole
+    whole = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
+    any_of_it = f"*/{attributes.subresource}" if attributes.subresource else whole
     return any(
-        v in ("*", asked.verb)
-        and g in ("*", asked.group)
+        v in ("*", attributes.verb)
+        and g in ("*", attributes.group)
         and r in ("*", whole, any_of_it)
-        and (not rule.names or asked.name in rule.names)
+        and (not rule.names or attributes.name in rule.names)
         for v, g, r in product(rule.verbs, rule.groups, rule.resources)
     )
 
@@ -97,25 +98,25 @@ def plainly_means(subject: Subject, binding: RbacBinding, user: User) -> bool:
 World = tuple[dict[tuple[str, str], tuple[PolicyRule, ...]], dict[tuple[str, str], RbacBinding]]
 
 
-def plainly_decides(world: World, asked: AuthorizerAttributes) -> bool:
+def plainly_decides(world: World, attributes: AuthorizerAttributes) -> bool:
     """Every binding, every subject, every rule."""
     roles, bindings = world
     for binding in bindings.values():
-        if binding.namespace and binding.namespace != asked.namespace:
+        if binding.namespace and binding.namespace != attributes.namespace:
             continue
-        if not any(plainly_means(s, binding, asked.user) for s in binding.subjects):
+        if not any(plainly_means(s, binding, attributes.user) for s in binding.subjects):
             continue
         place = binding.namespace if binding.role_kind == "Role" else ""
-        if any(plainly_allows(rule, asked) for rule in roles.get((place, binding.role), ())):
+        if any(plainly_allows(rule, attributes) for rule in roles.get((place, binding.role), ())):
             return True
     return False
 
 
 # ------------------------------------------------------------------ laws of rules
-@given(rules, asked)
-def test_a_rule_allows_what_its_words_say(rule: PolicyRule, asked: AuthorizerAttributes) -> None:
+@given(rules, attributes)
+def test_a_rule_allows_what_its_words_say(rule: PolicyRule, attributes: AuthorizerAttributes) -> None:
     """Wildcards, subresources, names and path prefixes match as in the model."""
-    assert rule.allows(asked) == plainly_allows(rule, asked)
+    assert rule.allows(attributes) == plainly_allows(rule, attributes)
 
 
 @given(rules)
@@ -134,31 +135,31 @@ def test_covering_is_transitive(one: PolicyRule, two: PolicyRule, three: PolicyR
         assert one.covers(three)
 
 
-@given(rules, rules, asked)
-def test_a_covering_rule_allows_no_less(one: PolicyRule, two: PolicyRule, asked: AuthorizerAttributes) -> None:
+@given(rules, rules, attributes)
+def test_a_covering_rule_allows_no_less(one: PolicyRule, two: PolicyRule, attributes: AuthorizerAttributes) -> None:
     """A covering rule allows every request that the covered rule allows."""
-    if one.covers(two) and two.allows(asked):
-        assert one.allows(asked)
+    if one.covers(two) and two.allows(attributes):
+        assert one.allows(attributes)
 
 
-@given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
+@given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), attributes)
 def test_covered_rules_grant_nothing_new(
-    owned: list[PolicyRule], wanted: list[PolicyRule], asked: AuthorizerAttributes
+    owned: list[PolicyRule], wanted: list[PolicyRule], attributes: AuthorizerAttributes
 ) -> None:
     """Covered rules allow no request that the owner's rules deny, and more rules never uncover one."""
     lacking = uncovered_rules(owned, wanted)
     assert uncovered_rules([*owned, *lacking], wanted) == []
     if not lacking:
-        assert not any(r.allows(asked) for r in wanted) or any(r.allows(asked) for r in owned)
+        assert not any(r.allows(attributes) for r in wanted) or any(r.allows(attributes) for r in owned)
 
 
-@given(st.lists(rules, max_size=5), asked)
-def test_compacting_changes_no_meaning(given_rules: list[PolicyRule], asked: AuthorizerAttributes) -> None:
+@given(st.lists(rules, max_size=5), attributes)
+def test_compacting_changes_no_meaning(given_rules: list[PolicyRule], attributes: AuthorizerAttributes) -> None:
     """Joined rules allow exactly what the single ones did."""
     parts = [part for rule in given_rules for part in rule.parts()]
     joined = compact(parts)
     assert len(joined) <= len(parts)
-    assert any(r.allows(asked) for r in joined) == any(r.allows(asked) for r in parts)
+    assert any(r.allows(attributes) for r in joined) == any(r.allows(attributes) for r in parts)
 
 
 @given(rules)
@@ -212,7 +213,7 @@ steps = st.one_of(
 
 @pytest.mark.slow
 @settings(max_examples=300)
-@given(st.lists(st.one_of(steps, asked.map(lambda a: ("ask", a))), max_size=25))
+@given(st.lists(st.one_of(steps, attributes.map(lambda a: ("ask", a))), max_size=25))
 def test_the_index_decides_like_the_naive_evaluator(history: list[tuple[object, ...]]) -> None:
     """After any writes, the index decides like the naive evaluator, and gives a reason for an allow."""
     policy = RbacPolicy()
@@ -231,9 +232,9 @@ def test_the_index_decides_like_the_naive_evaluator(history: list[tuple[object, 
             case ("unbind", str(place), str(name)):
                 policy.drop_binding(place, name)
                 world[1].pop((place, name), None)
-            case ("ask", AuthorizerAttributes() as asked):
-                decision = policy.decide(asked)
-                assert decision.allowed == plainly_decides(world, asked)
+            case ("ask", AuthorizerAttributes() as attributes):
+                decision = policy.decide(attributes)
+                assert decision.allowed == plainly_decides(world, attributes)
                 assert not decision.allowed or decision.reason.startswith("RBAC: allowed by ")
 
 

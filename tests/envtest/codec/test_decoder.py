@@ -99,7 +99,7 @@ def test_json_type_errors_name_the_go_field_and_type(
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "text"),
     [
         ({"metadata": {"uid": 0}}, "cannot convert int64 to types.UID"),
         ({"metadata": {"uid": True}}, "unrecognized type: string"),
@@ -115,11 +115,11 @@ def test_json_type_errors_name_the_go_field_and_type(
         ({"spec": {"publishNotReadyAddresses": "yes"}}, "unrecognized type: bool"),
     ],
 )
-def test_in_memory_type_errors_have_the_converters_text(body: Any, why: str) -> None:
+def test_in_memory_type_errors_have_the_converters_text(body: Any, text: str) -> None:
     """A wrong type in an in-memory object gives the converter's error for the first field in declaration order."""
     if "spec" in body and "type" in body["spec"]:
-        why = "cannot convert int64 to v1.ServiceType"
-    assert said("core.v1.Service", body, memory=True) == why
+        text = "cannot convert int64 to v1.ServiceType"
+    assert said("core.v1.Service", body, memory=True) == text
 
 
 def test_an_invalid_time_hides_later_errors() -> None:
