@@ -99,7 +99,8 @@ class StatusPatch(Generic[S]):
         if strict_equal(before, after):
             return {}
         stored = None if self._is_unstructured else status_as_read(self._object)
-        if stored and (origin := origin_of(self._object)) is not None:
+        # A status that equals the stored one before the block has no fields that its class does not know.
+        if stored and not strict_equal(stored, before) and (origin := origin_of(self._object)) is not None:
             declared = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, declared, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)
