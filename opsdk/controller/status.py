@@ -109,13 +109,15 @@ class StatusPatch(Generic[S]):
     async def _write(self, difference: JsonObject) -> None:
         patch: JsonObject = {"status": difference}
         version = self._object.metadata.resource_version
+        sole_change = bool(version)
         try:
             written = await self._send(patch | {"metadata": {"resourceVersion": version}} if version else patch)
         except ConflictError:
             if not version or _contains_list(difference):
                 raise
+            sole_change = False
             written = await self._send(patch)
-        retain_status(self._object, written)
+        retain_status(self._object, written, sole_change=sole_change)
 
     async def _send(self, patch: JsonObject) -> Any:
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
