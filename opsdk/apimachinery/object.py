@@ -273,11 +273,16 @@ class _Compared(msgspec.Struct, gc=False):
 _COMPARED = msgspec.json.Decoder(_Compared)
 
 
-def retain_status(obj: Any, response: Any) -> None:
+def retain_status(obj: Any, response: Any, *, sole_change: bool = False) -> None:
     """Take over the status of the response to a status write, and its resource version if only the status differs.
 
     If another writer has changed more since `obj` was read, `obj` keeps its version: a later update of `obj` then
     raises `ConflictError` and does not undo that change.
+
+    Args:
+        obj: the object before the write.
+        response: the object after it.
+        sole_change: the write named the version of `obj`, so no other writer has changed it since.
     """
     if isinstance(obj, Unstructured):
         obj.content["status"] = response.content.get("status")
@@ -289,7 +294,7 @@ def retain_status(obj: Any, response: Any) -> None:
     if not isinstance(read, bytes) or not isinstance(received, bytes):
         obj.metadata.resource_version = response.metadata.resource_version
         return
-    if _only_status_differs(read, received):
+    if sole_change or _only_status_differs(read, received):
         obj.metadata.resource_version = response.metadata.resource_version
     obj.__dict__[ORIGIN] = _StatusWritten(read, received, obj.metadata.resource_version)
 

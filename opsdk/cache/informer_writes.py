@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.entry import Problem, StoreEntry
+from opsdk.cache.head import HeadMeta
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import InformerStore
 from opsdk.cache.unknown_reads import ReadStart
@@ -42,18 +43,19 @@ class InformerWrites:
         self.delay = 0.0
         """Sum of the seconds from the response to an own write until the watch showed it."""
 
-    def record(self, data: bytes, *, sole_change: bool = False, at_least: int = 0) -> str:
+    def record(self, data: bytes, meta: HeadMeta | None = None, *, sole_change: bool = False, at_least: int = 0) -> str:
         """Record the result of an own write. Returns its resource version.
 
         Args:
             data: the whole object as JSON.
+            meta: the decoded metadata of `data`, if the caller has it.
             sole_change: the object's resource version is certainly this write's: no other change can have it.
             at_least: the lowest version of a server that has not gone back since the request was sent.
 
         Raises:
             DecodeError: the metadata is unreadable.
         """
-        entry = self._make_entry(data)
+        entry = self._make_entry(data, meta)
         if self._is_in_scope(entry):
             revision = revision_of(entry.resource_version)
             self._write(entry, revision, at_least=at_least)
@@ -82,14 +84,18 @@ class InformerWrites:
             at_least = start.revision + 1
         self._write(entry, revision, at_least=at_least)
 
-    def _make_entry(self, data: bytes) -> StoreEntry:
-        entry = self._store.make_entry(data)
+    def _make_entry(self, data: bytes, meta: HeadMeta | None = None) -> StoreEntry:
+        entry = self._store.make_entry(data, meta)
         if self._store.problems:
             self._report(self._store.take_problems())
         return entry
 
     def _is_in_scope(self, entry: StoreEntry) -> bool:
         """Whether namespace and field selector select an object. One that is stored fulfils the other fields."""
+        if self._namespace and self._namespace != entry.key.namespace:
+            return False
+        if not self._field_selector.requirements:
+            return True
         fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
         for requirement in self._field_selector.requirements:
             value = fields.get(requirement.field)
@@ -97,7 +103,7 @@ class InformerWrites:
                 return False
             if value is not None and (value == requirement.value) is requirement.negated:
                 return False
-        return not self._namespace or self._namespace == entry.key.namespace
+        return True
 
     def _write(self, entry: StoreEntry, revision: int | None, *, at_least: int) -> None:
         went_back = revision is not None and revision < at_least

@@ -13,6 +13,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
+from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.informer import Informer
 from opsdk.cache.own_writes import revision_of
 from opsdk.client.activity import OwnChange, record_own_change
@@ -25,8 +26,6 @@ log = SafeLogger(__name__)
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
@@ -142,32 +141,34 @@ class WriteRecorder:
         sent: _SentWrite,
     ) -> None:
         """Record a successful write in each informer. A response without the whole object leaves it unknown."""
-        namespace = operation.namespace if mapping.namespaced else ""
-        # The server makes the name from generateName.
-        name = operation.obj.metadata.name or _metadata_of(response).name
-        # Nearly all responses are of objects that live.
-        if b'"deletionTimestamp"' in response and (uid := _uid_of_deleted(operation, mapping, response)):
-            for _, informer in informers:
-                informer.store.write_deleted(ObjectKey(namespace, name), uid)
-            return
         if operation.subresource == "token":
             return
-        sole_change = _is_sole_change(operation, request, response)
+        meta = decode_head(response).metadata
+        # The server makes the name from generateName.
+        key = ObjectKey(operation.namespace if mapping.namespaced else "", operation.obj.metadata.name or meta.name)
+        if meta.deletion_timestamp is not None and _is_gone(operation, mapping, meta, response):
+            for _, informer in informers:
+                informer.store.write_deleted(key, meta.uid)
+            return
+        # A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
+        # version before it, excludes that.
+        before, after = _version_in(request), meta.resource_version
+        is_create = isinstance(operation, Create) and not operation.subresource
+        sole_change = is_create or before not in ("", after)
         if sole_change and operation.subresource == "status":
-            before, after = (_metadata_of(body).resource_version for body in (request, response))
-            record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, ObjectKey(namespace, name), before, after))
+            record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, key, before, after))
         at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:
             whole = kind.metadata_only or not only_metadata
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
-                informer.own_writes.record(response, sole_change=sole_change, at_least=at_least)
+                informer.own_writes.record(response, meta, sole_change=sole_change, at_least=at_least)
                 continue
-            version = _metadata_of(response).resource_version
+            version = after
             if (revision_of(version) or at_least) < at_least:
                 informer.on_rollback(version)
                 version = ""  # the watch may have passed a higher one
-            informer.store.write_unknown(ObjectKey(namespace, name), version)
+            informer.store.write_unknown(key, version)
 
     def failed(self, operation: Operation, mapping: RestMapping, *, request: bytes, error: BaseException) -> None:
         """Record a write that raised: the server may have carried it out, or know more than the cache.
@@ -272,35 +273,24 @@ def _record_deletion(
         informer.store.write_unknown(key)
 
 
-def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: bytes) -> str:
-    """Return the uid of an object whose last finalizer the write removed; "" for other writes.
+def _is_gone(operation: ObjectWrite, mapping: RestMapping, meta: HeadMeta, response: bytes) -> bool:
+    """Whether a write removed the last finalizer of an object that is being deleted.
 
     The server then deletes the object, and returns its last state (registry.Store, deleteWithoutFinalizers). A
     namespace has more finalizers in its spec.
     """
-    if operation.subresource not in ("", "status"):
-        return ""
-    last = _metadata_of(response)
-    lives = last.deletion_timestamp is None or last.finalizers or last.deletion_grace_period_seconds
-    return "" if lives or mapping.gvk.group_kind == ("", "Namespace") else last.uid
-
-
-def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> bool:
-    """Whether the resource version of the response certainly belongs to this write.
-
-    A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
-    version before it, excludes that.
-    """
-    if isinstance(operation, Create) and not operation.subresource:
-        return True
-    if b'"resourceVersion"' not in request:  # most patches
+    if operation.subresource not in ("", "status") or meta.finalizers or not meta.uid:
         return False
-    before = _metadata_of(request).resource_version
-    return bool(before) and before != _metadata_of(response).resource_version
+    if mapping.gvk.group_kind == ("", "Namespace"):
+        return False
+    return not (_decode(response).metadata or _ObjectMeta()).deletion_grace_period_seconds
 
 
-def _metadata_of(body: bytes) -> _ObjectMeta:
-    return _decode(body).metadata or _ObjectMeta()
+def _version_in(request: bytes) -> str:
+    """Return the resource version that a write sent; empty without one."""
+    if b'"resourceVersion"' not in request:  # most patches
+        return ""
+    return (_decode(request).metadata or _ObjectMeta()).resource_version
 
 
 def _decode(body: bytes) -> _BodyFields:

@@ -99,7 +99,8 @@ class StatusPatch(Generic[S]):
         if strict_equal(before, after):
             return {}
         stored = None if self._is_unstructured else status_as_read(self._object)
-        if stored and (origin := origin_of(self._object)) is not None:
+        # A status that equals the stored one before the block has no fields that its class does not know.
+        if stored and not strict_equal(stored, before) and (origin := origin_of(self._object)) is not None:
             declared = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, declared, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)
@@ -108,13 +109,15 @@ class StatusPatch(Generic[S]):
     async def _write(self, difference: JsonObject) -> None:
         patch: JsonObject = {"status": difference}
         version = self._object.metadata.resource_version
+        sole_change = bool(version)
         try:
             written = await self._send(patch | {"metadata": {"resourceVersion": version}} if version else patch)
         except ConflictError:
             if not version or _contains_list(difference):
                 raise
+            sole_change = False
             written = await self._send(patch)
-        retain_status(self._object, written)
+        retain_status(self._object, written, sole_change=sole_change)
 
     async def _send(self, patch: JsonObject) -> Any:
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.

@@ -17,6 +17,7 @@ from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
+from opsdk.aio.shared_timeout import SharedTimeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -123,6 +124,7 @@ class Transport(Closing):
         self.endpoint = config.endpoint
         self._credentials = credentials_for(config)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
+        self._timeouts = SharedTimeout()
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
         self._authority = self.endpoint.authority
@@ -168,9 +170,11 @@ class Transport(Closing):
             TransportError: no response arrived.
         """
         seconds = self.config.timeout if timeout is None else timeout
+        if not seconds:
+            return await self._with_retries(request, self._read_whole, retry=retry, until=None)
         try:
-            async with asyncio.timeout(seconds or None) as limit:
-                return await self._with_retries(request, self._read_whole, retry=retry, until=limit.when())
+            with self._timeouts.limit(seconds) as wait:
+                return await self._with_retries(request, self._read_whole, retry=retry, until=wait.until)
         except TimeoutError as error:
             raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
 

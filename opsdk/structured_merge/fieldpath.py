@@ -206,13 +206,13 @@ class FieldSet:
         for raw, below in fields.items():
             if raw == ".":
                 continue
-            if not isinstance(below, Mapping):
+            # A dict first: the check against an abstract class is a call.
+            if type(below) is not dict and not isinstance(below, Mapping):
                 raise DecodeError(f"fieldsV1: the value of {raw!r} is not an object")
-            element = _canonical(raw)
+            element = raw if raw.startswith("f:") else _canonical(raw)
             if not below or "." in below:
                 members.add(element)
-            child = cls._decode(below) if below else EMPTY
-            if child:
+            if below and (child := cls._decode(below)) is not EMPTY:
                 children[element] = child
         return cls.from_parts(members, children)
 
@@ -235,13 +235,14 @@ class FieldSet:
         The sets of objects that are alike differ in little, such as the uid of an owner reference.
         """
         first = _SHARED.get(self)
-        if first is None:
-            parts = {element: child.shared() for element, child in self.children.items()}
-            first = self._without(self.members, parts)
-            if len(_SHARED) >= _FIRSTS_LIMIT:
-                drop_oldest(_SHARED)
-            _SHARED[first] = first
-        return first
+        if first is not None:
+            return first
+        # Equal ones take the place of the children, so the set stays the same.
+        self.children = {element: child.shared() for element, child in self.children.items()}
+        if len(_SHARED) >= _FIRSTS_LIMIT:
+            drop_oldest(_SHARED)
+        _SHARED[self] = self
+        return self
 
     def weight(self) -> int:
         """Return the bytes of the set without its shared parts, roughly."""
@@ -378,7 +379,8 @@ class FieldSet:
         if len(members) == len(self.members) and all(self.children[element] is changed[element] for element in changed):
             return self
         children = {element: changed.get(element, child) for element, child in self.children.items()}
-        return FieldSet.from_parts(members, {element: child for element, child in children.items() if child})
+        nonempty = {element: child for element, child in children.items() if child is not EMPTY}
+        return FieldSet.from_parts(members, nonempty)
 
     def leaves(self) -> FieldSet:
         """Return the paths that have no path below them."""

@@ -128,9 +128,13 @@ class Schema:
         """Whether `name` is a declared field."""
         return name in self._properties
 
-    def admits(self, name: str) -> bool:
-        """Whether an object of this schema may have an entry `name`."""
-        return self.topology is not Topology.STRUCT or name in self._properties or self.preserve_unknown
+    def admitted(self, name: str) -> Schema | None:
+        """Return the schema of an object's entry; None if the object may not have one of this name."""
+        schema_of_field = self._fields.get(name)  # declared, and used before
+        if schema_of_field is not None:
+            return schema_of_field
+        is_open = self.topology is not Topology.STRUCT or self.preserve_unknown or name in self._properties
+        return self.field(name) if is_open else None
 
     def field(self, name: str) -> Schema:
         """Return the schema of an object's entry; UNKNOWN if none is declared."""

@@ -80,7 +80,8 @@ def check_typed(value: JsonValue, schema: Schema, *, allow_duplicates: bool = Fa
     Raises:
         PatchError: the value does not fit. The message has all errors; `path` is that of the first one.
     """
-    faults = list(_faults(value, schema, (), allow_duplicates=allow_duplicates))
+    faults: list[Fault] = []
+    _find_faults(value, schema, (), faults, allow_duplicates=allow_duplicates)
     if not faults:
         return
     texts = [f"{format_path(path)}: {text}" if path else text for path, text in faults]
@@ -91,28 +92,30 @@ def check_typed(value: JsonValue, schema: Schema, *, allow_duplicates: bool = Fa
 Fault = tuple[tuple[str, ...], str]
 
 
-def _faults(value: JsonValue, schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
-    """Yield what does not fit the schema, with paths."""
-    topology = topology_for(schema, value)
+def _find_faults(
+    value: JsonValue, schema: Schema, path: tuple[str, ...], faults: list[Fault], *, allow_duplicates: bool
+) -> None:
+    """Add what does not fit the schema, with paths."""
     if value is None:
         return
+    topology = topology_for(schema, value)
     if topology is Topology.SCALAR:
-        yield from ((path, text) for text in _scalar_fault(value, schema))
+        faults += [(path, text) for text in _scalar_fault(value, schema)]
     elif topology.is_list and not isinstance(value, list):
-        yield path, f"expected list, got &{{{go_value(value)}}}"
+        faults.append((path, f"expected list, got &{{{go_value(value)}}}"))
     elif topology.is_list:
-        yield from _list_faults(value, schema, path, allow_duplicates=allow_duplicates)
+        _find_list_faults(value, schema, path, faults, allow_duplicates=allow_duplicates)
     elif not isinstance(value, dict):
-        yield path, f"expected map, got &{{{go_value(value)}}}"
+        faults.append((path, f"expected map, got &{{{go_value(value)}}}"))
     else:
         for name, item in value.items():
-            if not schema.admits(name):
-                yield (*path, field_element(name)), "field not declared in schema"
+            field = schema.admitted(name)
+            if field is None:
+                faults.append(((*path, "f:" + name), "field not declared in schema"))
                 return
-            field = schema.field(name)
             # Most values are scalars that fit.
             if field.topology is not Topology.SCALAR or type(item) not in _FITTING.get(field.scalar_type, _SCALARS):
-                yield from _faults(item, field, (*path, field_element(name)), allow_duplicates=allow_duplicates)
+                _find_faults(item, field, (*path, "f:" + name), faults, allow_duplicates=allow_duplicates)
 
 
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -140,10 +143,10 @@ def _scalar_fault(value: JsonValue, schema: Schema) -> Iterator[str]:
                 yield f"expected any scalar, got &{{{go_value(value)}}}"
 
 
-def _list_faults(
-    value: list[JsonValue], schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool
-) -> Iterator[Fault]:
-    """Yield what does not fit in a list: items without keys, duplicates, faults of the items."""
+def _find_list_faults(
+    value: list[JsonValue], schema: Schema, path: tuple[str, ...], faults: list[Fault], *, allow_duplicates: bool
+) -> None:
+    """Add what does not fit in a list: items without keys, duplicates, faults of the items."""
     elements: set[str] = set()
     for index, item in enumerate(value):
         element = f"i:{index}"
@@ -151,12 +154,12 @@ def _list_faults(
             try:
                 element = list_element(item, schema)
             except PatchError as error:
-                yield path, f"element {index}: {error}"
+                faults.append((path, f"element {index}: {error}"))
                 return
             if element in elements and not allow_duplicates:
-                yield path, f"duplicate entries for key {format_path([element])}"
+                faults.append((path, f"duplicate entries for key {format_path([element])}"))
             elements.add(element)
-        yield from _faults(item, schema.item(), (*path, element), allow_duplicates=allow_duplicates)
+        _find_faults(item, schema.item(), (*path, element), faults, allow_duplicates=allow_duplicates)
 
 
 _KEYED: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
@@ -183,11 +186,15 @@ def _fields(value: JsonValue, schema: Schema) -> FieldSet | None:
     members: list[str] = []
     children: dict[str, FieldSet] = {}
     for name, item in value.items():
-        element = field_element(name)
-        below = _fields(item, schema.field(name))
-        if below:
+        element, field = "f:" + name, schema.field(name)
+        # Most values are scalars.
+        below = None if field.topology is Topology.SCALAR else _fields(item, field)
+        if below is None:
+            members.append(element)
+            continue
+        if below is not EMPTY:
             children[element] = below
-        if below is None or item is None or item == {} or not schema.declares(name):
+        if item is None or item == {} or not schema.declares(name):
             members.append(element)
     return FieldSet.from_parts(members, children)
 
@@ -199,7 +206,7 @@ def _item_fields(items: list[JsonValue], schema: Schema) -> FieldSet:
         element = list_element(item, schema)
         members.add(element)
         below = _fields(item, schema.item())
-        if below:
+        if below is not None and below is not EMPTY:
             children[element] = children[element].union(below) if element in children else below
     return FieldSet.from_parts(members, children)
 

@@ -1,0 +1,86 @@
+"""The timeout for the waits of many tasks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.aio.clock import monotonic
+from opsdk.aio.shared_timeout import SharedTimeout
+from opsdk.testing.loop import DeadlockError, VirtualLoop
+
+_Wait = tuple[float, float, float]
+"""When a wait begins, how long it takes, and its limit."""
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((0.0, 1.0, 5.0, 40.0)),
+            st.sampled_from((0.0, 3.0, 29.0, 70.0)),
+            st.sampled_from((10.5, 30.5)),
+        ),
+        max_size=8,
+    )
+)
+def test_each_wait_ends_as_with_a_timeout_of_its_own(waits: list[_Wait]) -> None:
+    """Waits that overlap end as each would with its own timeout."""
+
+    async def wait(number: int, results: dict[int, tuple[float, str]], timeouts: SharedTimeout | None) -> None:
+        begin, seconds, limit = waits[number]
+        await asyncio.sleep(begin)
+        try:
+            if timeouts is not None:
+                with timeouts.limit(limit):
+                    await asyncio.sleep(seconds)
+            else:
+                async with asyncio.timeout(limit):
+                    await asyncio.sleep(seconds)
+        except TimeoutError:
+            results[number] = (monotonic(), "timeout")
+        else:
+            results[number] = (monotonic(), "done")
+
+    async def play(timeouts: SharedTimeout | None) -> dict[int, tuple[float, str]]:
+        results: dict[int, tuple[float, str]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(len(waits)):
+                tasks.create_task(wait(number, results, timeouts))
+        return results
+
+    both = []
+    for timeouts in (SharedTimeout(), None):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            both.append(runner.run(play(timeouts)))
+    assert both[0] == both[1]
+
+
+async def _wait_forever(timeouts: SharedTimeout) -> None:
+    with timeouts.limit(30.0):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("seconds", [10.0, 30.0])
+async def test_a_cancellation_by_others_stays_one(seconds: float) -> None:
+    """A task that is cancelled before or at its timeout ends as cancelled."""
+    task = asyncio.create_task(_wait_forever(SharedTimeout()))
+    asyncio.get_running_loop().call_later(seconds, task.cancel)
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+def test_no_timer_remains_after_the_last_wait() -> None:
+    """The end of the last wait removes the timer, so a deadlock after it is found at once."""
+
+    async def play() -> None:
+        with SharedTimeout().limit(30.0):
+            await asyncio.sleep(1.0)
+        await asyncio.Event().wait()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        with pytest.raises(DeadlockError):
+            runner.run(play())
+        assert runner.get_loop().time() == pytest.approx(1.0)
