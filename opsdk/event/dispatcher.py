@@ -51,6 +51,8 @@ class EventDispatcher:
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._in_flight: set[ObjectKey] = set()
         self._drainers: set[asyncio.Task[None]] = set()
+        self._slow: set[asyncio.Task[None]] = set()
+        """Those whose present call takes long."""
         self._retries = HandlerRetries(
             name,
             self._handler_name,
@@ -91,7 +93,7 @@ class EventDispatcher:
         # Awaited one after the other, so that a burst of events is not a burst of requests to the server. While a call
         # is slow, calls for other objects run too: a call that hangs must not stop them.
         self._waiting.append((mapped, event))
-        if not self._drainers:
+        if len(self._drainers) == len(self._slow):
             self._start_drainer()
 
     def _passes(self, event: AnyEvent) -> bool:
@@ -152,18 +154,26 @@ class EventDispatcher:
             self._drainers.add(self._tasks.start(self._drain(), name="map"))
 
     async def _drain(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while (item := self._next_waiting()) is not None:
                 mapped, event = item
                 self._in_flight.add(event.view.key)
-                overtake = asyncio.get_running_loop().call_later(_SLOW_CALL, self._start_drainer)
+                slow = asyncio.get_running_loop().call_later(_SLOW_CALL, self._note_slow, task)
                 try:
                     await self._await_mapped(mapped, event)
                 finally:
-                    overtake.cancel()
+                    slow.cancel()
+                    self._slow.discard(task)
                     self._in_flight.discard(event.view.key)
         finally:
-            self._drainers.discard(asyncio.current_task())
+            self._drainers.discard(task)
+
+    def _note_slow(self, drainer: asyncio.Task[None]) -> None:
+        """Let another task take the events that wait, and those that come: a call may hang."""
+        self._slow.add(drainer)
+        self._start_drainer()
 
     def _next_waiting(self) -> tuple[Awaitable[Mapped], AnyEvent] | None:
         """Return the first event whose object has no earlier one in flight."""

@@ -148,7 +148,7 @@ class HandlerRetries:
         elif retries.task is None:
             retries.task = self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         if len(retries.events) > _MAX_PENDING:
-            self._give_up(retries, retries.events[_MAX_PENDING // 2])
+            self._give_up(retries, retries.events[_MAX_PENDING // 2], "too many of its events wait for another try")
 
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
@@ -167,12 +167,15 @@ class HandlerRetries:
         for item in pending:
             if item not in retries.events:
                 continue
-            if item.event is handled or await self._try(item.event):
+            succeeded = item.event is handled or await self._try(item.event)
+            if item not in retries.events:
+                continue  # more events than are kept have failed in the meantime
+            if succeeded:
                 retries.events.remove(item)
                 continue
             item.failures += 1
             if item.failures >= _MAX_FAILURES:
-                self._give_up(retries, item)
+                self._give_up(retries, item, "it failed repeatedly, and newer events were handled")
         if retries.events and retries.events[-1] not in pending:
             retries.last_success = None  # an event added in the meantime has failed as well
         elif retries.last_success is None:
@@ -218,10 +221,10 @@ class HandlerRetries:
                 return event
         return None
 
-    def _give_up(self, retries: _PendingRetries, item: _PendingEvent) -> None:
+    def _give_up(self, retries: _PendingRetries, item: _PendingEvent, reason: str) -> None:
         retries.events.remove(item)
         self._counts["given_up"] += 1
-        log.error("source %s drops %s after repeated failures; newer events were handled", self._name, item.event.view)
+        log.error("source %s drops %s: %s", self._name, item.event.view, reason)
 
     def _drop_deleted(self, key: ObjectKey) -> None:
         """Retry the events of a deleted object no longer."""

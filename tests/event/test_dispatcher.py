@@ -441,3 +441,63 @@ async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
         assert bound.dispatcher.counts["given_up"] == 0
         assert not bound.dispatcher._retries.pending
         assert not bound.dispatcher._retries._deleted
+
+
+class Hanging:
+    """Maps each object to its name. Calls for objects whose names begin with "slow" do not end."""
+
+    async def prepare(self, mapper: Any) -> None: ...
+
+    async def requests(self, event: AnyEvent) -> list[Request]:
+        if event.view.key.name.startswith("slow"):
+            await asyncio.Event().wait()
+        return [Request("", event.view.key.name)]
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 6.0, 30.0])
+@pytest.mark.parametrize("hanging", [1, 3])
+async def test_an_event_overtakes_calls_that_hang(after: float, hanging: int) -> None:
+    """Whenever it comes: before the call counts as slow, and long after."""
+    async with BoundDispatcher(Hanging()) as bound:
+        for number in range(hanging):
+            bound.dispatcher.dispatch(created(view(f"slow-{number}")))
+        await asyncio.sleep(after)
+        bound.dispatcher.dispatch(created(view("other")))
+        await asyncio.sleep(5.5 * hanging)
+        assert bound.taken() == ["other"]
+
+
+class Overflowing(Moody):
+    """Lets one more event of the object fail while an old one is tried again: that one is dropped."""
+
+    dispatcher: EventDispatcher
+
+    def __init__(self) -> None:
+        super().__init__(asynchronous=True)
+        self.overflows = 0
+
+    async def _later(self, event: AnyEvent) -> list[Request]:
+        if not self.down and not self.overflows and event.view.resource_version == "34":
+            self.overflows += 1
+            self.dispatcher.dispatch(updated(view(version=70), view(version=71)))
+            await asyncio.sleep(0.1)
+        return await super()._later(event)
+
+
+async def test_an_event_that_is_dropped_while_it_is_tried_ends_no_retries() -> None:
+    """More events of the object fail meanwhile than are kept: the others are tried on."""
+    handler = Overflowing()
+    async with BoundDispatcher(handler) as bound:
+        handler.dispatcher = bound.dispatcher
+        handler.down = True
+        for version in range(1, 65):
+            bound.dispatcher.dispatch(updated(view(version=version), view(version=version + 1)))
+        await asyncio.sleep(1.5)
+        handler.down, handler.poison = False, {*map(str, range(2, 65)), "71"} - {"33", "34"}
+        await asyncio.sleep(120)
+        assert handler.overflows == 1
+        assert bound.dispatcher.counts["given_up"] == 1
+        handler.poison = set()
+        await asyncio.sleep(3600)
+        assert not bound.dispatcher.retries_events
+        assert "71" in bound.taken()
