@@ -167,7 +167,7 @@ class Controller:
         self.sources.add(source)
         if self.state is ControllerState.RUNNING:
             await self.sources.start(source)
-            self._parts.tasks.start(self.sources.sync_late(source), name=f"sync {source!r}")
+            self.sources.wait_late(source)
         elif self.sources.started:
             await self.sources.start(source)
 

@@ -54,6 +54,8 @@ class SourceGroup:
         self._tasks = tasks
         self._started: set[int] = set()
         self._unsynced: dict[int, CacheSyncError | None] = {}
+        self._late: dict[int, asyncio.Task[None]] = {}
+        """The tasks that wait for sources while the workers run."""
 
     @property
     def started(self) -> bool:
@@ -77,6 +79,7 @@ class SourceGroup:
         """Close a source and forget it. Idempotent."""
         if source in self._sources:
             self._sources.remove(source)
+            self._stop_waiting(id(source))
             self._unsynced.pop(id(source), None)
             self._started.discard(id(source))  # another source may get the same id
             await source.aclose()
@@ -105,8 +108,15 @@ class SourceGroup:
                 task.cancel()
             await wait_ended(syncing, _GRACE)
 
-    async def sync_late(self, source: EventSource) -> None:
-        """Wait for a source while the workers run."""
+    def wait_late(self, source: EventSource) -> None:
+        """Wait for a source while the workers run, until it is removed or the group is closed."""
+        self._late[id(source)] = self._tasks.start(self._sync_late(source), name=f"sync {source!r}")
+
+    def _stop_waiting(self, source: int) -> None:
+        if (task := self._late.pop(source, None)) is not None:
+            task.cancel()
+
+    async def _sync_late(self, source: EventSource) -> None:
         self._unsynced.setdefault(id(source), None)
         while True:
             try:
@@ -117,7 +127,9 @@ class SourceGroup:
                 self._unsynced[id(source)] = error
             except OpsdkError as error:
                 log.error("controller %s runs without %r, which failed to sync: %s", self._controller, source, error)  # noqa: TRY400 - as above
+                self._late.pop(id(source), None)
                 return
+        self._late.pop(id(source), None)
         self._unsynced.pop(id(source), None)
 
     async def _sync(self, source: EventSource) -> None:
@@ -147,7 +159,7 @@ class SourceGroup:
                 log.error("controller %s waits for a source: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
                 self._unsynced[id(source)] = error
                 if policy is SyncPolicy.DEGRADE:
-                    self._tasks.start(self.sync_late(source), name=f"sync {source!r}")
+                    self.wait_late(source)
                     return
         self._unsynced.pop(id(source), None)
 
@@ -185,6 +197,8 @@ class SourceGroup:
         await finish(self._close(), name=f"controller {self._controller}/close sources")
 
     async def _close(self) -> None:
+        for waited in tuple(self._late):
+            self._stop_waiting(waited)
         for source in self._sources:
             task = asyncio.current_task()
             before = cancellations(task)

@@ -959,3 +959,22 @@ async def test_a_source_can_be_removed() -> None:
         await asyncio.sleep(1)
         assert names == ["a"]
     assert gate.closed == 1
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_nothing_waits_for_a_source_that_is_gone(removed: bool) -> None:
+    """Neither after its removal nor after the end of the controller, also if it never syncs."""
+    gate = Gate(sync=1e6)
+
+    async def reconcile(request: Request) -> None: ...
+
+    async with Running(reconcile) as running:
+        await running.controller.watch(gate)
+        await asyncio.sleep(300)
+        assert any("sync <Gate>" in task.get_name() for task in asyncio.all_tasks())
+        if removed:
+            await running.controller.unwatch(gate)
+            await asyncio.sleep(1)
+            assert not any("sync <Gate>" in task.get_name() for task in asyncio.all_tasks())
+    await asyncio.sleep(1)
+    assert not any("sync <Gate>" in task.get_name() for task in asyncio.all_tasks())
