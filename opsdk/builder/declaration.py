@@ -224,7 +224,7 @@ class OperatorDeclaration:
         return function
 
     def add_hook(self, hook: TelemetryHook) -> None:
-        """Add a hook that receives the telemetry of the next `start`, besides the hooks of `start` or `run`."""
+        """Add a hook that receives the telemetry of each later `start`, besides the hooks of `start` or `run`."""
         self.hooks.append(hook)
 
     def rbac(self, *rules: RbacRule, implied: bool = False) -> None:
@@ -289,8 +289,12 @@ class OperatorDeclaration:
 
     @property
     def modules(self) -> set[str]:
-        """Names of the modules with reconcilers."""
-        return {getattr(declared.target, "__module__", "") for declared in self.reconcilers}
+        """Names of the modules with reconcilers and daemons."""
+        functions = [declared.target for declared in self.reconcilers if declared.target is not keep_daemons]
+        for declared in self.reconcilers:
+            daemons = declared.options.get("daemons", ())
+            functions += [each.function if isinstance(each, DaemonSpec) else each for each in daemons]
+        return {getattr(function, "__module__", "") for function in functions}
 
     def controller_options(self, name: str, kind: KindLike[Any]) -> ControllerOptions:
         """Return the options of a controller of `kind` that has none of its own."""

@@ -86,6 +86,14 @@ def test_the_definitions_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert out.count("kind: CustomResourceDefinition") == 1
 
 
+def test_the_journal_has_the_size_of_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator was declared before its flags were read."""
+    operator = Operator("x")
+    operator.main(["--journal-size", "7", "--print-crds"])
+    assert operator.journal.size == 7
+    assert not capsys.readouterr().err
+
+
 def test_only_flags_of_the_environment_are_recorded() -> None:
     """Another variable may hold a secret, also one that begins as flags do. So may another argument: it is no flag."""
     environment = {"OPSDK_LEADER_ELECT": "true", "OPSDK_DATABASE_PASSWORD": "correct-horse", "HOME": "/root"}

@@ -20,6 +20,7 @@ from opsdk.builder.cache_report import check_caches
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
 from opsdk.recipes.owner_references import controller_of
@@ -160,3 +161,13 @@ async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
+
+
+def test_the_module_of_a_daemon_is_one_of_the_operator() -> None:
+    """A recording says which code ran."""
+    operator = Operator("daemons")
+
+    @operator.daemon(ConfigMap)
+    async def follow(config_map: ConfigMap, ctx: Context) -> None: ...
+
+    assert operator.modules == {__name__}
