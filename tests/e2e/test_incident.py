@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from prometheus_process import needs_prometheus
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import rule_groups
+from website.incident import shell
 from website.incident.monitoring import FASTER, faster
 
 DEMO = [sys.executable, "-m", "website.incident"]
@@ -151,3 +153,20 @@ def folder_of_programs(folder: Path) -> Path:
         assert program is not None
         (folder / name).symlink_to(program)
     return folder
+
+
+def test_a_signal_waits_until_a_program_can_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes right after the start, before anybody knows of the program."""
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        program = popen(*arguments, **options)
+        started.append(program)
+        signal.raise_signal(signal.SIGINT)
+        return program
+
+    monkeypatch.setattr(shell.subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt), shell.Shell(tmp_path) as commands:
+        commands.start("sleep 60", "log")
+    assert started[0].poll() is not None

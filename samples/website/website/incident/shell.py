@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -118,13 +118,31 @@ class Shell:
 
     def _spawn(self, command: str, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
         # In a session of its own: Ctrl-C ends the demo, and the demo ends its programs, the newest first.
-        program = subprocess.Popen(  # noqa: S603 - commands of the demo
-            ["/bin/sh", "-c", f"exec {command}"],  # one process: SIGTERM reaches it, and its end is seen
-            cwd=self.folder, env=self.environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self._programs.callback(_end, program)
+        with _signals_held():
+            program = subprocess.Popen(  # noqa: S603 - commands of the demo
+                ["/bin/sh", "-c", f"exec {command}"],  # one process: SIGTERM reaches it, and its end is seen
+                cwd=self.folder, env=self.environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            self._programs.callback(_end, program)
         return program
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold SIGTERM and SIGINT back in the block: a program that has just started would not be ended."""
+    held: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: held.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for each in held:
+        signal.raise_signal(each)
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
