@@ -22,6 +22,7 @@ from opsdk.engine.consequences.services import service_consequences
 from opsdk.engine.consequences.user_changes import user_change_consequences
 from opsdk.engine.differences import Difference
 from opsdk.engine.foreign_changes import PlayedChange
+from opsdk.engine.isolation import isolate
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
 from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
@@ -45,12 +46,13 @@ def make_plan(
     """Return the plan of a run.
 
     Args:
-        snapshot: the state at the beginning, isolated.
+        snapshot: the state at the beginning.
         outcome: of the run.
         operator: as it is declared: with its permissions, finalizers and converters.
         namespace: of the operator.
     """
     everything, rules = outcome.changes, operator.rules(namespace=namespace)
+    snapshot = isolate(snapshot)  # as the run had it
     unread = UnreadKinds(snapshot)
     hidden = {key: reason for key in everything if (reason := unread.reason(Ref.from_key(key))) is not None}
     blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(snapshot, everything, hidden))))

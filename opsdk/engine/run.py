@@ -167,6 +167,7 @@ class _Execution:
         self._callers = callers_of(run.snapshot)
         self._snapshot = isolate(run.snapshot)
         self._phase = RunPhase.SETTLING
+        self._ended_in: RunPhase | None = None
         self._settling = Rest(quiet=_SETTLE_QUIET, longest=_SETTLE_HORIZON)
         self._rest, self._loops = Rest(quiet=run.quiet), WriteLoops()
         self._end_time = 0.0
@@ -194,7 +195,9 @@ class _Execution:
         except ChangeError:
             raise
         except OpsdkError as error:
-            self._end_early(f"{self._phase.value} failed: {error}")
+            phase = self._ended_in or self._phase
+            reasons = [self._failure, f"{phase.value} failed: {error}"]
+            self._end_early("; ".join(filter(None, reasons)))
         if runner.end.kind is EndKind.HOT_LOOP:
             self._hot_loops.append(runner.end.detail)
             self._reached = False
@@ -246,7 +249,8 @@ class _Execution:
                     await self._make(change, admin.uncached)
                     await self._until_rest(running)
             finally:
-                self._phase = RunPhase.SETTLING
+                # What the end of the operator writes is not in the plan.
+                self._ended_in, self._phase = self._phase, RunPhase.SETTLING
                 self._failure = await stop_operator(operator, running)
             if self._run.keep_end:
                 end = without_server(await take_snapshot(env.config, secret_values=True), CLIENT_CONFIG.url)

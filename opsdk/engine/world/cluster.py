@@ -73,7 +73,7 @@ class SimulatedCluster(Closing):
             await install_webhooks(self.client, operator)
         for replica in self.replicas:
             replica.start()
-            stack.push_async_callback(replica.stop)
+            stack.push_async_callback(replica.aclose)
         return self
 
     @property
