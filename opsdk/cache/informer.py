@@ -180,7 +180,8 @@ class Informer(Closing):
     def health(self) -> InformerHealth:
         """Return the health now."""
         now, contact = monotonic(), self._loop.last_contact_at
-        lost = 0.0 if self.reflector.connected(now) else now - self._loop.watch_lost_at
+        has_watch = not self._started or self.reflector.connected(now)
+        lost = 0.0 if has_watch else now - self._loop.watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
         elif not self._synced:
@@ -254,7 +255,8 @@ class Informer(Closing):
     async def aclose(self) -> None:
         """Stop watching. Handlers are no longer called; waiting readers get a `CacheError`. Idempotent."""
         self._closed = True
-        self._registrations.clear()
+        for registration in tuple(self._registrations):
+            registration.remove()
         self._notify()
         await self._tasks.aclose()
 

@@ -83,7 +83,8 @@ class ListWatchLoop:
             resource_version: of the response, older than one that was seen before the request.
         """
         self._rollback_version = self._rollback_version or resource_version
-        if self._watching is not None:
+        # A watch that ends already needs no second end.
+        if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(monotonic())
 
     async def run(self) -> None:

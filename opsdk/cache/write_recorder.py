@@ -186,7 +186,8 @@ class WriteRecorder:
                 self.missing(mapping, _key_of(operation, mapping))
         elif isinstance(error, ConflictError | AlreadyExistsError):
             key = _key_of(operation, mapping)
-            for _, informer in self._informers(mapping, key.namespace):
+            # The server makes another name at the next try of a create with generateName.
+            for _, informer in self._informers(mapping, key.namespace) if key.name else ():
                 if _is_outdated(informer.store.get(key), request, error):
                     informer.store.write_unknown(key)
         elif not _is_rejection(error):
