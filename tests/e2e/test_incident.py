@@ -167,6 +167,11 @@ def test_a_signal_waits_until_a_program_can_be_ended(tmp_path: Path, monkeypatch
         return program
 
     monkeypatch.setattr(shell.subprocess, "Popen", interrupted)
-    with pytest.raises(KeyboardInterrupt), shell.Shell(tmp_path) as commands:
-        commands.start("sleep 60", "log")
+    # A job in the background of a shell ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), shell.Shell(tmp_path) as commands:
+            commands.start("sleep 60", "log")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert started[0].poll() is not None

@@ -208,7 +208,6 @@ class Replica:
                 pass  # as after a lost lease: the process ends and is restarted
             except Exception as error:  # noqa: BLE001 - a bug of the operator or of the SDK
                 self.observer.violations.append(f"crash: {self.link.client} ended with {error!r}")
-            self._end_recording()
             self.link.kill()
             await asyncio.sleep(_RESTART_DELAY)
             self.link = self._new_link()
@@ -242,7 +241,7 @@ class Replica:
         task, self._task = self._task, None
         if task is None:
             return
-        self._end_recording()
+        self._on_stop()
         # The end of the faults may start the operator anew meanwhile, with another link.
         link = self.link
         task.cancel()
@@ -254,10 +253,6 @@ class Replica:
             await asyncio.wait([task], timeout=1.0)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OpsdkError):
             self.observer.violations.append(f"crash: {link.client} ended with {error!r} while it stopped")
-
-    def _end_recording(self) -> None:
-        on_stop, self._on_stop = self._on_stop, lambda: None
-        on_stop()
 
     async def aclose(self) -> None:
         """End the operator for good."""

@@ -10,7 +10,6 @@ from envtest import Environment
 from opsdk import Operator
 from opsdk.engine.world.invariants import LeaseLedger
 from opsdk.engine.world.replica import Observer, Replica
-from opsdk.errors import LeaderElectionLostError
 
 
 class SlowToEnd(Operator):
@@ -42,35 +41,6 @@ async def test_a_crash_that_takes_time_does_not_reach_the_next_start() -> None:
         assert replica.link is started
         assert not started.dead
         await replica.stop()
-
-
-class Ending(Operator):
-    """An operator that ends by itself after a second, as after a lost lease."""
-
-    async def start(self, *_: Any, **__: Any) -> None:
-        """Run for a second."""
-        await asyncio.sleep(1)
-        raise LeaderElectionLostError("the lease is lost")
-
-
-async def test_the_recording_of_each_start_ends_with_it() -> None:
-    """Also where the operator ended by itself: the next start has a recording of its own."""
-    open_recordings: list[int] = []
-    most = 0
-
-    def record(*_: Any) -> Any:
-        nonlocal most
-        open_recordings.append(len(open_recordings))
-        most = max(most, len(open_recordings))
-        return open_recordings.pop
-
-    async with Environment() as env:
-        replica = Replica(0, lambda: Ending("ending"), env.config, Observer(record=record), LeaseLedger())
-        replica.start()
-        await asyncio.sleep(10)
-        await replica.aclose()
-    assert most == 1
-    assert open_recordings == []
 
 
 async def test_a_replica_that_waits_for_its_restart_does_not_come_back_after_the_end() -> None:
