@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,12 +76,30 @@ async def run_process(
     command = command_of(client)
     if reason := missing(command[0]):
         return Outcome(skipped=reason)
+    return await run_command([*command, workload, json.dumps(options)], time_limit=time_limit, during=during)
+
+
+async def run_command(
+    command: Sequence[str],
+    *,
+    time_limit: float,
+    path: Sequence[Path] = (ROOT,),
+    during: Callable[[], Awaitable[None]] | None = None,
+) -> Outcome:
+    """Run a program that speaks `benchmarks.protocol` until it ends, or kill it.
+
+    Args:
+        command: program and arguments.
+        time_limit: seconds.
+        path: where its Python looks for modules first.
+        during: awaited when the program is ready, such as to change objects.
+    """
     process = await asyncio.create_subprocess_exec(
-        *(*command, workload, json.dumps(options)),
+        *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
         limit=_LINE_LIMIT,
     )
     assert process.stderr is not None

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.objects import GROUP, VERSION, config_map, name_of, widget
-from benchmarks.ratio.trees import Measured, RatioError, Tree, measure, reference_tree, working_tree
+from benchmarks.protocol import Sample
+from benchmarks.ratio.trees import RatioError, Tree, measure, reference_tree, working_tree
 from benchmarks.server import World, for_each, open_world
 from opsdk import Unstructured
 from opsdk.client.patch import merge_patch
@@ -82,7 +83,7 @@ class Comparison:
         self._world, self._trees, self._scale = world, trees, scale
         self._value = 1
 
-    async def run(self, row: Row, rounds: int) -> list[tuple[Measured, Measured]]:
+    async def run(self, row: Row, rounds: int) -> list[tuple[Sample, Sample]]:
         """Return the pairs of a row."""
         count = max(round(row.count * self._scale), 1)
         pairs = []
@@ -104,7 +105,7 @@ class Comparison:
         if make is not None:
             await self._world.create(make(namespace, number) for number in range(count))
 
-    async def _measure(self, tree: Tree, row: Row, count: int) -> Measured:
+    async def _measure(self, tree: Tree, row: Row, count: int) -> Sample:
         self._value += 1
         namespace = _namespace(tree, row)
         options = {
@@ -134,12 +135,12 @@ def _namespace(tree: Tree, row: Row) -> str:
     return f"{tree.name}-{row.worker}-{row.count}"
 
 
-def report(row: Row, pairs: list[tuple[Measured, Measured]]) -> tuple[str, float]:
+def report(row: Row, pairs: list[tuple[Sample, Sample]]) -> tuple[str, float]:
     """Return the line of a row, and the median of its ratios."""
     ratios = sorted(head.cpu / reference.cpu for reference, head in pairs)
     median = statistics.median(ratios)
-    reference, head = (statistics.median(pair[side].each for pair in pairs) for side in (0, 1))
-    memory = [statistics.median(pair[side].resident for pair in pairs) / 1024 for side in (0, 1)]
+    reference, head = (statistics.median(1000 * pair[side].cpu / pair[side].count for pair in pairs) for side in (0, 1))
+    memory = [statistics.median(pair[side].rss for pair in pairs) / 1024 for side in (0, 1)]
     spread = f"{median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
     figures = f"{reference:>10.3f}{head:>10.3f}  {spread:22}{memory[0]:>8.1f}{memory[1]:>8.1f}"
     return f"{row.title:46}{figures}", median

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import compileall
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,11 +12,12 @@ import tarfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.process import ROOT
+from benchmarks.process import ROOT, run_command
+from benchmarks.protocol import Options, Sample
 
-__all__ = ["Measured", "RatioError", "Tree", "measure", "reference_tree", "working_tree"]
+__all__ = ["RatioError", "Tree", "measure", "reference_tree", "working_tree"]
 
 _CACHE: Final = ROOT / ".cache" / "ratio"
 _WORKER: Final = Path(__file__).parent / "worker.py"
@@ -41,26 +40,6 @@ class Tree:
 
     name: str
     path: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What one process measured.
-
-    Attributes:
-        cpu: user and system seconds.
-        count: operations, by which `cpu` is divided.
-        resident: KiB at the end.
-    """
-
-    cpu: float
-    count: float
-    resident: int
-
-    @property
-    def each(self) -> float:
-        """CPU milliseconds of one operation."""
-        return 1000.0 * self.cpu / self.count
 
 
 def working_tree() -> Tree:
@@ -92,39 +71,19 @@ def reference_tree(commit: str) -> Tree:
 
 
 async def measure(
-    tree: Tree, row: str, options: dict[str, Any], *, during: Callable[[], Awaitable[None]] | None = None
-) -> Measured:
+    tree: Tree, row: str, options: Options, *, during: Callable[[], Awaitable[None]] | None = None
+) -> Sample:
     """Run one process of a tree.
 
     Args:
         tree: whose `opsdk` it imports.
-        row: a function of `benchmarks.ratio.worker`.
+        row: a workload of `benchmarks.ratio.worker`.
         options: of the row.
         during: awaited when the process says that it is ready.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(_WORKER), row, json.dumps(options)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=tree.path,
-        env={**os.environ, "PYTHONPATH": str(tree.path), "PYTHONHASHSEED": "0"},
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    errors = asyncio.ensure_future(process.stderr.read())
-    measured: Measured | None = None
-    try:
-        async with asyncio.timeout(_SECONDS):
-            async for line in process.stdout:
-                message = json.loads(line)
-                if "ready" in message and during is not None:
-                    await during()
-                elif "cpu" in message:
-                    measured = Measured(**message)
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-    text = (await errors).decode(errors="replace").strip()
-    if measured is None:
-        raise RatioError(f"{tree.name}: {row} failed with status {process.returncode}:\n{text[-2000:]}")
-    return measured
+    # As a file: with -m, Python would look into the working directory first.
+    command = [sys.executable, str(_WORKER), row, json.dumps(options)]
+    outcome = await run_command(command, time_limit=_SECONDS, path=(tree.path, ROOT), during=during)
+    if outcome.sample is None:
+        raise RatioError(f"{tree.name}: {row}: {outcome.failed}\n{outcome.errors}")
+    return outcome.sample

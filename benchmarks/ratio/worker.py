@@ -1,21 +1,19 @@
-"""One measured process: ``python worker.py ROW OPTIONS``. It imports what both trees have.
-
-It prints one JSON object: CPU seconds, the number of operations, and resident KiB at the end.
-"""
+"""One measured process: ``python worker.py ROW OPTIONS``. It imports what both trees have of opsdk."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import os
 import signal
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from benchmarks.objects import GROUP, KIND, VERSION
+from benchmarks.protocol import Meter, Options, Sample, memory, run_client, send, send_sample
 from opsdk import (
     CacheOptions,
     Cluster,
@@ -32,8 +30,6 @@ from opsdk import (
 )
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import ConfigMap
-
-Options = dict[str, Any]
 
 
 class MeasuredSpec(Model):
@@ -52,7 +48,7 @@ class MeasuredStatus(Model):
 class MeasuredWidget(Object[MeasuredSpec, MeasuredStatus]):
     """The reconciled kind."""
 
-    gvk = GroupVersionKind("bench.opsdk.dev", "v1", "Widget")
+    gvk = GroupVersionKind(GROUP, VERSION, KIND)
 
 
 IDLE_KINDS = {
@@ -83,20 +79,6 @@ def idle_kinds() -> Iterator[type[Any]]:
         yield from (getattr(importlib.import_module(module), name) for name in names)
 
 
-def resident() -> int:
-    """Return the resident KiB of this process; 0 where /proc is missing."""
-    try:
-        with open("/proc/self/statm") as file:  # noqa: PTH123 - a process that starts light is measured
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-    except OSError:
-        return 0
-
-
-def finish(began: float, count: int) -> None:
-    """Print the result of the row, and end."""
-    print(json.dumps({"cpu": time.process_time() - began, "count": count, "resident": resident()}), flush=True)
-
-
 def cluster_options(options: Options) -> ClusterOptions:
     """Cache one namespace."""
     return ClusterOptions(cache=CacheOptions(namespaces=[options["namespace"]]))
@@ -113,69 +95,64 @@ def run(operator: Operator, options: Options) -> None:
     operator.run(kubeconfig=options["kubeconfig"], log_level=logging.WARNING)
 
 
-def stop() -> None:
-    """End the operator as a cluster does."""
+def finish(sample: Sample, options: Options) -> None:
+    """Print the result, and end the operator as a cluster does."""
+    send_sample(sample, options)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def with_cluster(options: Options, work: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Run work with a started cluster."""
+@asynccontextmanager
+async def running_cluster(options: Options) -> AsyncIterator[Cluster]:
+    """Run a cluster with its caches."""
     async with Cluster(load_config(kubeconfig=options["kubeconfig"]), cluster_options(options)) as cluster:
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()
-        await work(cluster)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        try:
+            yield cluster
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 # ------------------------------------------------------------------ rows
-def fill(options: Options) -> None:
+async def fill(options: Options) -> Sample:
     """Fill a cache with the ConfigMaps of a namespace."""
-
-    async def work(cluster: Cluster) -> None:
-        began = time.process_time()
+    tune_garbage_collector()
+    async with running_cluster(options) as cluster:
+        meter = Meter()
         cached = await cluster.cache.informer_for(ConfigMap)
         await cached.wait_synced()
-        finish(began, sum(len(informer.store) for informer in cached.informers.values()))
-
-    tune_garbage_collector()
-    asyncio.run(with_cluster(options, work))
+        return meter.stop(sum(len(informer.store) for informer in cached.informers.values()))
 
 
-def idle(options: Options) -> None:
+async def idle(options: Options) -> Sample:
     """Do nothing for some seconds, with twenty informers."""
-
-    async def work(cluster: Cluster) -> None:
-        kinds = [
-            getattr(importlib.import_module(module), name) for module, names in IDLE_KINDS.items() for name in names
-        ]
-        for kind in kinds:
+    async with running_cluster(options) as cluster:
+        for kind in idle_kinds():
             await (await cluster.cache.informer_for(kind)).wait_synced()
         await asyncio.sleep(1.0)
-        began = time.process_time()
+        meter = Meter()
         await asyncio.sleep(options["seconds"])
-        finish(began, options["seconds"])
-
-    asyncio.run(with_cluster(options, work))
+        return meter.stop(options["seconds"])
 
 
 def reconcile(options: Options) -> None:
     """Write one status for each object."""
     operator = operator_of(options)
-    written, began = 0, 0.0
+    written = 0
+    meter: Meter | None = None
 
     @operator.reconciler(MeasuredWidget)
     async def reconcile_widget(obj: MeasuredWidget, ctx: Context) -> None:
-        nonlocal written, began
-        began = began or time.process_time()
+        nonlocal written, meter
+        meter = meter or Meter()
         if obj.status is not None and obj.status.observed == options["value"]:
             return
         async with ctx.status(obj) as patch:
             patch.status.observed = options["value"]
         written += 1
         if written == options["count"]:
-            finish(began, written)
-            stop()
+            finish(meter.stop(written), options)
 
     run(operator, options)
 
@@ -183,19 +160,17 @@ def reconcile(options: Options) -> None:
 def events(options: Options) -> None:
     """Receive changes of objects that a predicate drops."""
     operator = operator_of(options)
-    received, began = 0, 0.0
+    received, meter = 0, Meter()
 
     def drop(event: object) -> bool:  # noqa: ARG001 - what a predicate is called with
-        nonlocal received, began
-        began = began or time.process_time()
+        nonlocal received, meter
         received += 1
         # The first list, then one change for each object.
         if received == options["count"]:
-            began = time.process_time()
-            print(json.dumps({"ready": True}), flush=True)
+            meter = Meter()
+            send(ready=True)
         if received == 2 * options["count"]:
-            finish(began, options["count"])
-            stop()
+            finish(meter.stop(options["count"]), options)
         return False
 
     @operator.reconciler(MeasuredWidget, predicates=[drop])
@@ -208,19 +183,18 @@ def events(options: Options) -> None:
 def apply(options: Options) -> None:
     """Apply a child that is as desired, once for each object; a tenth of the passes warms up."""
     operator = operator_of(options)
-    passes, began = 0, 0.0
+    passes, meter = 0, Meter()
 
     @operator.reconciler(MeasuredWidget, owns=[ConfigMap])
     async def reconcile_child(obj: MeasuredWidget, ctx: Context) -> None:
-        nonlocal passes, began
+        nonlocal passes, meter
         passes += 1
         if passes == options["count"] // 10:
-            began = time.process_time()
+            meter = Meter()
         meta = ObjectMeta(name=obj.metadata.name, namespace=obj.metadata.namespace)
         await ctx.apply(ConfigMap(metadata=meta, data={"text": "x" * 200}))
         if passes == options["count"]:
-            finish(began, options["count"] - options["count"] // 10)
-            stop()
+            finish(meter.stop(options["count"] - options["count"] // 10), options)
 
     run(operator, options)
 
@@ -231,13 +205,10 @@ def start(options: Options) -> None:
 
     @operator.reconciler(MeasuredWidget)
     async def reconcile_first(obj: MeasuredWidget) -> None:  # noqa: ARG001
-        finish(0.0, 1)
-        stop()
+        finish(Sample(wall=0.0, cpu=time.process_time(), count=1, rss=memory()), options)
 
     run(operator, options)
 
 
 if __name__ == "__main__":
-    {"fill": fill, "idle": idle, "reconcile": reconcile, "events": events, "apply": apply, "start": start}[sys.argv[1]](
-        json.loads(sys.argv[2])
-    )
+    run_client({"fill": fill, "idle": idle, "reconcile": reconcile, "events": events, "apply": apply, "start": start})
