@@ -17,7 +17,7 @@ from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, Distur
 from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
 
-__all__ = ["GuidedDisturber", "RunPort", "disturber_of"]
+__all__ = ["GuidedDisturber", "RunPort", "ViewHolder", "disturber_of"]
 
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
@@ -69,8 +69,30 @@ class RunPort(Protocol):
 class GuidedDisturber(Disturber):
     """A disturber of a guided run; this one lets everything pass."""
 
+    _run: RunPort
+
     def attach(self, run: RunPort) -> None:
         """Begin with a run; called before its replicas start."""
+        self._run = run
+
+
+class ViewHolder(GuidedDisturber):
+    """A disturber that holds views of the operator back."""
+
+    def __init__(self) -> None:
+        self._views = HeldViews()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a watch stands still, or hides an event."""
+        return self._views.any_held
+
+    @property
+    def has_missed(self) -> bool:
+        return self._views.has_missed
+
+    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
+        self._views.on_entry(entry, own=exchange is not None)
 
 
 def disturber_of(disturbance: Disturbance | None) -> GuidedDisturber:
@@ -84,31 +106,19 @@ def disturber_of(disturbance: Disturbance | None) -> GuidedDisturber:
     return _OneDisturbance(disturbance)
 
 
-class _OneDisturbance(GuidedDisturber):
+class _OneDisturbance(ViewHolder):
     """Lets one thing go wrong."""
 
     def __init__(self, disturbance: Disturbance) -> None:
+        super().__init__()
         self._disturbance = disturbance
         self._happened = False
         self._loses_lease = ""
-        self._views = HeldViews()
 
     @property
     def happened(self) -> bool:
         """Whether the disturbance was reached."""
         return self._happened
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether a watch stands still, or hides an event."""
-        return self._views.any_held
-
-    @property
-    def has_missed(self) -> bool:
-        return self._views.has_missed
-
-    def attach(self, run: RunPort) -> None:
-        self._run = run
 
     async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         disturbance = self._disturbance
@@ -140,9 +150,6 @@ class _OneDisturbance(GuidedDisturber):
         await self._views.wait(path)
         return True
 
-    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
-        self._views.on_entry(entry, own=exchange is not None)
-
     async def at_rest(self) -> bool:
         return self._views.at_rest(self._run.action)
 
@@ -151,12 +158,12 @@ class _OneDisturbance(GuidedDisturber):
         self._views.release()
 
 
-class _TakeOver(GuidedDisturber):
+class _TakeOver(ViewHolder):
     """Lets a view of a standby stand still. After the next action the standby leads with it for a while."""
 
     def __init__(self, disturbance: Disturbance) -> None:
+        super().__init__()
         self._disturbance = disturbance
-        self._views = HeldViews()
         self._standby = ""
         self._action = -1
         self._has_led = False
@@ -171,9 +178,6 @@ class _TakeOver(GuidedDisturber):
         """Whether the replica that leads has an old view."""
         return self._has_led and self._views.any_held
 
-    def attach(self, run: RunPort) -> None:
-        self._run = run
-
     async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
         path = message.path
         place = (self._disturbance.path, self._disturbance.number)
@@ -183,9 +187,6 @@ class _TakeOver(GuidedDisturber):
             self._views.stop(f"{self._standby} {path}", self._action, limited=False)
         await self._views.wait(f"{exchange.client} {path}")
         return True
-
-    def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
-        self._views.on_entry(entry, own=exchange is not None)
 
     async def at_rest(self) -> bool:
         if not self._standby or self._has_led or self._run.action <= self._action:
@@ -222,9 +223,6 @@ class _ForeignChange(GuidedDisturber):
     def happened(self) -> bool:
         """Whether the child existed."""
         return self._happened
-
-    def attach(self, run: RunPort) -> None:
-        self._run = run
 
     async def at_rest(self) -> bool:
         run, disturbance = self._run, self._disturbance

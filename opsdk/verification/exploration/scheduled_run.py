@@ -13,11 +13,10 @@ from opsdk.engine.world.exchange import Exchange, changes_state
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
-from opsdk.verification.disturbers import GuidedDisturber, RunPort
+from opsdk.verification.disturbers import ViewHolder
 from opsdk.verification.exploration.bounds import DEVIATIONS, Choice, Option
 from opsdk.verification.exploration.state import StateTracker, digest_of
 from opsdk.verification.exploration.variables import object_state, variables_of
-from opsdk.verification.held_views import HeldViews
 
 __all__ = ["Chooser", "Replay", "ScheduledRun"]
 
@@ -51,7 +50,7 @@ class Replay:
         return self._options.get(number)
 
 
-class ScheduledRun(GuidedDisturber):
+class ScheduledRun(ViewHolder):
     """A run with options at its points. Messages take no time, so that all that happens at once is ready at once.
 
     Args:
@@ -62,31 +61,19 @@ class ScheduledRun(GuidedDisturber):
     max_latency = 0.0
 
     def __init__(self, chooser: Chooser, actions: int) -> None:
+        super().__init__()
         self._chooser, self._actions = chooser, actions
         self._number = 0
         self._armed = False
         self._happened = False
         self._state = StateTracker()
-        self._views = HeldViews()
         self._under_way: dict[str, int] = {}
         self._passes: dict[str, bytes] = {}
-
-    def attach(self, run: RunPort) -> None:
-        self._run = run
 
     @property
     def happened(self) -> bool:
         """Whether an option was taken."""
         return self._happened
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether a watch stands still."""
-        return self._views.any_held
-
-    @property
-    def has_missed(self) -> bool:
-        return self._views.has_missed
 
     # -------------------------------------------------------------- points
     async def decide(self, exchange: Exchange, number: int) -> Fault | None:
@@ -193,7 +180,7 @@ class ScheduledRun(GuidedDisturber):
     # -------------------------------------------------------------- the run
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         self._state.add(entry)
-        self._views.on_entry(entry, own=exchange is not None)
+        super().on_entry(entry, exchange)
 
     async def at_rest(self) -> bool:
         self._armed = True
