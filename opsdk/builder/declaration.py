@@ -75,11 +75,15 @@ class OperatorDeclaration:
         self.webhooks: Final[list[WebhookBuilder[Any]]] = []
         self.setups: Final[list[Callable[[Any], Any]]] = []
         self.hooks: Final[list[TelemetryHook]] = []
-        self.journal = Journal(size=self.options.journal_size)
-        """The last reconciles: their causes, reads and writes."""
         self._controllers: list[DeclaredController] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The last reconciles: their causes, reads and writes."""
+        # At the first use: flags may change the options of a declared operator.
+        return Journal(size=self.options.journal_size)
 
     @cached_property
     def registry(self) -> CollectorRegistry:

@@ -22,7 +22,6 @@ from opsdk.client.client import Client
 from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
-from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.manager.manager import Manager
@@ -175,7 +174,6 @@ class Operator(OperatorDeclaration):
         self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)
         try:
             self.options, run_arguments = parse_flags(self.name, self.options, self._arguments, os.environ)
-            self.journal = Journal(size=self.options.journal_size)
             self._environment = flags_in(os.environ)
             if run_arguments.pop("print_crds"):
                 sys.stdout.write(write_documents(self.definitions(), sort_keys=False))
