@@ -22,7 +22,6 @@ from opsdk.engine.consequences.services import service_consequences
 from opsdk.engine.consequences.user_changes import user_change_consequences
 from opsdk.engine.differences import Difference
 from opsdk.engine.foreign_changes import PlayedChange
-from opsdk.engine.isolation import isolate
 from opsdk.engine.net_changes import NetChange, OwnerGraph, effects
 from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject
 from opsdk.engine.recording import RunPhase
@@ -40,19 +39,16 @@ _OUTSIDE: Final = "Writes outside of reconciles"
 _MAX_CAUSES: Final = 3
 
 
-def make_plan(
-    snapshot: ClusterSnapshot, outcome: RunOutcome, operator: Operator, *, namespace: str = "default"
-) -> Plan:
+def make_plan(outcome: RunOutcome, operator: Operator, *, namespace: str = "default") -> Plan:
     """Return the plan of a run.
 
     Args:
-        snapshot: the state at the beginning.
         outcome: of the run.
         operator: as it is declared: with its permissions, finalizers and converters.
         namespace: of the operator.
     """
     everything, rules = outcome.changes, operator.rules(namespace=namespace)
-    snapshot = isolate(snapshot)  # as the run had it
+    snapshot = outcome.begin
     unread = UnreadKinds(snapshot)
     hidden = {key: reason for key in everything if (reason := unread.reason(Ref.from_key(key))) is not None}
     blind = tuple(dict.fromkeys((*blind_spots(snapshot, rules), *_reasons(snapshot, everything, hidden))))
@@ -77,7 +73,7 @@ def make_plan(
         seconds=outcome.seconds,
         objects=list(_groups(evidence)),
         consequences=_consequences(evidence),
-        unseen=tuple(dict.fromkeys((*outcome.unseen, *blind))),
+        unseen=tuple(dict.fromkeys((*snapshot.unseen, *blind))),
         blind=blind,
         unknown=[everything[key].subject for key in hidden if everything[key].own and _is_shown(everything[key])],
         connections=outcome.connections,

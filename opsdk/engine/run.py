@@ -38,7 +38,7 @@ from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange, is_ignored
 from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
-from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, Unseen
+from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError
 from opsdk.engine.snapshot_kinds import without_unread
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
@@ -78,6 +78,7 @@ class RunOutcome:
     """What happened in a run.
 
     Attributes:
+        begin: the state at the beginning, as the fork had it: isolated.
         changes: the net change of each object, after the simulated controllers came to rest, by storage key.
         turns: fields that several writers changed in turns.
         writes: number of writes.
@@ -93,13 +94,13 @@ class RunOutcome:
         reached: whether the operator had nothing more to do at the end: at the horizon, it had not written anything new
             in the last `quiet` seconds, or in the second half of the time.
         seconds: of virtual time.
-        unseen: what the snapshot lacks.
         callers: webhook configurations, APIServices and definitions of the snapshot, as the fork does not have them.
         connections: targets outside of the fork that were refused.
         played: the changes of others, in their order.
         end: the state at the end, if the run keeps it.
     """
 
+    begin: ClusterSnapshot
     changes: Mapping[str, NetChange]
     turns: Sequence[WriteTurns] = ()
     writes: int = 0
@@ -114,7 +115,6 @@ class RunOutcome:
     failure: str = ""
     reached: bool = True
     seconds: float = 0.0
-    unseen: Sequence[Unseen] = ()
     callers: Sequence[JsonObject] = ()
     connections: Sequence[str] = ()
     played: Sequence[PlayedChange] = ()
@@ -210,6 +210,7 @@ class _Execution:
 
     def _outcome(self, runner: WorldRunner[None]) -> RunOutcome:
         return RunOutcome(
+            begin=self._snapshot,
             changes=self._ledger.changes(self._source_of),
             turns=self._ledger.turns(FIGHT_TURNS),
             writes=self._ledger.count,
@@ -224,7 +225,6 @@ class _Execution:
             failure=self._failure,
             reached=self._reached,
             seconds=runner.seconds,
-            unseen=self._snapshot.unseen,
             callers=self._callers,
             connections=tuple(runner.connections),
             played=self._player.played,

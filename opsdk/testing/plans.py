@@ -82,7 +82,7 @@ def assert_plan(
         horizon=until,
         rules=rules,
     )
-    plan = make_plan(run.snapshot, run.execute(), planned, namespace=namespace)
+    plan = make_plan(run.execute(), planned, namespace=namespace)
     _compare(plan, None if expected is None else Path(expected))
     return plan
 

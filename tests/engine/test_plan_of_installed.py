@@ -84,7 +84,7 @@ def planned(state: ClusterSnapshot, namespace: str) -> tuple[Plan, ClusterSnapsh
     outcome = run.execute()
     assert not outcome.failure
     assert outcome.end is not None
-    return make_plan(run.snapshot, outcome, operator, namespace=namespace), outcome.end
+    return make_plan(outcome, operator, namespace=namespace), outcome.end
 
 
 @pytest.fixture(autouse=True)

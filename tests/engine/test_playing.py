@@ -62,7 +62,7 @@ def run(operator: Operator, *history: ForeignChange) -> tuple[RunOutcome, Plan]:
         keep_end=True,
     )
     outcome = runs.execute()
-    return outcome, make_plan(runs.snapshot, outcome, operator)
+    return outcome, make_plan(outcome, operator)
 
 
 def objects_of(outcome: RunOutcome) -> dict[str, ConfigMap]:

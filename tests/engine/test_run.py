@@ -70,5 +70,5 @@ def test_a_plan_names_what_its_run_assumed() -> None:
     operator = Operator("reader")
     operator.rbac(reads(Node))
     run = OperatorRun(snapshot=state, operator=lambda: operator, environment=environment_factory(), quiet=60.0)
-    plan = make_plan(run.snapshot, run.execute(), operator)
+    plan = make_plan(run.execute(), operator)
     assert "nodes" in [each.what for each in plan.blind]

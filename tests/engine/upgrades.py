@@ -151,7 +151,7 @@ def plan_for(version: Version, snapshot: ClusterSnapshot, *, changes: Sequence[C
         rules=version.rules,
         changes=changes,
     )
-    return make_plan(run.snapshot, run.execute(), operator)
+    return make_plan(run.execute(), operator)
 
 
 async def read_as(

@@ -137,4 +137,4 @@ def _run(
         keep_end=keep_end,
     )
     outcome = run.execute()
-    return make_plan(run.snapshot, outcome, operator), outcome
+    return make_plan(outcome, operator), outcome

@@ -136,7 +136,7 @@ def _execute(
 ) -> Plan:
     """Run the operator, print the plan, and write the state at the end."""
     outcome = run.execute()
-    planned = make_plan(run.snapshot, outcome, operator, namespace=run.namespace)
+    planned = make_plan(outcome, operator, namespace=run.namespace)
     if other is not None:
         planned = other.subtracted_from(planned)
     print_plan(planned, output)

@@ -163,7 +163,7 @@ def _plan_with(
         history=history,
         rules=chosen.rules,
     )
-    planned = make_plan(run.snapshot, run.execute(), operator, namespace=namespace)
+    planned = make_plan(run.execute(), operator, namespace=namespace)
     print_plan(planned, PlanFormat.JSON if output is OutputFormat.JSON else PlanFormat.TEXT)
     return plan_status(planned, allow_unseen=True)
 
