@@ -162,7 +162,8 @@ class WorkloadRun(WorldRun):
 
     # -------------------------------------------------------------- rests
     def on_write(self, exchange: Exchange) -> None:
-        """Let the quiet time start anew."""
+        """Let the quiet time start anew, too."""
+        super().on_write(exchange)
         self._rest.note_write(exchange.time)
 
     async def _rest_with_all_seen(self, *, fails: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from opsdk.aio.garbage import OFTEN_REPEATED
@@ -23,7 +24,7 @@ from opsdk.rest.config import Config
 __all__ = ["WorldRun"]
 
 
-class WorldRun:
+class WorldRun(ABC):
     """One run of a declared operator. Subclasses say what happens in it.
 
     Args:
@@ -82,9 +83,9 @@ class WorldRun:
         )
 
     # -------------------------------------------------------------- what subclasses say
+    @abstractmethod
     async def play(self) -> list[str]:
         """Take all steps, and return the violations that are seen at the end."""
-        raise NotImplementedError
 
     def complete(self, outcome: Outcome) -> Outcome:
         """Return the result with what the subclass knows of it."""
@@ -92,6 +93,7 @@ class WorldRun:
 
     def on_write(self, exchange: Exchange) -> None:
         """Note a request that changes objects, when it leaves its replica."""
+        self.writes.append(exchange)
 
     # -------------------------------------------------------------- the run
     def execute(self) -> Outcome:
@@ -129,7 +131,6 @@ class WorldRun:
     async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
             return await self.disturber.decide(exchange, 0)
-        self.writes.append(exchange)
         self.on_write(exchange)
         return await self.disturber.decide(exchange, len(self.writes))
 
