@@ -289,6 +289,8 @@ def test_an_unexpected_error_saves_the_recording(tmp_path: Path, text: str) -> N
         assert not file_names(recorded.recordings)
         asyncio.run(make_secret(kubeconfig))
         until(lambda: file_names(recorded.recordings), recorded.log)
+        # The file is there before all is in it, and an operator that ends handles no signals any more.
+        until(lambda: "the recording is saved in" in recorded.log.read_text(), recorded.log)
         recorded.end(signal.SIGTERM)
     assert "the recording is saved in" in recorded.log.read_text()
     replay_saved(recorded)
