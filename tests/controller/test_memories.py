@@ -38,9 +38,8 @@ _CONSTANT = (
     "RuleRecorder._names",
     "RuleRecorder._requests",
     "ObservedRequest.",
-    # asyncio removes cancelled timers when they are the majority of more than 100. Each has a context.
+    # asyncio removes cancelled timers when they are the majority of more than 100.
     "VirtualLoop._scheduled",
-    "TimerHandle._context",
 )
 JOURNAL_SIZE = 10
 

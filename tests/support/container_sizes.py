@@ -86,6 +86,8 @@ def _parts(obj: Any, label: str) -> Iterator[tuple[object, str]]:
         yield obj.__closure__ or (), label
     elif isinstance(obj, CellType):
         yield from [(obj.cell_contents, label)] if _is_filled(obj) else []
+    elif isinstance(obj, asyncio.Handle) and obj.cancelled():
+        return  # Its loop removes it later, and its context is what its task had.
     else:
         fields = [*getattr(obj, "__dict__", {})]
         for base in type(obj).__mro__:
