@@ -275,7 +275,7 @@ def test_what_an_operator_needs_is_named(
     imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
     imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
     project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
-    assert main(["verify", project.name, "--operations", "1", "--time-limit", "60", *options]) == status
+    assert main(["verify", project.name, "--operations", "1", *options]) == status
     captured = capsys.readouterr()
     assert (captured.out + captured.err).count(sentence) == 1
 
