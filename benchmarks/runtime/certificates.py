@@ -34,10 +34,9 @@ from opsdk.http.server.request import HttpRequest, Query
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.running import running
 from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
+from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 from opsdk.webhook.handlers import AdmissionContext
 from opsdk.webhook.options import WebhookServerOptions
-from opsdk.webhook.server import WebhookServer
 
 NAMESPACE = "default"
 CONFIGURATION = "pages-validating"
@@ -141,11 +140,8 @@ async def publish_webhooks(admin: Cluster, port: int) -> None:
     # Endpoints in the loopback range are not allowed.
     spec = ServiceSpec(type="ExternalName", external_name="localhost")
     await admin.uncached.create(Service(metadata=ObjectMeta(name="hooks", namespace=NAMESPACE), spec=spec))
-    draft, declared = make_operator(), WebhookServer()
-    for builder in draft.webhooks:
-        builder.complete(declared)
     client_config = WebhookClientConfig(service=WebhookService(name="hooks", namespace=NAMESPACE, port=port))
-    for tree in webhook_configurations(declared.registrations, client_config, name="pages"):
+    for tree in make_operator().webhook_configurations(client_config):
         meta = ObjectMeta(name=tree["metadata"]["name"])
         obj = Unstructured(tree["apiVersion"], tree["kind"], meta, {"webhooks": tree["webhooks"]})
         await admin.uncached.create(obj)

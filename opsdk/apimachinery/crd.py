@@ -9,7 +9,7 @@ Upstream: sigs.k8s.io/controller-tools/pkg/crd (the same task for Go types)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import inspect as types
@@ -29,6 +29,7 @@ from opsdk.apimachinery.crd_markers import (
 )
 from opsdk.apimachinery.crd_schema import Schemas
 from opsdk.apimachinery.decoders import annotation_error
+from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.plurals import plural_of
@@ -98,6 +99,19 @@ def crd_for(*versions: type[Any]) -> JsonObject:
     }
     check_definition(crd)
     return crd
+
+
+def versions_by_kind(classes: Iterable[type[TypedObject]]) -> dict[GroupKind, list[type[TypedObject]]]:
+    """Return the classes of each kind: the versions of one definition, in their order."""
+    versions: dict[GroupKind, list[type[TypedObject]]] = {}
+    for cls in classes:
+        versions.setdefault(cls.gvk.group_kind, []).append(cls)
+    return versions
+
+
+def crds_for(classes: Iterable[type[TypedObject]]) -> list[JsonObject]:
+    """Return one CustomResourceDefinition for each kind, see `crd_for`."""
+    return [crd_for(*versions) for versions in versions_by_kind(classes).values()]
 
 
 def stored_classes(versions: Sequence[type[Any]]) -> list[type[Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
+from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, Object
@@ -16,7 +17,6 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.clashes import check_clashes
-from opsdk.builder.manifests import operator_configurations, operator_definitions, registered_objects
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.rbac import DeclaredController, operator_rules
 from opsdk.builder.reconciler_options import (
@@ -38,13 +38,15 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import TelemetryHook
-from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.conversion import Converter
-from opsdk.webhook.registered.comparison import RegisteredObject
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks
     from prometheus_client import CollectorRegistry
+
+    from opsdk.builder.declared_webhooks import DeclaredWebhooks
+    from opsdk.webhook.builder import WebhookBuilder
+    from opsdk.webhook.configurations import WebhookClientConfig
+    from opsdk.webhook.conversion import Converter
+    from opsdk.webhook.registered.comparison import RegisteredObject
 
 T = TypeVar("T", bound=AnyObject)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,7 +62,7 @@ class OperatorDeclaration:
 
     Attributes:
         reconcilers: of `reconciler`, in order.
-        webhooks: of `webhook_for`.
+        webhooks: of `webhook_for`; None without any.
         setups: plain functions that `setup` declared; their argument is the operator.
         hooks: of `add_hook`.
     """
@@ -72,7 +74,7 @@ class OperatorDeclaration:
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
         self.reconcilers: Final[list[DeclaredReconciler]] = []
-        self.webhooks: Final[list[WebhookBuilder[Any]]] = []
+        self.webhooks: DeclaredWebhooks | None = None
         self.setups: Final[list[Callable[[Any], Any]]] = []
         self.hooks: Final[list[TelemetryHook]] = []
         self._controllers: list[DeclaredController] = []
@@ -212,9 +214,11 @@ class OperatorDeclaration:
         >>> operator = Operator("example")
         >>> _ = operator.webhook_for(ConfigMap).with_defaulter(set_label)
         """
-        builder = WebhookBuilder[Any]().for_(kind)
-        self.webhooks.append(builder)
-        return builder
+        if self.webhooks is None:
+            from opsdk.builder.declared_webhooks import DeclaredWebhooks  # noqa: PLC0415 - start-up time: see its docstring
+
+            self.webhooks = DeclaredWebhooks()
+        return self.webhooks.add(kind)
 
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
@@ -324,7 +328,7 @@ class OperatorDeclaration:
     @property
     def converters(self) -> dict[GroupKind, Converter]:
         """The declared converters of custom resources, by kind."""
-        return {b.converter.group_kind: b.converter for b in self.webhooks if b.converter is not None}
+        return self.webhooks.converters if self.webhooks is not None else {}
 
     @property
     def has_setup(self) -> bool:
@@ -334,7 +338,7 @@ class OperatorDeclaration:
     @property
     def has_webhooks(self) -> bool:
         """Whether webhooks are declared and this process serves them, so that a webhook server runs."""
-        return bool(self.webhooks) and "webhooks" in self.options.components
+        return self.webhooks is not None and "webhooks" in self.options.components
 
     def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
@@ -346,7 +350,9 @@ class OperatorDeclaration:
         Raises:
             UsageError: versions are converted, and the address of the webhook server is not known.
         """
-        return operator_definitions(self.custom_kinds(), self.webhooks, self._client_config(client_config))
+        if self.webhooks is None:
+            return crds_for(self.custom_kinds())
+        return self.webhooks.definitions(self.custom_kinds(), self._client_config(client_config))
 
     def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return the configurations of the declared admission webhooks; empty without any.
@@ -357,24 +363,25 @@ class OperatorDeclaration:
         Raises:
             UsageError: see `definitions`.
         """
-        if not self.webhooks:
+        if self.webhooks is None:
             return []
         client_config = self._client_config(client_config)
         if client_config is None:
             text = "set WebhookServerOptions.certificates, or pass client_config"
             raise UsageError(f"the API server must call this operator: {text}")
-        return operator_configurations(self.webhooks, client_config, name=self._configurations_name)
+        return self.webhooks.configurations(client_config, name=self._configurations_name)
 
     def registered_objects(self) -> list[RegisteredObject]:
         """Return what the operator registers at the API server and follows; empty without webhooks."""
-        options = self.options.webhook
-        kinds = self.custom_kinds()
-        return registered_objects(kinds, self.webhooks, options.certificates, name=self._configurations_name)
+        if self.webhooks is None:
+            return []
+        certificates = self.options.webhook.certificates
+        return self.webhooks.registered_objects(self.custom_kinds(), certificates, name=self._configurations_name)
 
     def _client_config(self, client_config: WebhookClientConfig | None) -> WebhookClientConfig | None:
-        """Return `client_config`, or the one from the options if the operator has webhooks."""
+        """Return `client_config`, or the one from the options."""
         certificates = self.options.webhook.certificates
-        if client_config is None and certificates is not None and self.webhooks:
+        if client_config is None and certificates is not None:
             return certificates.client_config()
         return client_config
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
@@ -29,7 +29,9 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rest.config import Config
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import TelemetryHook
-from opsdk.webhook.server import WebhookServer
+
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks
+    from opsdk.webhook.server import WebhookServer
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 T = TypeVar("T", bound=AnyObject)

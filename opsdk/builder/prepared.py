@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.declaration import OperatorDeclaration
 from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
-from opsdk.builder.registration import follow_registered
 from opsdk.cache.metrics import InformerCollector
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -34,7 +33,9 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rest.config import Config
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
-from opsdk.webhook.server import WebhookServer
+
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks
+    from opsdk.webhook.server import WebhookServer
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -96,8 +97,9 @@ class PreparedOperator:
         if o.leader_election and self.runs_controllers:
             self._use_election()
         add_operator_pages(manager.debug, declaration.name, lambda: declaration.journal, objects=o.debug_objects)
-        if declaration.has_webhooks:
-            self._serve_webhooks()
+        if declaration.has_webhooks and (webhooks := declaration.webhooks) is not None:
+            objects = declaration.registered_objects()
+            self.webhook_server = webhooks.serve(manager, cluster, o.webhook, objects)
         if o.pause_config_map:
             pauses = ControllerPauses(cluster, o.pause_config_map)
             manager.on_add(pauses.add)
@@ -178,21 +180,6 @@ class PreparedOperator:
             self.manager.add(check(), phase=Phase.HTTP)
         elif mode is RbacCheck.WARN:
             self.manager.add(DeferredRunnable(check))
-
-    def _serve_webhooks(self) -> None:
-        server = self.webhook_server = WebhookServer(self._options.webhook, hook=self.manager.hook)
-        for builder in self._declaration.webhooks:
-            builder.complete(server)
-        if server.options.listen:
-            follow_registered(
-                self.manager,
-                self.cluster,
-                server,
-                self._declaration.registered_objects(),
-                issue=self._options.webhook.certificates,
-            )
-        self.manager.add(server)
-        self.manager.add_readyz_check("webhooks", server.check_started)
 
     def _use_election(self) -> None:
         """Give the manager a leader election, in a thread of its own where the client can be used there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,8 +18,10 @@ from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
-from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.registered.comparison import RegisteredObject
+
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks
+    from opsdk.webhook.certificates.options import SelfSigned
+    from opsdk.webhook.registered.comparison import RegisteredObject
 
 
 def operator_rules(

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from opsdk.apimachinery.object import Unstructured, to_tree
-from opsdk.builder.manifests import field_manager, is_labelled, labelled
+from opsdk.builder.deployed import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.task_stacks import TaskAges
@@ -21,12 +22,14 @@ from opsdk.manager.options import ManagerOptions
 from opsdk.manager.phases import ManagerState, Phase, StopPlan, plan_stop
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.manager.servers import IssuedContext, MetricsEndpoint, http_servers
-from opsdk.rbac.delegated import ReviewClient
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook, export_metrics
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
+
+if TYPE_CHECKING:  # start-up time: few metrics are authorized
+    from opsdk.rbac.delegated import ReviewClient
 
 __all__ = ["Manager", "ManagerOptions"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from opsdk.errors import UsageError
 from opsdk.http.server.request import HttpRequest
@@ -13,12 +14,14 @@ from opsdk.manager.address import is_enabled, is_loopback, parse_address
 from opsdk.manager.debug import DebugPages
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer
-from opsdk.manager.metrics_authorization import MetricsAuthorization
 from opsdk.manager.options import ManagerOptions
-from opsdk.rbac.delegated import ReviewClient
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
+
+if TYPE_CHECKING:  # start-up time: few metrics are authorized
+    from opsdk.manager.metrics_authorization import MetricsAuthorization
+    from opsdk.rbac.delegated import ReviewClient
 
 log = SafeLogger(__name__)
 
@@ -44,6 +47,8 @@ class MetricsEndpoint:
     def use_client(self, client: ReviewClient) -> None:
         """Set the client that reviews requests."""
         if self._options.metrics_authentication:
+            from opsdk.manager.metrics_authorization import MetricsAuthorization  # noqa: PLC0415 - start-up time
+
             self._authorization = MetricsAuthorization(client)
 
     def check_client(self) -> None:

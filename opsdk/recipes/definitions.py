@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import TypedObject, Unstructured
+from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.errors import DeadlineError, NoMatchError
 from opsdk.recipes.summaries import SummaryState, summary
@@ -46,11 +46,7 @@ async def create_crds(
         DeadlineError: a definition is not established in time.
         ApiError: the server rejected a definition.
     """
-    versions: dict[tuple[str, str], list[type[TypedObject]]] = {}
-    for kind in kinds:
-        versions.setdefault(kind.gvk.group_kind, []).append(kind)
-    trees = [crd_for(*classes) for classes in versions.values()]
-    return await apply_definitions(client, trees, field_owner=field_owner, within=within)
+    return await apply_definitions(client, crds_for(kinds), field_owner=field_owner, within=within)
 
 
 async def apply_definitions(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from opsdk.aio.virtual_loop import HotLoopError
-from opsdk.builder.manifests import operator_definitions
+from opsdk.apimachinery.crd import crds_for
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NoMatchError
@@ -138,7 +138,7 @@ async def _install(operator: Operator, config: Config, *, definitions: bool) -> 
                 await cluster.mapper.mapping_for(kind.gvk)
             except NoMatchError:
                 missing.append(kind)
-        await install_definitions(cluster.uncached, operator_definitions(missing, (), None))
+        await install_definitions(cluster.uncached, crds_for(missing))
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.webhook.certificates.options import SelfSigned
+
+if TYPE_CHECKING:  # start-up time: most servers issue no certificates
+    from opsdk.webhook.certificates.options import SelfSigned
 
 __all__ = ["WebhookServerOptions"]
 

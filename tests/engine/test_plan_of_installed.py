@@ -12,7 +12,7 @@ import pytest
 import envtest
 from opsdk import Client, Operator, Unstructured
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
-from opsdk.builder.manifests import field_manager, labelled
+from opsdk.builder.deployed import field_manager, labelled
 from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.inputs import PackageInputs, package_inputs

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opsdk.two import Thing
+if TYPE_CHECKING:  # start-up time: few programs need it
+    from opsdk.three import Other
 
 
 class Thing:

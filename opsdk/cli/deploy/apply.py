@@ -11,7 +11,7 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
-from opsdk.builder.manifests import field_manager, labelled
+from opsdk.builder.deployed import field_manager, labelled
 from opsdk.cli.deploy.diagnosis import certificate_problems, deployment_problems
 from opsdk.cli.deploy.permissions import delete_rules, deploy_rules, grant_rules
 from opsdk.cli.deploy.steps import (

@@ -11,7 +11,7 @@ from opsdk.apimachinery.kinds import metadata_only
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
-from opsdk.builder.manifests import field_manager
+from opsdk.builder.deployed import field_manager
 from opsdk.cli.deploy.apply import find_surplus, wait_gone
 from opsdk.cli.deploy.permissions import LEFT_IN_NAMESPACE, undeploy_rules
 from opsdk.cli.deploy.steps import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import class_place
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apiserver.structural.schema_validation import check_structural
-from opsdk.builder.manifests import operator_definitions
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath
@@ -47,7 +47,7 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
     >>> [crd["metadata"]["name"] for crd in definitions_of([Site])]
     ['sites.demo.opsdk.dev']
     """
-    definitions = operator_definitions(classes, (), None)
+    definitions = crds_for(classes)
     for definition in definitions:
         for version in definition["spec"]["versions"]:
             _check_version(definition["metadata"]["name"], version)
