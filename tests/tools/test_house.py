@@ -62,7 +62,7 @@ def test_each_measure_counts_its_places(tmp_path: Path) -> None:
     project = house(tmp_path)
     assert [f.what for f in classes_with_two_homes(project)] == ["Thing: opsdk.one, opsdk.two"]
     assert len(any_annotations(project)) == 2
-    assert [f.where for f in vague_locals(project)] == ["opsdk/one.py:14"]
+    assert [f.where for f in vague_locals(project)] == ["opsdk/one.py:16"]
     assert [f.what for f in lazy_imports(project)] == ["json"]
     assert [f.what for f in own_type_checking_imports(project)] == ["opsdk.two"]
     assert [f.what for f in long_functions(project)] == ["long: 62 lines"]
