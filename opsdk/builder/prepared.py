@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from opsdk.aio.closing import Closing
 from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject
@@ -73,8 +73,8 @@ class PreparedOperator:
             config = replace(config, namespace=o.namespace, namespace_source="--namespace")
         self._config = config
         self._builders: list[ControllerBuilder[Any]] = []
-        self._connections: list[Closing] = []
-        """To close after the manager has ended, in order."""
+        self._connections = AsyncExitStack()
+        """Closes after the manager has ended: that of the election first."""
         self.webhook_server: WebhookServer | None = None
         self.watchdog = Watchdog(limit=o.watchdog_limit, on_stall=self._record_stall)
         self.manager = Manager(o.manager, hooks=[*hooks, *declaration.hooks])
@@ -82,7 +82,7 @@ class PreparedOperator:
             options = replace(o.cluster, name=declaration.name, field_owner=declaration.field_owner)
             cluster = Cluster(config, options, scheme=declaration.scheme, hook=self.manager.hook)
             self.manager.add(cluster, phase=Phase.CACHES)
-            self._connections.append(cluster)
+            self._connections.push_async_callback(cluster.aclose)
         self.cluster = cluster
 
     def add_services(self) -> None:
@@ -107,11 +107,8 @@ class PreparedOperator:
 
     async def start(self) -> None:
         """Run the manager, then close the connections. Raises the errors of `Manager.start`."""
-        try:
+        async with self._connections:
             await self.manager.start()
-        finally:
-            for connection in self._connections:
-                await connection.aclose()
 
     # -------------------------------------------------------------- controllers
     @property
@@ -194,11 +191,11 @@ class PreparedOperator:
         if o.leader_election_thread and can_use_thread(config):
             thread = factory.in_thread(o.leader_election_max_stall)
             self.manager.use_election(thread)
-            self._connections.insert(0, thread)
+            self._connections.push_async_callback(thread.aclose)
         else:
             elector, connection = factory.in_loop()
             self.manager.use_election(elector)
-            self._connections.insert(0, connection)
+            self._connections.push_async_callback(connection.aclose)
 
     def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from enum import Enum
 from typing import Any
 
@@ -311,15 +312,14 @@ class Controller:
         self.hook.record(ControllerPaused(controller=self.name, paused=self.queue.core.paused))
         self._workers.start(limit, self._parts.tasks, self._requests)
         self._ready.set()
-        try:
-            await self._workers.wait()
-        finally:
-            self.state = ControllerState.DRAINING
+        async with AsyncExitStack() as parts:
+            parts.push_async_callback(self._parts.threads.aclose)
+            parts.push_async_callback(self._parts.daemons.aclose)
             try:
-                await self._workers.stop(self.options.shutdown_timeout)
+                await self._workers.wait()
             finally:
-                await self._parts.daemons.aclose()
-                await self._parts.threads.aclose()
+                self.state = ControllerState.DRAINING
+                await self._workers.stop(self.options.shutdown_timeout)
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
         """Log the error of a worker. `_run_workers` raises it too, except while stopping."""

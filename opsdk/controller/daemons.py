@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from enum import Enum
 from functools import partial
@@ -319,11 +320,10 @@ class Daemons:
 
     async def aclose(self) -> None:
         """Cancel all daemons and wait until they have ended, at most for the longest `stop_timeout`."""
-        try:
-            await self._tasks.aclose()
-        finally:
+        async with AsyncExitStack() as pools:
             for pool in self._pools.values():
-                await pool.aclose()
+                pools.push_async_callback(pool.aclose)
+            await self._tasks.aclose()
 
     # -------------------------------------------------------------- one daemon
     async def _run(self, spec: DaemonSpec, request: Request, first: KubeObject) -> _End:

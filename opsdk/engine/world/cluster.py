@@ -57,7 +57,13 @@ class SimulatedCluster(Closing):
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        declared, stack = self._declared, self._stack
+        async with AsyncExitStack() as opened:
+            await self._open(opened)
+            self._stack = opened.pop_all()
+        return self
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        declared = self._declared
         self.env = env = await stack.enter_async_context(declared.environment())
         config = replace(env.config, user_agent=_USER_AGENT)
         assert config.app is not None
@@ -74,7 +80,6 @@ class SimulatedCluster(Closing):
         for replica in self.replicas:
             replica.start()
             stack.push_async_callback(replica.aclose)
-        return self
 
     @property
     def systems(self) -> Any:
