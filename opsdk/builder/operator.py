@@ -88,7 +88,7 @@ class Operator(OperatorDeclaration):
     def _builder_of(self, reconciler: DeclaredReconciler) -> ControllerBuilder[Any]:
         kind, options = reconciler.kind, reconciler.options
         name, own = options.get("name", ""), options.get("options")
-        # Of this object: test kits replace its method to observe each controller.
+        # Of this object: tests replace its method to change each controller.
         builder = (
             self.controller(name, options=own) if kind is None else self.controller_for(kind, name=name, options=own)
         )

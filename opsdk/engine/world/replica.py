@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from opsdk.aio.randomness import loop_random
-from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
@@ -197,13 +196,13 @@ class Replica:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
             self._prepare(operator)
-            self.controllers = []
-            self._observe(operator, self.link)
             config = replace(self._config, app=self.link)
             if self.observer.record is not None:
                 self._on_stop = self.observer.record(operator, config)
             try:
-                await operator.start(config)
+                operator.prepare(config)
+                self._observe(operator, self.link)
+                await operator.start_prepared()
             except OpsdkError:
                 pass  # as after a lost lease: the process ends and is restarted
             except Exception as error:  # noqa: BLE001 - a bug of the operator or of the SDK
@@ -213,23 +212,17 @@ class Replica:
             self.link = self._new_link()
 
     def _observe(self, operator: Operator, link: Link) -> None:
-        """Observe the reconciles of every controller that the operator builds."""
-        controller_for = operator.controller_for
+        """Observe the reconciles of every controller of a prepared operator, and of those that it builds later."""
 
-        def observed_builder(*args: Any, **kwargs: Any) -> ControllerBuilder[Any]:
-            builder = controller_for(*args, **kwargs)
-            build = builder.build
+        def observe(runnable: object) -> None:
+            if isinstance(runnable, Controller):
+                runnable.chain.observe(_ObservedReconciles(self, link))
+                self.controllers.append(runnable)
 
-            def observed() -> Controller:
-                controller = build()
-                controller.chain.observe(_ObservedReconciles(self, link))
-                self.controllers.append(controller)
-                return controller
-
-            builder.build = observed  # type: ignore[method-assign]
-            return builder
-
-        operator.controller_for = observed_builder  # type: ignore[method-assign]
+        self.controllers = []
+        for controller in operator.controllers.values():
+            observe(controller)
+        operator.manager.on_add(observe)
 
     async def crash(self) -> None:
         """End the operator as SIGKILL does: its later requests do not reach the server."""

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import envtest
 from opsdk import Context, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.event.request import Request
+from opsdk.event.timers import TimerSource
 from opsdk.testing.simulate import Simulation, World
 
 
@@ -107,3 +109,19 @@ def test_an_operator_that_ends_its_process_is_a_violation() -> None:
     simulation = Simulation(operator=make, environment=envtest.Environment, actions=[create], check=nothing, faults=())
     outcome = simulation.run(1)
     assert "crash: the operator ended its process with status 3" in outcome.violations
+
+
+def test_the_reconciles_of_a_controller_without_a_kind_are_seen() -> None:
+    """They count, and faults make them slow, as those of a controller with a kind."""
+
+    def make() -> Operator:
+        operator = Operator("reporter")
+
+        @operator.reconciler(name="report", sources=[TimerSource(60.0, [Request("default", "report")])])
+        async def reconcile(request: Request) -> None:
+            """Succeed."""
+
+        return operator
+
+    simulation = Simulation(operator=make, environment=envtest.Environment, actions=[create], check=nothing, faults=())
+    assert simulation.run(1).reconciles
