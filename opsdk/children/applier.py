@@ -16,7 +16,6 @@ from opsdk.aio.fence import follows_another_leader
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only
-from opsdk.apimachinery.meta import OwnerReference
 from opsdk.apimachinery.model import encode_hook, to_builtins
 from opsdk.apimachinery.object import (
     AnyObject,
@@ -31,6 +30,7 @@ from opsdk.apimachinery.object import (
     to_tree,
     was_decoded,
 )
+from opsdk.children.adoption import check_live, terminating
 from opsdk.children.apply_record import ApplyOutcome, ApplyRecord, RemainingDifferences
 from opsdk.children.contention import Contention
 from opsdk.children.decision import (
@@ -64,7 +64,6 @@ from opsdk.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
-    TerminatingError,
     UsageError,
 )
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
@@ -188,7 +187,7 @@ class Applier:
         if live is None:
             await check.before_create()
             return await self._write(create(declared), kind, owner=owner, force=force)
-        _check_live(live, owner)
+        check_live(live, owner)
         await check.before_repair(live)
         return await self._repair(declared, kind, live, owner=owner, force=force)
 
@@ -262,7 +261,7 @@ class Applier:
         live: T | None = await self._client.get_or_none(kind, key)
         if live is None:
             return create(declared).explanation
-        _check_live(live, owner)
+        check_live(live, owner)
         record = self._apply_records.get((kind.gvk, key))
         decision = decide(declared, _live_tree(live), record, former=self._former, drift=self._drift)
         return None if isinstance(decision, Keep) else decision.explanation
@@ -305,11 +304,11 @@ class Applier:
                 # A second controller is invalid. The cache did not have the object, or not its controller.
                 current = await self._client.get_or_none(kind, declared.key, uncached=True)
                 if current is not None:
-                    _check_live(current, owner)
+                    check_live(current, owner)
             raise
         live_tree = _live_tree(sent)
         if sent.metadata.deletion_timestamp is not None:
-            raise _terminating(sent)
+            raise terminating(sent)
         comparison, owned, _ = compare_declared(live_tree, declared, self._owner)
         self._remember(declared, kind, sent, ApplyOutcome(RemainingDifferences.of(comparison), owned))
         return decode_tree(live_tree, kind)
@@ -548,30 +547,3 @@ def _live_tree(live: AnyObject) -> JsonObject:
     """Return the JSON tree of the live object as the server returned it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
-
-
-def _check_live(live: KubeObject, owner: KubeObject | None) -> None:
-    if live.metadata.deletion_timestamp is not None:
-        raise _terminating(live)
-    controller = controller_of(live)
-    if owner is None or controller is None or _is_same_owner(controller, owner):
-        return
-    raise AlreadyOwnedError(
-        f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid {controller.uid}), so"
-        f" {owner.kind} {key_of(owner)} (uid {owner.metadata.uid}) cannot control it: choose another name for the child"
-    )
-
-
-def _is_same_owner(controller: OwnerReference, owner: KubeObject) -> bool:
-    """Whether the controller is `owner`, or an earlier object with its kind and name."""
-    group = controller.api_version.rpartition("/")[0]
-    named = (group, controller.kind, controller.name)
-    return controller.uid == owner.metadata.uid or named == (*gvk_of(owner).group_kind, owner.metadata.name)
-
-
-def _terminating(live: KubeObject) -> TerminatingError:
-    since, finalizers = live.metadata.deletion_timestamp, ", ".join(live.metadata.finalizers) or "none"
-    return TerminatingError(
-        f"{live.kind} {key_of(live)} has been terminating since {since} (finalizers: {finalizers}): it will be created "
-        "again after the deletion"
-    )

@@ -18,6 +18,8 @@ K = TypeVar("K", bound=Hashable)
 class ChildState(Enum):
     """The state of a child in one reconcile."""
 
+    MISSING = "missing"
+    """The reconcile needs it, and another program has to create it."""
     PENDING = "pending"
     """It is not applied, because a child before it is not ready."""
     APPLYING = "applying"
@@ -38,7 +40,9 @@ class ChildState(Enum):
 
 DONE = frozenset({ChildState.APPLIED, ChildState.READY})
 """The states in which children that come after it are applied."""
-UNREADY = frozenset({ChildState.PENDING, ChildState.WAITING, ChildState.FAILED, ChildState.DELETING})
+UNREADY = frozenset(
+    {ChildState.MISSING, ChildState.PENDING, ChildState.WAITING, ChildState.FAILED, ChildState.DELETING}
+)
 """The states that a reconcile waits for."""
 
 

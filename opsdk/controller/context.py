@@ -15,14 +15,15 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 import msgspec
 
 from opsdk.aio.clock import monotonic, utc_now
-from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
-from opsdk.apimachinery.kinds import AnyKind
+from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import AnyKind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.base.cause import ReconcileCause
+from opsdk.children.adoption import create_once
 from opsdk.children.drift import Drift
 from opsdk.children.ordering import Child, ChildIdentity
 from opsdk.children.readiness import Ready
-from opsdk.client.client import Client
+from opsdk.client.client import Client, as_key
 from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.external import ExternalResource, HasId, apply_external
@@ -36,6 +37,7 @@ from opsdk.event.request import Request
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 E = TypeVar("E", bound=HasId)
+T = TypeVar("T", bound=AnyObject)
 D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
@@ -310,6 +312,66 @@ class Context(msgspec.Struct, kw_only=True):
 
         live = await self._ordered.apply_set(children, apply)
         await applier.prune(objects, owner=parent, kinds=prune)
+        return live
+
+    async def create_once(
+        self, desired: D, *, owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED
+    ) -> D:
+        """Create an object unless it exists, and return the live one, which stays as it is. See `create_once`.
+
+        For what is generated once, such as a password. A stale cache does not overwrite it, and ``apply_all(prune=)``
+        does not delete it: garbage collection does, with its owner.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     meta = ObjectMeta(name=f"{site.metadata.name}-admin")
+        ...     secret = await ctx.create_once(Secret(metadata=meta, string_data={"password": token_urlsafe()}))
+        ...     ctx.logger.info("the password has %d bytes", len(secret.data["password"]))
+
+        Args:
+            desired: the whole object. Without a namespace, it gets one as in `apply`.
+            owner: as in `apply`. An object that is there and has no controller gets it too.
+
+        Raises:
+            AlreadyOwnedError: another object is its controller.
+            TerminatingError: it is being deleted. The retry creates it again when it is gone.
+            ApiError: the server rejected it.
+        """
+        parent = self._parent(owner)
+        await self._set_namespaces([desired], parent)
+        live = await create_once(self.client, desired, owner=parent)
+        self.progress.add_applied((live,))
+        return live
+
+    async def require(self, kind: KindLike[T], key: ObjectKey | str, *, ready: Ready = False) -> T:
+        """Return an object that another program creates, such as a Secret that the spec names.
+
+        While it is not there, the reconcile ends here without a failure: nothing is logged or retried, the option
+        ``ready_condition`` shows what is missing, and the event of the object resumes the reconcile. So its kind must
+        be in ``watches``, usually by `references`, or in ``owns``.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     secret = await ctx.require(Secret, site.spec.credentials)
+        ...     ctx.logger.info("the credentials have %d keys", len(secret.data))
+
+        Args:
+            kind: of the object.
+            key: a name, in the namespace of the request if the kind is namespaced; or ``namespace/name``.
+            ready: as in `apply`: wait until it is ready too.
+
+        Raises:
+            NotReadyError: it does not exist, or is not ready. It ends the reconcile without a failure.
+            UsageError: no event of the kind would resume the reconcile, or `ready` cannot work.
+            ApiError: the server rejected the read.
+        """
+        token = kind_of(kind)
+        if isinstance(key, str) and "/" not in key:
+            mapping = await self.cluster.mapper.mapping_for(token.gvk)
+            key = ObjectKey(request_key(self.request)[0] if mapping.namespaced else "", key)
+        identity = ChildIdentity(token.gvk.group_kind, as_key(key))
+        self._ordered.check_required(identity, ready)
+        live: T | None = await self.client.get_or_none(token, identity.key)
+        self._ordered.note_required(identity, live, ready)
+        assert live is not None
         return live
 
     @property

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar, overload
 
 from opsdk.aio.blocking import Waiting
-from opsdk.apimachinery.kinds import AnyKind
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import AnyKind, KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
@@ -26,6 +27,7 @@ from opsdk.controller.spec_comparison import SpecChange
 
 S = TypeVar("S")
 E = TypeVar("E", bound=HasId)
+T = TypeVar("T", bound=AnyObject)
 D = TypeVar("D", bound=TypedObject | Unstructured)
 
 
@@ -192,6 +194,14 @@ class BlockingContextMethods(Waiting[Context]):
         method: Any = self.target.apply_all
         result: list[Any] = self._wait(method(desired, owner=owner, prune=prune, force=force, drift=drift))
         return result
+
+    def create_once(self, desired: D, *, owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED) -> D:
+        """See `Context.create_once`."""
+        return self._wait(self.target.create_once(desired, owner=owner))
+
+    def require(self, kind: KindLike[T], key: ObjectKey | str, *, ready: Ready = False) -> T:
+        """See `Context.require`."""
+        return self._wait(self.target.require(kind, key, ready=ready))
 
     def event(
         self,

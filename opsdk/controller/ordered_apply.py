@@ -150,6 +150,27 @@ class OrderedApply:
                 f"delete_in_reverse would not delete {child.identity}: add owns=[{kind.kind}] to the reconciler"
             )
 
+    def check_required(self, identity: ChildIdentity, ready: Ready) -> None:
+        """Raise `UsageError` for a required object that cannot work, before it is read."""
+        check_ready(ready, str(identity))
+        if not self._is_watched(identity.kind):
+            name = identity.kind.kind
+            raise UsageError(
+                f"{identity} is required, but no event of a {name} would resume the reconcile: "
+                f"add watches=[references({name}, by=...)] to the reconciler"
+            )
+
+    def note_required(self, identity: ChildIdentity, live: Any, ready: Ready) -> None:
+        """Record an object that the reconcile needs. Raises `NotReadyError` if it is missing, or not ready."""
+        state, message = ChildState.MISSING, "does not exist"
+        if live is not None:
+            summary = judge_ready(live, ready)
+            state, message = state_of(summary), summary.message
+        if state is ChildState.READY:
+            return
+        self._progress.record(identity, ChildRecord(str(identity), state.value, message))
+        raise NotReadyError(describe(self._progress.unready()))
+
     def _check_external(self, external: ExternalResource[Any, Any], ready: Ready) -> None:
         if external not in self._externals:
             raise UsageError(

@@ -15,7 +15,7 @@ from opsdk.aio.waiting import finish, wait_ended
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, OpsdkError
-from opsdk.event.sources import EventSource, KindSource, SyncPolicy
+from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -69,7 +69,7 @@ class SourceGroup:
 
     def is_watched(self, kind: GroupKind) -> bool:
         """Whether one of the sources has events of a kind, in any version and representation."""
-        return any(isinstance(source, KindSource) and source.kind.gvk.group_kind == kind for source in self._sources)
+        return any(source.watches(kind) for source in self._sources)
 
     def add(self, source: EventSource) -> None:
         """Add a source; `sync` or `start` starts it."""

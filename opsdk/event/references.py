@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, metadata_only
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapper
@@ -180,6 +180,10 @@ class ReferencedSource(EventSource):
         self._idle: asyncio.TimerHandle | None = None
         self._tasks = TaskOwner(f"references to {self._kind.gvk}", on_error=self._on_crash)
         self._closed = False
+
+    def watches(self, kind: GroupKind) -> bool:
+        """Whether it has the events of this kind: of the objects that are referenced."""
+        return kind in (self._kind.gvk.group_kind, self._users.kind.gvk.group_kind)
 
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Follow the referencing objects."""

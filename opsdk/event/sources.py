@@ -17,7 +17,7 @@ from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.base.cause import ReconcileCause
@@ -91,6 +91,10 @@ class EventSource(ABC):
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the functions of the user that raise now."""
         return []
+
+    def watches(self, kind: GroupKind) -> bool:  # noqa: ARG002 - for derived classes
+        """Whether it has the events of a kind, in any version and representation."""
+        return False
 
     @property
     def is_idle(self) -> bool:
@@ -176,6 +180,10 @@ class KindSource(EventSource):
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates and handlers that raise now."""
         return self._dispatcher.failures.failing()
+
+    def watches(self, kind: GroupKind) -> bool:
+        """Whether it watches this kind."""
+        return self.kind.gvk.group_kind == kind
 
     @property
     def is_idle(self) -> bool:
