@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.waiting import wait_ended
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.apimachinery.selectors import FieldSelector
-from opsdk.cache.options import ByObject, CacheOptions
 from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
+from opsdk.cluster.waiting import followed
 from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION, Pause, read_pause
 from opsdk.errors import OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -33,7 +32,6 @@ log = SafeLogger(__name__)
 REASON_SUFFIX = ".reason"
 # Seconds for the first read. Without it the controllers start, and are paused when the ConfigMap can be read.
 _SYNC_TIMEOUT = 10.0
-_CLOSE_SECONDS = 5.0
 
 
 @runtime_checkable
@@ -82,24 +80,15 @@ class ControllerPauses:
 
     async def start(self) -> None:
         """Follow the ConfigMap until cancelled."""
-        by_object = ByObject(
-            namespaces=[self._namespace], field_selector=FieldSelector.parse(f"metadata.name={self._name}")
-        )
-        cache = self._cluster.new_cache(CacheOptions(by_kind={ConfigMap.gvk: by_object}))
-        running = asyncio.get_running_loop().create_task(cache.start(), name=f"{self!r}/cache")
-        try:
-            informer = await cache.informer_for(ConfigMap)
-            informer.add_handler(self._on_delta)
+        key = ObjectKey(self._namespace, self._name)
+        async with followed(self._cluster.new_cache, kind_of(ConfigMap), key) as (informers, running):
+            informers.add_handler(self._on_delta)
             try:
-                await informer.wait_synced(_SYNC_TIMEOUT)
+                await informers.wait_synced(_SYNC_TIMEOUT)
             except OpsdkError as error:
                 log.error("%r cannot be read, so no controller is paused now: %s", self, error)  # noqa: TRY400 - it says what is missing
             self._ready.set()
             await running
-        finally:
-            running.cancel()
-            await wait_ended([running], _CLOSE_SECONDS)
-            await cache.aclose()
 
     def _on_delta(self, delta: Delta) -> None:
         # A finalizer may keep it: perhaps that of a controller which the ConfigMap pauses.

@@ -9,13 +9,14 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakSet
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
-from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured, key_of
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
@@ -26,8 +27,9 @@ from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import Explanation
+from opsdk.children.readiness import Ready
 from opsdk.client.activity import current_activity
-from opsdk.client.client import Client
+from opsdk.client.client import Client, as_key
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
@@ -38,6 +40,7 @@ from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
 from opsdk.cluster.referenced_objects import ReferencedObjects
+from opsdk.cluster.waiting import parse_until, wait_for
 from opsdk.errors import UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Cluster", "ClusterOptions"]
+
+T = TypeVar("T", bound=AnyObject)
+K = TypeVar("K", bound=TypedObject | Unstructured)
 
 # The server rejects a longer field manager.
 _MAX_FIELD_OWNER = 128
@@ -178,6 +184,61 @@ class Cluster(Closing):
         cache = Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options)
         self._other_caches.add(cache)
         return cache
+
+    @overload
+    async def wait_for(  # type: ignore[overload-overlap] # the literal is one of all strings
+        self, target: KindLike[T], key: ObjectKey | str, /, *, until: Literal["delete"], within: float = ...
+    ) -> None: ...
+    @overload
+    async def wait_for(
+        self, target: KindLike[T], key: ObjectKey | str, /, *, until: Ready = ..., within: float = ...
+    ) -> T: ...
+    @overload
+    async def wait_for(  # type: ignore[overload-overlap] # as above
+        self, target: K, /, *, until: Literal["delete"], within: float = ...
+    ) -> None: ...
+    @overload
+    async def wait_for(self, target: K, /, *, until: Ready = ..., within: float = ...) -> K: ...
+    async def wait_for(
+        self,
+        target: Any,
+        key: ObjectKey | str | None = None,
+        /,
+        *,
+        until: Ready = True,
+        within: float = 60.0,
+    ) -> Any:
+        """Wait until an object is as it should be, and return it. It has a watch of its own, which survives gaps.
+
+        For programs and tests. A reconciler ends instead, and goes on with an event: see `Context.require`.
+
+        >>> async def install(cluster: Cluster) -> None:
+        ...     web = await cluster.wait_for(Deployment, "default/web", until="condition=Available", within=120)
+        ...     await cluster.client.delete(web)
+        ...     await cluster.wait_for(web, until="delete")
+
+        Args:
+            target: an object, or a kind with `key`. The object need not exist.
+            key: ``namespace/name``, or the name of an object without namespace.
+            until: ``create``, ``delete``, ``condition=TYPE`` or ``condition=TYPE=STATUS`` as ``kubectl wait`` reads
+                them. Or as `ready` of `Context.apply`: True, a CEL expression over ``self``, or a function of the
+                object; an object that is being deleted or whose controller has not observed its newest spec waits.
+            within: seconds.
+
+        Raises:
+            DeadlineError: the time has passed; the message says what the object lacks.
+            NoMatchError: the server does not serve the kind.
+            ForbiddenError: the user may not list and watch the kind there.
+            UsageError: `until` cannot work.
+        """
+        if isinstance(target, type | Kind):
+            if key is None:
+                raise UsageError("wait_for needs an object, or a kind and a key")
+            kind, where = kind_of(target), as_key(key)
+        else:
+            kind, where = kind_of_object(target), key_of(target)
+        condition = parse_until(until, f"{kind.gvk.kind} {where}")
+        return await wait_for(self.new_cache, kind, where, condition, within)
 
     def caches(self) -> list[Cache]:
         """Return the caches of this API server that run: `cache` first, then those of `new_cache`."""
