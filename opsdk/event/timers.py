@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic, utc_now
@@ -22,9 +21,9 @@ from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.durations import as_seconds
-from opsdk.base.extras import RequiredExtra
 from opsdk.base.place import caller_place
 from opsdk.errors import CacheSyncError, UsageError
+from opsdk.event.cron import CronSchedule
 from opsdk.event.handlers import is_async
 from opsdk.event.sources import EventSource
 from opsdk.queue.work_queue import WorkQueue
@@ -175,14 +174,13 @@ class TimerSource(_Periodic):
 class CronSource(_ClockSource):
     """Queues requests at the times of a cron schedule. Needs the extra ``cron``.
 
-    The times are in the schedule's time zone, even if the clock of the process is changed. As in Debian's cron, a
-    time that summer time skips occurs right after the change of the clocks, and a time that comes twice occurs once.
-    A time that passes while no replica leads is skipped, unless it was within the last minute.
+    The times are in the schedule's time zone, even if the clock of the process is changed. A time that passes while no
+    replica leads is skipped, unless it was within the last minute.
 
     Args:
-        schedule: minute, hour, day of month, month and day of week, such as ``"0 3 * * mon-fri"``.
+        schedule: see `CronSchedule`.
         requests: the requests, or a function that returns them; it may be ``async``. A failed call is retried.
-        timezone: a name such as ``"Europe/Berlin"``, or a ``tzinfo``.
+        timezone: see `CronSchedule`.
         name: for logs and causes.
         timeout: seconds for one call of the function.
 
@@ -205,26 +203,11 @@ class CronSource(_ClockSource):
         timeout: float = 60.0,
     ) -> None:
         super().__init__(name, timeout=timeout, retry_cap=_CRON_RETRY)
-        self.schedule = schedule
-        self._zone = _zone(timezone)
+        self.schedule = CronSchedule(schedule, timezone=timezone)
         self._requests = requests if callable(requests) else list(requests)
         self._last: datetime | None = None
         self._standby_tick: float | None = None
-        self._next_time(utc_now())  # raises for a wrong schedule
-
-    def _next_time(self, after: datetime) -> datetime:
-        """Return the first time of the schedule after a time."""
-        with RequiredExtra("cron", "a cron schedule"):
-            from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
-        try:
-            return next(CronSim(self.schedule, after.astimezone(self._zone)))
-        except CronSimError as error:
-            raise UsageError(
-                f"{caller_place()}: {self.schedule!r} is not a cron schedule ({error}): "
-                "write five fields, such as '0 3 * * mon-fri'"
-            ) from error
-        except StopIteration:
-            raise UsageError(f"{caller_place()}: the cron schedule {self.schedule!r} matches no time") from None
+        self.schedule.next(utc_now())  # raises if it matches no time
 
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start the timer. A standby replica queues nothing, except what is due shortly before it leads."""
@@ -239,7 +222,7 @@ class CronSource(_ClockSource):
 
     async def _wait(self) -> None:
         now = utc_now()
-        self._last = due = self._next_time(max(now, self._last) if self._last is not None else now)
+        self._last = due = self.schedule.next(max(now, self._last) if self._last is not None else now)
         # In steps: the clock may be set, or the machine suspended, in which the loop's time stands still.
         while (remaining := (due - utc_now()).total_seconds()) > 0:  # noqa: ASYNC110 - nothing announces a new time
             await asyncio.sleep(min(remaining, _CRON_STEP))
@@ -249,27 +232,16 @@ class CronSource(_ClockSource):
             self._standby_tick = monotonic()
             return
         for request in await _current(self._requests):
-            queue.add(request, cause=ReconcileCause(self.name, detail=self.schedule))
+            queue.add(request, cause=ReconcileCause(self.name, detail=self.schedule.text))
 
     def __repr__(self) -> str:
-        return f"<CronSource {self.name} at {self.schedule}, {self._zone}>"
+        return f"<CronSource {self.name} at {self.schedule.text}, {self.schedule.zone}>"
 
 
 async def _current(requests: Requests | RequestsFunction) -> list[Hashable]:
     """Return requests, or those that a function returns now."""
     current: Any = requests() if callable(requests) else requests
     return list(await current if isinstance(current, Awaitable) else current)
-
-
-def _zone(timezone: str | tzinfo) -> tzinfo:
-    if isinstance(timezone, tzinfo):
-        return timezone
-    try:
-        return ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
-        raise UsageError(
-            f"{caller_place()}: timezone is {timezone!r}: pass an IANA name, such as 'Europe/Berlin'"
-        ) from error
 
 
 class PollSource(_Periodic):

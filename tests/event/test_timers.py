@@ -12,6 +12,7 @@ import pytest
 
 from opsdk.aio.clock import utc_now
 from opsdk.errors import CacheSyncError, UsageError
+from opsdk.event.cron import CronSchedule
 from opsdk.event.request import Request
 from opsdk.event.timers import CronSource, PollSource, TimerSource
 from opsdk.queue.work_queue import WorkQueue
@@ -227,6 +228,33 @@ async def test_a_schedule_follows_summer_time(begin: datetime, times: list[str])
     assert await ticks(CronSource("30 2 * * *", [A], timezone="Europe/Berlin"), 3) == times
 
 
+@pytest.mark.parametrize(
+    ("macro", "due"),
+    [
+        ("@hourly", "2026-02-03 05:00"),
+        ("@daily", "2026-02-04 00:00"),
+        ("@midnight", "2026-02-04 00:00"),
+        ("@weekly", "2026-02-08 00:00"),
+        ("@monthly", "2026-03-01 00:00"),
+        ("@yearly", "2027-01-01 00:00"),
+        ("@Annually ", "2027-01-01 00:00"),
+    ],
+)
+def test_the_macros_of_cron_are_schedules(macro: str, due: str) -> None:
+    """As in a CronJob."""
+    after = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+    assert CronSchedule(macro).next(after) == datetime.fromisoformat(f"{due}+00:00")
+    assert CronSource(macro, [A]).schedule.text == macro
+
+
+def test_the_next_time_is_after_the_given_one() -> None:
+    """A reconciler that runs at the time itself gets the following one, in the zone of the schedule."""
+    schedule, due = CronSchedule("30 2 * * *", timezone="Europe/Berlin"), datetime(2026, 10, 24, tzinfo=UTC)
+    times = [due := schedule.next(due) for _ in range(3)]
+    assert [f"{time.astimezone(UTC):%d %H:%M}" for time in times] == ["24 00:30", "25 00:30", "26 01:30"]
+    assert str(schedule.zone) == "Europe/Berlin"
+
+
 @pytest.mark.parametrize("hours", [-2, 2])
 async def test_a_clock_that_is_set_moves_the_next_time(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is queued when the clock shows the time, at most five minutes late, and once."""
@@ -284,7 +312,7 @@ async def test_a_schedule_retries_a_function_that_fails() -> None:
     ("arguments", "message"),
     [
         ({"schedule": "61 * * * *"}, r"'61 \* \* \* \*' is not a cron schedule \(Bad minute\): write five fields"),
-        ({"schedule": "@daily"}, "is not a cron schedule"),
+        ({"schedule": "@every 1h"}, "is not a cron schedule"),
         ({"schedule": "0 0 31 2 *"}, "is not a cron schedule|matches no time"),
         ({"timezone": "Europe/Atlantis"}, "timezone is 'Europe/Atlantis': pass an IANA name"),
         ({"timezone": "../../etc/passwd"}, "timezone is"),
