@@ -54,7 +54,7 @@ class CronSchedule:
     def __init__(self, text: str, *, timezone: str | tzinfo = "UTC") -> None:
         self.text = text
         self.zone = _zone(timezone)
-        self._fields = _MACROS.get(text.strip().lower(), text) if isinstance(text, str) else ""
+        self._fields = _MACROS.get(text.strip().lower(), text)
         with RequiredExtra("cron", "a cron schedule"):
             from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
         self._times = CronSim
