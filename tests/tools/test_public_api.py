@@ -144,3 +144,25 @@ def test_a_signature_and_an_alias_have_one_line_each(tmp_path: Path) -> None:
         "    m(n: int) -> int",
         "pkg.inner.f(a: int, *, b: str='x') -> None",
     ]
+
+
+def test_a_name_that_two_modules_export_from_a_third_counts_once(tmp_path: Path) -> None:
+    """The module that defines the name may be private: the last public module in the list is its home."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("from pkg.area import f\n__all__ = ['f']\n")
+    (tmp_path / "pkg" / "area.py").write_text("from pkg.inner import f\n__all__ = ['f']\n")
+    (tmp_path / "pkg" / "inner.py").write_text("def f(a: int) -> None: ...\n")
+    product = Product(name="one", limit=9, page="", modules=("pkg", "pkg.area"))
+    assert public_names(tmp_path, product) == ["pkg.area.f"]
+    assert render_public_api(tmp_path, [product]).splitlines()[4:] == [
+        "# one: 1 names",
+        "",
+        "pkg.f = pkg.area.f",
+        "pkg.area.f(a: int) -> None",
+    ]
+
+
+def test_a_definition_is_public_in_one_product_only() -> None:
+    """Each product counts its own names."""
+    homes = [name for product in PRODUCTS for name in public_names(ROOT, product)]
+    assert len(set(homes)) == len(homes)
