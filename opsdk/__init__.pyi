@@ -22,7 +22,7 @@ from opsdk.apimachinery.object import to_tree as to_tree
 from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
-from opsdk.apimachinery.selectors import Selector as Selector
+from opsdk.apimachinery.selectors import LabelRequirements as LabelRequirements
 from opsdk.builder.arguments import OwnsSpec as OwnsSpec
 from opsdk.builder.arguments import WatchSpec as WatchSpec
 from opsdk.builder.arguments import referenced as referenced

@@ -16,7 +16,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.cache import Cache
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cache.reader import CachedReader
@@ -56,7 +56,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     def __init__(self, kind: KindLike[T], *, namespace: str = "", label_selector: str = "") -> None:
         self._kind = kind_of(kind)
         self._namespace = namespace
-        self._selector = Selector.parse(label_selector)
+        self._selector = LabelRequirements.parse(label_selector)
         self._changed_keys: dict[ObjectKey, None] = {}
         self._changed = asyncio.Event()
         self._keys: dict[str, ObjectKey] = {}

@@ -8,7 +8,7 @@ from cache_world import CLUSTER_THING, THING, mapping
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import Unstructured
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.cache.options import (
     ALL_NAMESPACES,
     ByObject,
@@ -42,7 +42,7 @@ def labels(options: CacheOptions) -> dict[str, str]:
 @pytest.mark.behaviour(36)
 def test_the_closest_option_wins() -> None:
     """A kind's options win over those of a namespace, these over the cache's, a kind's namespace over all."""
-    a, b, c, d = (Selector.parse(name) for name in "abcd")
+    a, b, c, d = (LabelRequirements.parse(name) for name in "abcd")
     by_namespace = {"x": NamespaceOptions(label_selector=b), "y": NamespaceOptions()}
     assert labels(CacheOptions(namespaces=by_namespace, label_selector=a)) == {"x": "b", "y": "a"}
     of_kind = {THING.gvk: ByObject(label_selector=c)}

@@ -11,7 +11,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
 from opsdk.apimachinery.meta import LabelSelector, ListMeta, ObjectMeta
 from opsdk.apimachinery.object import ObjectList, PartialObjectMetadata, Unstructured
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.client.client import Client, as_key
 from opsdk.client.operations import (
     Apply,
@@ -71,7 +71,7 @@ async def test_read_arguments_reach_the_operation() -> None:
     )
     async with client.watch(Site, namespace="ns", label_selector="a", resource_version="5", bookmarks=True, timeout=9):
         expected = WatchOptions(
-            namespace="ns", label_selector=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
+            namespace="ns", label_selector=LabelRequirements.parse("a"), resource_version="5", bookmarks=True, timeout=9
         )
         assert executor.last() == Watch(kind=kind_of(Site), options=expected)
 
@@ -124,7 +124,7 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
     await client.delete_all_of(Site, namespace="ns", label_selector="a", propagation="Orphan")
     assert executor.last() == DeleteAllOf(
         gvk=Site.gvk,
-        select=ListOptions(namespace="ns", label_selector=Selector.parse("a")),
+        select=ListOptions(namespace="ns", label_selector=LabelRequirements.parse("a")),
         options=DeleteOptions(propagation="Orphan"),
     )
 
@@ -246,12 +246,12 @@ def test_an_object_key_has_three_forms() -> None:
 async def test_selectors_of_every_accepted_type() -> None:
     """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
     client, executor = made()
-    for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
+    for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), LabelRequirements.parse("a=b")):
         await client.list(Site, label_selector=labels)
         assert str(executor.last().options.label_selector) == "a=b"
     await client.list(Site)
-    assert executor.last().options.label_selector == Selector()
-    both = Selector.parse("a=b") & Selector.equal({"c": "d"})
+    assert executor.last().options.label_selector == LabelRequirements()
+    both = LabelRequirements.parse("a=b") & LabelRequirements.equal({"c": "d"})
     await client.list(Site, label_selector=both)
     assert str(executor.last().options.label_selector) == "a=b,c=d"
 

@@ -8,11 +8,11 @@ from opsdk import (
     ClusterOptions,
     Context,
     ControllerOptions,
+    LabelRequirements,
     Operator,
     OperatorOptions,
     PartialObjectMetadata,
     Result,
-    Selector,
     UsageError,
     WatchSpec,
     metadata_only,
@@ -24,7 +24,7 @@ from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is
 
 RETRY_INTERVAL = 300.0
 """Seconds before a name that a foreign Secret has is retried: the cache does not contain that Secret."""
-CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse(ROLE))})
+CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=LabelRequirements.parse(ROLE))})
 OPTIONS = OperatorOptions(
     cluster=ClusterOptions(cache=CACHE), controller=ControllerOptions(max_concurrent_reconciles=8)
 )
