@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.objects import Tree, widget_definition
-from opsdk import AlreadyExistsError, Cluster, Config, Unstructured, load_config, to_tree, unstructured
+from opsdk import AlreadyExistsError, Cluster, Config, Unstructured, load_config, to_dict, unstructured_kind
 
 WRITES_AT_ONCE = 32
 _SERVE = ("--exit-with-parent",)
@@ -51,17 +51,17 @@ class World:
 
     async def trees(self, api_version: str, kind: str, namespace: str) -> list[Tree]:
         """Return all objects of a kind in a namespace."""
-        items = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace)
-        return [to_tree(item) for item in items]
+        items = await self.cluster.uncached.list(unstructured_kind(api_version, kind), namespace=namespace)
+        return [to_dict(item) for item in items]
 
     async def count(self, api_version: str, kind: str, namespace: str) -> int:
         """Return the number of objects of a kind in a namespace."""
-        page = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace, limit=1)
+        page = await self.cluster.uncached.list(unstructured_kind(api_version, kind), namespace=namespace, limit=1)
         return len(list(page)) + (page.metadata.remaining_item_count or 0)
 
     async def delete_all(self, api_version: str, kind: str, namespace: str) -> None:
         """Delete all objects of a kind in a namespace with one request."""
-        await self.cluster.uncached.delete_all_of(unstructured(api_version, kind), namespace=namespace)
+        await self.cluster.uncached.delete_all_of(unstructured_kind(api_version, kind), namespace=namespace)
 
 
 async def for_each(items: Iterable[Tree], work: Callable[[Tree], Awaitable[None]]) -> None:

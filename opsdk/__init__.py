@@ -9,7 +9,7 @@ from importlib import import_module  # noqa: TID251 - the table below has the ho
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
     "opsdk.apimachinery.gvk": ("GroupVersion", "GroupVersionKind", "GroupVersionResource", "ObjectKey"),
-    "opsdk.apimachinery.kinds": ("Kind", "metadata_only", "unstructured"),
+    "opsdk.apimachinery.kinds": ("Kind", "metadata_only", "unstructured_kind"),
     "opsdk.apimachinery.meta": ("Condition", "LabelSelector", "ObjectMeta", "OwnerReference"),
     "opsdk.apimachinery.model": ("Model",),
     "opsdk.apimachinery.object": (
@@ -19,7 +19,7 @@ _HOMES = {
         "TypedObject",
         "Unstructured",
         "deep_copy",
-        "to_tree",
+        "to_dict",
     ),
     "opsdk.apimachinery.quantity": ("Quantity",),
     "opsdk.apimachinery.selectors": ("FieldSelector", "LabelRequirements"),
@@ -129,8 +129,8 @@ __all__ = [
     "metadata_only",
     "referenced",
     "strip_managed_fields",
-    "to_tree",
-    "unstructured",
+    "to_dict",
+    "unstructured_kind",
 ]
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

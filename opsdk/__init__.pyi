@@ -6,7 +6,7 @@ from opsdk.apimachinery.gvk import GroupVersionResource as GroupVersionResource
 from opsdk.apimachinery.gvk import ObjectKey as ObjectKey
 from opsdk.apimachinery.kinds import Kind as Kind
 from opsdk.apimachinery.kinds import metadata_only as metadata_only
-from opsdk.apimachinery.kinds import unstructured as unstructured
+from opsdk.apimachinery.kinds import unstructured_kind as unstructured_kind
 from opsdk.apimachinery.meta import Condition as Condition
 from opsdk.apimachinery.meta import LabelSelector as LabelSelector
 from opsdk.apimachinery.meta import ObjectMeta as ObjectMeta
@@ -18,7 +18,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata as PartialObjectMeta
 from opsdk.apimachinery.object import TypedObject as TypedObject
 from opsdk.apimachinery.object import Unstructured as Unstructured
 from opsdk.apimachinery.object import deep_copy as deep_copy
-from opsdk.apimachinery.object import to_tree as to_tree
+from opsdk.apimachinery.object import to_dict as to_dict
 from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector

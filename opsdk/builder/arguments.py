@@ -118,7 +118,7 @@ def check_kind(kind: object, call: str) -> None:
     if not isinstance(kind, type | Kind):
         raise UsageError(
             f"{call} takes a kind, but got {_shown(kind)}: "
-            "pass a class such as ConfigMap, unstructured(apiVersion, kind) or metadata_only(class)"
+            "pass a class such as ConfigMap, unstructured_kind(apiVersion, kind) or metadata_only(class)"
         )
     kind_of(kind)
 

@@ -105,7 +105,7 @@ class Client:
         """Return one object.
 
         Args:
-            kind: a typed class, ``unstructured(...)`` or ``metadata_only(...)``.
+            kind: a typed class, ``unstructured_kind(...)`` or ``metadata_only(...)``.
             key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or for a cluster-scoped kind).
             namespace: for a `key` that is only a name.
             resource_version: see `ReadOptions`.

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.builder.manifests import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
@@ -124,7 +124,7 @@ async def add_operator_user(
     names = RbacNames(name=_ACCOUNT, namespace=namespace, create_namespace=namespace != "default")
     rules = rules if rules is not None else operator.rules(namespace=namespace)
     for obj in manifests(rules, names):
-        await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
+        await client.apply(Unstructured.from_tree(to_dict(obj)), field_owner=owner, force=True)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     user = env.add_user(user_of(namespace), groups=groups)
     return named(replace(user.config, namespace=namespace), operator.name)

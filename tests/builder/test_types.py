@@ -27,7 +27,7 @@ from opsdk import (
     Unstructured,
     UsageError,
     crd_for,
-    unstructured,
+    unstructured_kind,
 )
 from opsdk.aio.blocking import blocking
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
@@ -134,7 +134,7 @@ def of_builder(builder: ControllerBuilder[Any]) -> None:
     """The builder knows the kind after for_()."""
     sites = builder.for_(Site)
     assert_type(sites, ControllerBuilder[Site])
-    assert_type(builder.for_(unstructured("v1", "Thing")), ControllerBuilder[Unstructured])
+    assert_type(builder.for_(unstructured_kind("v1", "Thing")), ControllerBuilder[Unstructured])
     sites.reconciler(of_sites)
     sites.reconciler(of_requests)
     sites.reconciler(SiteReconciler())

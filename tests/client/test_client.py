@@ -8,7 +8,7 @@ import pytest
 from client_fakes import FakeExecutor, Site, site
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import LabelSelector, ListMeta, ObjectMeta
 from opsdk.apimachinery.object import ObjectList, PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.selectors import LabelRequirements
@@ -114,7 +114,7 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
         "resource_version": "3",
         "missing_ok": True,
     }
-    for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured("demo.opsdk.dev/v1", "Site"), KEY)):
+    for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured_kind("demo.opsdk.dev/v1", "Site"), KEY)):
         await client.delete(*target, **options)
         assert executor.last() == Delete(gvk=Site.gvk, key=KEY, options=DeleteOptions(**options))
     await client.delete(Site, "a", namespace="ns")
@@ -139,7 +139,7 @@ async def test_subresource_verbs_name_their_subresource() -> None:
     def body() -> Unstructured:
         return Unstructured("autoscaling/v1", "Scale")
 
-    await scale.get(obj, unstructured("autoscaling/v1", "Scale"))
+    await scale.get(obj, unstructured_kind("autoscaling/v1", "Scale"))
     assert (executor.last().subresource, executor.last().key, executor.last().kind.gvk) == ("scale", KEY, Site.gvk)
     assert executor.last().options.uncached
     for call in (

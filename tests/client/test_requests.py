@@ -11,9 +11,9 @@ from client_fakes import NODE, POD, SITE, Site, site
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tree
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_dict
 from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
@@ -170,7 +170,7 @@ def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
     """managedFields, creationTimestamp and the like are dropped; the rest is sent unchanged."""
     created = Unstructured.from_tree(
         {
-            **to_tree(site()),
+            **to_dict(site()),
             "metadata": {
                 "name": "a",
                 "namespace": "ns",
@@ -201,7 +201,7 @@ def test_the_accept_header_matches_the_representation() -> None:
     assert "as=PartialObjectMetadata;" in build_watch(Watch(kind=meta), SITE).headers["Accept"]
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
     assert "as=Partial" in build_request(PatchObject(obj=partial, patch=merge_patch({})), SITE).headers["Accept"]
-    for kind in (KIND, unstructured("demo.opsdk.dev/v1", "Site")):
+    for kind in (KIND, unstructured_kind("demo.opsdk.dev/v1", "Site")):
         assert build_request(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
 
 

@@ -11,7 +11,7 @@ import envtest
 from opsdk import Cluster, ObjectMeta, Unstructured, crd_for
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
@@ -127,7 +127,7 @@ async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
         working = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(5)
         assert sorted(names) == ["fine", "good"]
-        mended = await cluster.uncached.get(unstructured("test.opsdk.dev/v1", "Thing"), "default/bad")
+        mended = await cluster.uncached.get(unstructured_kind("test.opsdk.dev/v1", "Thing"), "default/bad")
         mended["spec"]["size"] = 3
         await cluster.uncached.update(mended)
         await asyncio.sleep(5)

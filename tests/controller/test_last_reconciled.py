@@ -27,7 +27,7 @@ from opsdk import (
     Request,
     UsageError,
     metadata_only,
-    unstructured,
+    unstructured_kind,
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
@@ -334,7 +334,7 @@ async def test_an_unstructured_spec_is_a_tree() -> None:
     operator = Operator("boxes")
     answers: list[object] = []
 
-    @operator.reconciler(unstructured("tests.opsdk.dev/v1", "Box"), options=OPTIONS)
+    @operator.reconciler(unstructured_kind("tests.opsdk.dev/v1", "Box"), options=OPTIONS)
     async def reconcile(request: Request, ctx: Context) -> None:
         answers.append((ctx.last_reconciled, ctx.changed("spec.size"), ctx.changed("spec.nothing")))
 

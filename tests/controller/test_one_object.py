@@ -29,7 +29,7 @@ from opsdk import (
     Request,
     Unstructured,
     crd_for,
-    unstructured,
+    unstructured_kind,
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
@@ -265,7 +265,7 @@ def malformed(name: str = "bad") -> Unstructured:
 
 async def condition_of(client: Client, name: str, type: str) -> JsonObject | None:  # noqa: A002 - the field's name
     """Return a condition of a box that may be malformed."""
-    obj = await client.get(unstructured(Box.gvk.api_version, "Box"), f"default/{name}")
+    obj = await client.get(unstructured_kind(Box.gvk.api_version, "Box"), f"default/{name}")
     return next((c for c in obj.get("status", "conditions") or [] if c["type"] == type), None)
 
 

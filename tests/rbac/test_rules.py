@@ -10,7 +10,7 @@ from client_fakes import Site
 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Node, Pod, Secret
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
@@ -55,7 +55,7 @@ async def clean_up(obj: Site, ctx: Context) -> None:
 # ------------------------------------------------------------------ rules
 def test_a_kind_is_given_in_every_form() -> None:
     """A class, a GVK, an unstructured kind, metadata only and kubectl's text mean the same resource."""
-    kinds = (Deployment, Deployment.gvk, unstructured("apps/v1", "Deployment"), metadata_only(Deployment))
+    kinds = (Deployment, Deployment.gvk, unstructured_kind("apps/v1", "Deployment"), metadata_only(Deployment))
     forms = (*kinds, "deployments.apps")
     assert {tuple(granted(RbacRule("get", form))) for form in forms} == {("get deployments.apps",)}
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
@@ -30,9 +30,9 @@ from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator, OperatorProcess
 
-SITE = unstructured("demo.opsdk.dev/v1", "Site")
-CONFIG_MAP = unstructured("v1", "ConfigMap")
-SECRET = unstructured("v1", "Secret")
+SITE = unstructured_kind("demo.opsdk.dev/v1", "Site")
+CONFIG_MAP = unstructured_kind("v1", "ConfigMap")
+SECRET = unstructured_kind("v1", "Secret")
 FINALIZER = "demo.opsdk.dev/foreign"
 NAMESPACE = "default"
 DEFINITION: JsonObject = {

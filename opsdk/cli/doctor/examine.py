@@ -12,8 +12,8 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import Namespace, Service
 from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from opsdk.apimachinery.kinds import metadata_only, unstructured
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
+from opsdk.apimachinery.object import to_dict
 from opsdk.builder.operator import Operator
 from opsdk.cli.doctor.findings import (
     ORPHAN_PREFIXES,
@@ -146,7 +146,7 @@ async def _definitions(operator: Operator, client: Client) -> list[Finding]:
         # The address of the webhook server depends on the installation.
         expected["spec"].pop("conversion", None)
         live = await client.get_or_none(target.kind.kind, target.name)
-        findings += of_definition(expected, to_tree(live) if live is not None else None, registered.get(target))
+        findings += of_definition(expected, to_dict(live) if live is not None else None, registered.get(target))
     return findings
 
 
@@ -162,9 +162,9 @@ async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
         endpoints[f"{endpoint_slice.metadata.namespace}/{service}"] += ready
     findings: list[Finding] = []
     for expected in configurations:
-        kind = unstructured(expected["apiVersion"], expected["kind"])
+        kind = unstructured_kind(expected["apiVersion"], expected["kind"])
         live = await client.get_or_none(kind, expected["metadata"]["name"])
-        tree = to_tree(live) if live is not None else None
+        tree = to_dict(live) if live is not None else None
         for key in called_services(tree or {}):
             # The server resolves such a name itself, so the Service has no endpoints.
             if not endpoints[key] and await _is_external_name(client, key):
@@ -182,7 +182,7 @@ async def _deletions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
         try:
-            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+            objects = await client.list(unstructured_kind(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # the CRD check reports it
         findings += slow_finalizers(objects, utc_now())
@@ -250,7 +250,7 @@ async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: boo
     finalizers = operator.finalizer_names()
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
         try:
-            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+            objects = await client.list(unstructured_kind(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # without a CRD, there are no objects
         for obj in objects:
@@ -265,7 +265,7 @@ async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: boo
 
 
 async def _delete(client: Client, tree: JsonObject, *, dry_run: bool) -> list[Removal]:
-    live = await client.get_or_none(unstructured(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
+    live = await client.get_or_none(unstructured_kind(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
     if live is None:
         return []
     if not dry_run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator, to_tree
+from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator, to_dict
 from opsdk.api.core.v1 import Secret
 from tests.examples.kro.aws import EC2, RDS, ack
 
@@ -52,6 +52,6 @@ def make_operator() -> Operator:
             ]
         )
         async with ctx.status(obj) as patch:
-            patch.status.endpoint = to_tree(live)["status"]["endpoint"]["address"]
+            patch.status.endpoint = to_dict(live)["status"]["endpoint"]["address"]
 
     return operator
