@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.objects import Tree, widget_definition
-from opsdk import AlreadyExistsError, Cluster, Config, Unstructured, load_config, to_dict, unstructured_kind
+from opsdk import AlreadyExistsError, Cluster, RestConfig, Unstructured, load_config, to_dict, unstructured_kind
 
 WRITES_AT_ONCE = 32
 _SERVE = ("--exit-with-parent",)
@@ -124,7 +124,7 @@ async def open_world(kubeconfig: Path | None) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def _connected(kubeconfig: Path, pid: int | None, seconds: float) -> AsyncIterator[World]:
-    config: Config = load_config(kubeconfig=kubeconfig)
+    config: RestConfig = load_config(kubeconfig=kubeconfig)
     async with Cluster(config) as cluster:
         world = World(kubeconfig=kubeconfig, cluster=cluster, pid=pid, ready_after=seconds)
         await world.create([widget_definition()])

@@ -48,7 +48,7 @@ from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import Eventually, Pause, consistently
 
@@ -205,7 +205,7 @@ class Environment(Startable):
         return self.plane.server
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of in-process clients, as admin."""
         return self.config_for(self._admin_token)
 
@@ -214,9 +214,9 @@ class Environment(Startable):
         """The responders for exec, logs, port-forward and proxy: ``env.responders.run = ...``."""
         return self.plane.responders
 
-    def config_for(self, token: str) -> Config:
+    def config_for(self, token: str) -> RestConfig:
         """Return the configuration of in-process clients with a bearer token."""
-        return Config(host=LOCAL, token=token, app=self.server.app)
+        return RestConfig(host=LOCAL, token=token, app=self.server.app)
 
     @property
     def authority(self) -> CertificateAuthority:

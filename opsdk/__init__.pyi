@@ -61,6 +61,6 @@ from opsdk.errors import UsageError as UsageError
 from opsdk.event.request import Request as Request
 from opsdk.manager.manager import Manager as Manager
 from opsdk.manager.options import ManagerOptions as ManagerOptions
-from opsdk.rest.config import Config as Config
+from opsdk.rest.config import RestConfig as RestConfig
 from opsdk.rest.load import load_config as load_config
 from opsdk.structured_merge.value import JsonObject as JsonObject

@@ -32,7 +32,7 @@ from opsdk.manager.phases import Phase
 from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.webhook.server import WebhookServer
 
@@ -61,7 +61,7 @@ class PreparedOperator:
     def __init__(
         self,
         declaration: OperatorDeclaration,
-        config: Config,
+        config: RestConfig,
         *,
         cluster: Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),

@@ -39,7 +39,7 @@ from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
 from opsdk.cluster.referenced_objects import ReferencedObjects
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
@@ -76,7 +76,7 @@ class Cluster(Closing):
 
     def __init__(
         self,
-        config: Config,
+        config: RestConfig,
         options: ClusterOptions | None = None,
         *,
         scheme: Scheme | None = None,

@@ -18,7 +18,7 @@ from opsdk.http.asgi_types import App
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = [
@@ -44,7 +44,7 @@ class UserConfig(Protocol):
     """A user of an environment."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of its clients."""
         ...
 
@@ -53,7 +53,7 @@ class RunEnvironment(Protocol):
     """A started environment, such as ``envtest.Environment``."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """Client configuration of an admin, with an `app`: no sockets."""
         ...
 
@@ -80,7 +80,7 @@ class RunEnvironment(Protocol):
         ...
 
 
-def named(config: Config, program: str) -> Config:
+def named(config: RestConfig, program: str) -> RestConfig:
     """Return the configuration of a program: the server takes its name as the default field manager."""
     return replace(config, user_agent=f"{program}/opsdk")
 
@@ -109,7 +109,7 @@ def _as_deployed(definition: JsonObject, env: RunEnvironment) -> JsonObject:
 
 async def add_operator_user(
     operator: Operator, env: RunEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
-) -> Config:
+) -> RestConfig:
     """Apply the webhook configurations and the role of an operator. Returns the configuration of its clients.
 
     Args:

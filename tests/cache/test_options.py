@@ -20,7 +20,7 @@ from opsdk.cache.options import (
 )
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -84,7 +84,7 @@ def test_options_of_a_kind_are_named_by_its_class_or_its_gvk() -> None:
 @pytest.mark.behaviour(37)
 async def test_namespaces_of_a_cluster_scoped_class_are_refused_at_construction() -> None:
     """A class says its scope, so no server is needed; a cache of the other kinds is made."""
-    config = Config(host="http://127.0.0.1:1")
+    config = RestConfig(host="http://127.0.0.1:1")
     options = CacheOptions(by_kind={kind_of(Node).gvk: ByObject(namespaces=["x"])})
     with pytest.raises(UsageError, match="Kind=Node is cluster-scoped: its cache options cannot name namespaces"):
         Cluster(config, ClusterOptions(cache=options))

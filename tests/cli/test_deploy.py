@@ -33,7 +33,7 @@ from opsdk.errors import ConflictError, DeadlineError, MissingPermissionsError, 
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import applies
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
@@ -88,7 +88,7 @@ def objects_of(parts: PackageInputs) -> list[JsonObject]:
 class Tool:
     """Runs deploy and undeploy as one user, and keeps the steps of the last run."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: RestConfig) -> None:
         self.config = config
         self.steps: list[DeployStep] = []
         self.lines: list[str] = []

@@ -28,7 +28,7 @@ from opsdk.errors import (
 )
 from opsdk.event.request import Request
 from opsdk.manager.manager import ManagerOptions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class ThingSpec(Model):
@@ -61,7 +61,7 @@ def thing(name: str, size: object) -> Unstructured:
 
 async def test_a_refused_connection_is_a_connect_error() -> None:
     """An unreachable server is a ConnectError that names it."""
-    async with Cluster(Config(host="http://127.0.0.1:1")) as cluster:
+    async with Cluster(RestConfig(host="http://127.0.0.1:1")) as cluster:
         with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
             await cluster.uncached.get(ConfigMap, "default/a")
 

@@ -37,7 +37,7 @@ from opsdk.lifecycle.orphans import drain_all
 from opsdk.rbac.observed import with_repeated_events
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
@@ -47,7 +47,7 @@ _PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
 async def examine(
-    operator: Operator, config: Config, *, namespace: str, orphans: bool = False, recorded: RuleSet | None = None
+    operator: Operator, config: RestConfig, *, namespace: str, orphans: bool = False, recorded: RuleSet | None = None
 ) -> list[Finding]:
     """Return the findings of all checks, in the order of the checks.
 
@@ -216,7 +216,7 @@ class Removal:
     action: str
 
 
-async def clean(operator: Operator, config: Config, *, definitions: bool, dry_run: bool) -> list[Removal]:
+async def clean(operator: Operator, config: RestConfig, *, definitions: bool, dry_run: bool) -> list[Removal]:
     """Remove what the operator leaves in a cluster, and return it.
 
     Finalizers come first, then webhook configurations: without the operator, both block other clients.
