@@ -25,7 +25,7 @@ from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
 from opsdk.apimachinery.selectors import LabelRequirements as LabelRequirements
 from opsdk.builder.arguments import OwnsSpec as OwnsSpec
 from opsdk.builder.arguments import WatchSpec as WatchSpec
-from opsdk.builder.arguments import referenced as referenced
+from opsdk.builder.arguments import references as references
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.options import OperatorOptions as OperatorOptions
