@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.objects import Tree, widget_definition
-from opsdk import AlreadyExistsError, Cluster, RestConfig, Unstructured, load_config, to_dict, unstructured_kind
+from opsdk import AlreadyExistsError, Cluster, RestConfig, Unstructured, load_config
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import to_dict
 
 WRITES_AT_ONCE = 32
 _SERVE = ("--exit-with-parent",)

@@ -8,28 +8,24 @@ from importlib import import_module  # noqa: TID251 - the table below has the ho
 
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
-    "opsdk.apimachinery.gvk": ("GroupVersion", "GroupVersionKind", "GroupVersionResource", "ObjectKey"),
-    "opsdk.apimachinery.kinds": ("Kind", "metadata_only", "unstructured_kind"),
+    "opsdk.apimachinery.gvk": ("GroupVersionKind", "GroupVersionResource", "ObjectKey"),
+    "opsdk.apimachinery.kinds": ("Kind",),
     "opsdk.apimachinery.meta": ("Condition", "LabelSelector", "ObjectMeta", "OwnerReference"),
     "opsdk.apimachinery.model": ("Model",),
     "opsdk.apimachinery.object": (
         "Object",
         "ObjectList",
         "PartialObjectMetadata",
-        "TypedObject",
         "Unstructured",
-        "deep_copy",
-        "to_dict",
     ),
     "opsdk.apimachinery.quantity": ("Quantity",),
     "opsdk.apimachinery.selectors": ("FieldSelector", "LabelRequirements"),
-    "opsdk.builder.arguments": ("OwnsSpec", "WatchSpec", "references"),
+    "opsdk.builder.arguments": ("references",),
     "opsdk.builder.controller_builder": ("ControllerBuilder",),
     "opsdk.builder.operator": ("Operator",),
     "opsdk.builder.options": ("OperatorOptions",),
     "opsdk.cache.cache": ("Cache",),
-    "opsdk.cache.options": ("ByObject", "CacheOptions", "strip_managed_fields"),
-    "opsdk.children.ordering": ("Child",),
+    "opsdk.cache.options": ("ByObject", "CacheOptions"),
     "opsdk.client.client": ("Client",),
     "opsdk.client.patch": ("MergeFrom",),
     "opsdk.cluster.cluster": ("Cluster",),
@@ -59,9 +55,7 @@ _HOMES = {
     "opsdk.client.recorder.recorder": ("EventRecorder",),
     "opsdk.rest.config": ("RestConfig",),
     "opsdk.rest.load": ("load_config",),
-    "opsdk.structured_merge.value": ("JsonObject",),
     "opsdk.apimachinery.scheme": ("Scheme",),
-    "opsdk.client.scheme": ("default_scheme",),
 }
 
 __all__ = [
@@ -71,7 +65,6 @@ __all__ = [
     "ByObject",
     "Cache",
     "CacheOptions",
-    "Child",
     "Client",
     "Cluster",
     "ClusterOptions",
@@ -84,10 +77,8 @@ __all__ = [
     "EventRecorder",
     "FieldSelector",
     "ForbiddenError",
-    "GroupVersion",
     "GroupVersionKind",
     "GroupVersionResource",
-    "JsonObject",
     "Kind",
     "LabelRequirements",
     "LabelSelector",
@@ -105,7 +96,6 @@ __all__ = [
     "OperatorOptions",
     "OpsdkError",
     "OwnerReference",
-    "OwnsSpec",
     "PartialObjectMetadata",
     "PrinterColumn",
     "Quantity",
@@ -118,28 +108,21 @@ __all__ = [
     "TemporaryError",
     "TerminalError",
     "TransportError",
-    "TypedObject",
     "Unstructured",
     "UsageError",
-    "WatchSpec",
     "crd_for",
-    "deep_copy",
-    "default_scheme",
     "load_config",
-    "metadata_only",
     "references",
-    "strip_managed_fields",
-    "to_dict",
-    "unstructured_kind",
 ]
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from the module that defines it."""
+    """Import a public name from the module that defines it; an old name comes with a warning."""
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'opsdk' has no attribute {name!r}")
+        moved = import_module("opsdk.base.moved_names")
+        return moved.resolve("opsdk", name)
     value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
     return value
 

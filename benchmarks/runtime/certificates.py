@@ -23,19 +23,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import envtest
-from opsdk import (
-    Cluster,
-    GroupVersionKind,
-    Model,
-    Object,
-    ObjectMeta,
-    Operator,
-    OperatorOptions,
-    crd_for,
-    unstructured_kind,
-)
+from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for
 from opsdk.api.core.v1 import Secret, Service, ServiceSpec
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError

@@ -17,6 +17,8 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, Unstructured, gvk_of
 from opsdk.errors import UsageError
 
+__all__ = ["metadata_only", "unstructured_kind"]
+
 T = TypeVar("T", bound=AnyObject)
 T_co = TypeVar("T_co", bound=AnyObject, covariant=True)
 

@@ -24,6 +24,8 @@ from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import DecodeError, EncodeError, UsageError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
+__all__ = ["TypedObject", "deep_copy", "to_dict"]
+
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 

@@ -28,6 +28,8 @@ from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
 
+__all__ = ["OwnsSpec", "WatchSpec"]
+
 
 class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Another kind that a controller watches.

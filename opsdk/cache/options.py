@@ -25,6 +25,8 @@ from opsdk.errors import UsageError
 from opsdk.rest.pages import LIST_BYTES
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["strip_managed_fields"]
+
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
 

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 import msgspec
 
 from opsdk.apimachinery.model import to_builtins
+from opsdk.base.moved_names import old_names
 from opsdk.errors import BadRequestError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 from opsdk.webhook.admission import UserInfo
 
 __all__ = ["TokenRequest", "TokenResponse", "authenticated", "review_failed", "unauthenticated"]
+
+__getattr__ = old_names(__name__)
 
 MAX_REQUEST_SIZE = 1024 * 1024
 """Bytes from which a review is too large."""

@@ -8,17 +8,9 @@ import logging
 import pytest
 
 import envtest
-from opsdk import (
-    ByObject,
-    CacheOptions,
-    ClusterOptions,
-    LabelRequirements,
-    ObjectMeta,
-    Operator,
-    OperatorOptions,
-    metadata_only,
-)
+from opsdk import ByObject, CacheOptions, ClusterOptions, LabelRequirements, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import metadata_only
 from opsdk.builder.flags import parse_flags
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames, manifests

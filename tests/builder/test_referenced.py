@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import envtest
-from opsdk import Client, Cluster, Context, ObjectKey, ObjectMeta, Operator, UsageError, crd_for, metadata_only
+from opsdk import Client, Cluster, Context, ObjectKey, ObjectMeta, Operator, UsageError, crd_for
 from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.kinds import metadata_only
 from opsdk.builder.arguments import references
 from opsdk.client.patch import merge_patch
 from opsdk.event.references import ReferenceTable, references_of

@@ -27,13 +27,12 @@ from opsdk import (
     Unstructured,
     UsageError,
     crd_for,
-    unstructured_kind,
 )
 from opsdk.aio.blocking import blocking
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.rbac.v1 import Role
-from opsdk.apimachinery.kinds import metadata_only
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
 from opsdk.rbac.rules import applies, patches_status, reads

@@ -25,13 +25,13 @@ from opsdk import (
     Result,
     Unstructured,
     UsageError,
-    deep_copy,
-    unstructured_kind,
 )
 from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import deep_copy
 from opsdk.children.drift import Drift
 from opsdk.client.patch import merge_patch
 from opsdk.controller.options import ControllerOptions

@@ -18,7 +18,6 @@ from opsdk import (
     Context,
     ControllerOptions,
     GroupVersionKind,
-    JsonObject,
     MergeFrom,
     Model,
     Object,
@@ -26,17 +25,15 @@ from opsdk import (
     Operator,
     Request,
     UsageError,
-    metadata_only,
-    unstructured_kind,
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
-from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.client.patch import merge_patch
 from opsdk.controller.spec_comparison import SpecChange, SpecComparison, check_path
 from opsdk.controller.steps.last_reconciled import SpecRecorder, annotation_of
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ANNOTATION = annotation_of("box")
 OPTIONS = ControllerOptions(last_reconciled="annotation")

@@ -19,20 +19,10 @@ import pytest
 from boxes import Box, box, environment, running
 
 import opsdk
-from opsdk import (
-    Client,
-    Cluster,
-    Context,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    Request,
-    Unstructured,
-    crd_for,
-    unstructured_kind,
-)
+from opsdk import Client, Cluster, Context, ControllerOptions, ObjectMeta, Operator, Request, Unstructured, crd_for
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.pausing import Pausing

@@ -10,24 +10,14 @@ from typing import Any
 import pytest
 from boxes import Box, box, records, running, writes
 
-from opsdk import (
-    Child,
-    Client,
-    Condition,
-    Context,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    Request,
-    Result,
-    UsageError,
-)
+from opsdk import Client, Condition, Context, ControllerOptions, ObjectMeta, Operator, Request, Result, UsageError
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import to_dict
+from opsdk.children.ordering import Child
 from opsdk.children.readiness import judge_ready
 from opsdk.client.patch import merge_patch
 from opsdk.errors import NotReadyError

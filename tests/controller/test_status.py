@@ -13,9 +13,10 @@ from boxes import Box, box, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Operator, Unstructured, unstructured_kind
+from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Operator, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Node
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import convert
 from opsdk.client.patch import merge_patch
 from opsdk.controller.status import StatusPatch

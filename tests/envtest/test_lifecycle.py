@@ -12,7 +12,8 @@ import yaml
 from client_fakes import Site
 
 from envtest import Environment
-from opsdk import Cluster, Unstructured, crd_for, unstructured_kind
+from opsdk import Cluster, Unstructured, crd_for
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ConfigError
 

@@ -11,9 +11,10 @@ from cache_events import created, deleted, updated, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Operator, OwnsSpec, WatchSpec
+from opsdk import Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.selectors import LabelRequirements
+from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.predicates import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk import unstructured_kind
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.lifecycle.generic_controller import GenericController
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec import field
 
-from opsdk import Condition, GroupVersionKind, Model, Object, ObjectMeta, Unstructured, deep_copy, to_dict
+from opsdk import Condition, GroupVersionKind, Model, Object, ObjectMeta, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy, to_dict
 from opsdk.errors import ConflictError, UsageError
 from opsdk.lifecycle.cond import Cond
 from opsdk.lifecycle.errors import IgnoreError

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from envtest import Environment
-from opsdk import Cluster, ConflictError, ObjectMeta, Operator, Request, UsageError, unstructured_kind
+from opsdk import Cluster, ConflictError, ObjectMeta, Operator, Request, UsageError
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.lifecycle.factory import SharedControllerFactory
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.testing.running import running

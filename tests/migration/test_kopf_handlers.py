@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import envtest
-from opsdk import Cluster, Context, Operator, TemporaryError, TerminalError, Unstructured, unstructured_kind
+from opsdk import Cluster, Context, Operator, TemporaryError, TerminalError, Unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.event.predicates import of_object
 from opsdk.migration import kopf_handlers

@@ -14,10 +14,10 @@ from opsdk import (
     PartialObjectMetadata,
     Result,
     UsageError,
-    WatchSpec,
-    metadata_only,
 )
 from opsdk.api.core.v1 import Namespace, Secret
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import WatchSpec
 from opsdk.event.predicates import labels_changed
 from opsdk.rbac.rules import applies, deletes, records_events
 from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is_desired, is_source, requests

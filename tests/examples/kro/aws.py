@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk import Unstructured, unstructured_kind
+from opsdk import Unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 
 
 def ack(group: str, kind: str, name: str, **spec: Any) -> Unstructured:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, Operator, to_dict
+from opsdk import Context, ControllerOptions, GroupVersionKind, Model, Object, Operator
+from opsdk.apimachinery.object import to_dict
+from opsdk.children.ordering import Child
 from tests.examples.kro.aws import EC2, ack
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from envtest import Environment
-from opsdk import Client, MergeFrom, ObjectMeta, Operator, unstructured_kind
+from opsdk import Client, MergeFrom, ObjectMeta, Operator
 from opsdk.aio.clock import utc_now
 from opsdk.api.batch.v1 import Job, JobSpec
 from opsdk.api.core.v1 import Container, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import InvalidError
 from opsdk.recipes import get_condition
 from opsdk.testing.running import running

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import Environment
-from opsdk import Client, MergeFrom, ObjectMeta, unstructured_kind
+from opsdk import Client, MergeFrom, ObjectMeta
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.api.batch.v1 import Job, JobSpec
 from opsdk.api.core.v1 import Container, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import ConversionError, InvalidError
 from opsdk.testing.running import running
 from opsdk.webhook.conversion import check_round_trip
