@@ -21,7 +21,7 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["Patch", "RawPatch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
+__all__ = ["Patch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
 
 
 class PatchType(Enum):

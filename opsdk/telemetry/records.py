@@ -25,30 +25,14 @@ from opsdk.errors import RequestInfo
 from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = [
-    "CertificateRead",
-    "Contended",
-    "ControllerPaused",
-    "DaemonChanged",
-    "GenerationsView",
-    "Hooks",
-    "HotLoopFound",
-    "Leadership",
-    "LoopStalled",
-    "PausedObjects",
     "QueueHooks",
-    "QueueView",
-    "Queued",
     "ReconcileOutcome",
     "ReconcileStarted",
     "Reconciled",
-    "RegisteredFaults",
-    "RenewedSlowly",
+    "Record",
     "RequestStarted",
     "Requested",
     "TelemetryHook",
-    "WebhookLoad",
-    "WebhookServed",
-    "Workers",
     "WriteStarted",
 ]
 

@@ -24,7 +24,7 @@ from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import BadRequestError, ConversionError, DecodeError, UsageError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
-__all__ = ["ConversionRequest", "Converter", "HubSpokeConverter", "Spoke", "check_round_trip"]
+__all__ = ["Converter", "HubSpokeConverter", "Spoke", "check_round_trip"]
 
 H = TypeVar("H", bound=TypedObject)
 S = TypeVar("S", bound=TypedObject)

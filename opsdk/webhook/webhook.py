@@ -27,7 +27,7 @@ from opsdk.webhook.calls import PANICKED, call_user_function, read_body
 from opsdk.webhook.conversion import ConversionRequest, Converter
 from opsdk.webhook.handlers import Handler
 
-__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook", "Webhook"]
+__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook"]
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds for a handler: the default ``timeoutSeconds`` of webhook configurations."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -19,6 +20,8 @@ PUBLIC = {module for product in read_products(ROOT) for module in product.module
     "opsdk.testing",
 }
 """The public modules; generated kinds are public too."""
+SUBMODULES = {"envtest.environment", "opsdk.testing"}
+"""Those without an ``__all__``."""
 
 
 def sources() -> list[tuple[str, str]]:
@@ -45,6 +48,19 @@ def test_examples_use_the_public_modules(where: str, text: str) -> None:
     """An example that needs an inner module shows that the public surface lacks something."""
     inner = {module for module in imported(text) if module not in PUBLIC and not module.startswith("opsdk.api.")}
     assert not inner, f"{where} imports {inner}: export the name from opsdk or a documented module"
+
+
+def test_examples_import_public_names() -> None:
+    """A name that an example imports from a public module is in its ``__all__``."""
+    inner = {
+        f"{where}: {node.module}.{alias.name}"
+        for where, text in sources()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module in PUBLIC - SUBMODULES
+        for alias in node.names
+        if alias.name not in importlib.import_module(node.module).__all__
+    }
+    assert sorted(inner) == []
 
 
 def test_every_imported_module_has_a_reference_entry() -> None:

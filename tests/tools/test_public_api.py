@@ -24,9 +24,9 @@ def test_the_list_is_as_generated() -> None:
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 def test_a_product_has_at_most_as_many_public_names_as_its_limit(product: Product) -> None:
-    """The limit falls with the number of names, so that it cannot grow again unnoticed."""
+    """The limit falls with the number of names; a little room stays, so that one more name raises no limit."""
     names = public_names(ROOT, product)
-    assert product.limit - 10 <= len(names) <= product.limit
+    assert product.limit - 10 <= len(names) < product.limit
     assert len(set(names)) == len(names)
 
 
