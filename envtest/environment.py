@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envtest.admission.plugins import PluginSelection
-from envtest.controllers.ports import NONE, NoControllers, Simulation
+from envtest.controllers.ports import NONE, NoControllers, SimulatedControllers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
@@ -174,7 +174,9 @@ class Environment(Startable):
             names=pki.names,
         )
 
-    def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage], *, events: bool) -> Simulation:
+    def _simulate(
+        self, controllers: str | Collection[str], stages: Sequence[Stage], *, events: bool
+    ) -> SimulatedControllers:
         if controllers == NONE:
             return NoControllers()
         from envtest.controllers.simulation import (  # noqa: PLC0415 - a bare server needs no controllers
