@@ -162,6 +162,20 @@ def test_a_name_that_two_modules_export_from_a_third_counts_once(tmp_path: Path)
     ]
 
 
+def test_a_hook_can_grow() -> None:
+    """A public hook is a class whose methods do nothing, so that a later event breaks no hook of an author."""
+    hooks = {
+        f"{module}.{name}": getattr(importlib.import_module(module), name)
+        for module in MODULES
+        for name in importlib.import_module(module).__all__
+        if name.endswith(("Hook", "Hooks"))
+    }
+    assert "opsdk.telemetry.records.QueueHooks" in hooks
+    assert [
+        name for name, hook in hooks.items() if getattr(hook, "_is_protocol", False) or inspect.isabstract(hook)
+    ] == []
+
+
 def test_a_definition_is_public_in_one_product_only() -> None:
     """Each product counts its own names."""
     homes = [name for product in PRODUCTS for name in public_names(ROOT, product)]
