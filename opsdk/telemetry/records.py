@@ -411,6 +411,7 @@ Record = (
     | HotLoopFound
     | DaemonChanged
 )
+"""What `TelemetryHook.record` receives. A later version may have more records: ignore those that you do not know."""
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()
 NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})
