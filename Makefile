@@ -44,7 +44,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
   event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
 
-.PHONY: help test test-slow test-deep test-pythons test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick bench-ratio fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
+.PHONY: help test test-slow test-deep test-pythons test-runtime test-webhook test-lifecycle test-migration test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick bench-ratio fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -84,6 +84,15 @@ test-pythons: $(STAMP) ## the fast tests on 3.11 to 3.14, those that can be had;
 # Each product alone, see docs/products.
 test-runtime: $(STAMP) ## the tests of the runtime and the command alone
 	$(PYTEST) -m "not slow" $(RUNTIME_TESTS) $(ARGS)
+
+test-webhook: $(STAMP) ## the tests of webhooks alone
+	$(PYTEST) -m "not slow" tests/webhook opsdk/webhook $(ARGS)
+
+test-lifecycle: $(STAMP) ## the tests of lifecycles and named handlers alone
+	$(PYTEST) -m "not slow" tests/lifecycle opsdk/lifecycle $(ARGS)
+
+test-migration: $(STAMP) ## the tests of the migration from kopf alone
+	$(PYTEST) -m "not slow" tests/migration tests/cli/test_migrate.py opsdk/migration opsdk/cli/migrate $(ARGS)
 
 test-testing: $(STAMP) ## the tests of the test kit alone
 	$(PYTEST) -m "not slow" tests/testing opsdk/testing $(ARGS)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.objects import Tree, widget_definition
-from opsdk import AlreadyExistsError, Cluster, Config, Unstructured, load_config, to_tree, unstructured
+from opsdk import AlreadyExistsError, Cluster, RestConfig, Unstructured, load_config
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import to_dict
 
 WRITES_AT_ONCE = 32
 _SERVE = ("--exit-with-parent",)
@@ -51,17 +53,17 @@ class World:
 
     async def trees(self, api_version: str, kind: str, namespace: str) -> list[Tree]:
         """Return all objects of a kind in a namespace."""
-        items = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace)
-        return [to_tree(item) for item in items]
+        items = await self.cluster.uncached.list(unstructured_kind(api_version, kind), namespace=namespace)
+        return [to_dict(item) for item in items]
 
     async def count(self, api_version: str, kind: str, namespace: str) -> int:
         """Return the number of objects of a kind in a namespace."""
-        page = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace, limit=1)
+        page = await self.cluster.uncached.list(unstructured_kind(api_version, kind), namespace=namespace, limit=1)
         return len(list(page)) + (page.metadata.remaining_item_count or 0)
 
     async def delete_all(self, api_version: str, kind: str, namespace: str) -> None:
         """Delete all objects of a kind in a namespace with one request."""
-        await self.cluster.uncached.delete_all_of(unstructured(api_version, kind), namespace=namespace)
+        await self.cluster.uncached.delete_all_of(unstructured_kind(api_version, kind), namespace=namespace)
 
 
 async def for_each(items: Iterable[Tree], work: Callable[[Tree], Awaitable[None]]) -> None:
@@ -124,7 +126,7 @@ async def open_world(kubeconfig: Path | None) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def _connected(kubeconfig: Path, pid: int | None, seconds: float) -> AsyncIterator[World]:
-    config: Config = load_config(kubeconfig=kubeconfig)
+    config: RestConfig = load_config(kubeconfig=kubeconfig)
     async with Cluster(config) as cluster:
         world = World(kubeconfig=kubeconfig, cluster=cluster, pid=pid, ready_after=seconds)
         await world.create([widget_definition()])

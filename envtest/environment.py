@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envtest.admission.plugins import PluginSelection
-from envtest.controllers.ports import NONE, NoControllers, Simulation
+from envtest.controllers.ports import NONE, NoControllers, SimulatedControllers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
@@ -48,7 +48,7 @@ from opsdk.engine.snapshot_file import read_snapshot_file
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import Eventually, Pause, consistently
 
@@ -174,7 +174,9 @@ class Environment(Startable):
             names=pki.names,
         )
 
-    def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage], *, events: bool) -> Simulation:
+    def _simulate(
+        self, controllers: str | Collection[str], stages: Sequence[Stage], *, events: bool
+    ) -> SimulatedControllers:
         if controllers == NONE:
             return NoControllers()
         from envtest.controllers.simulation import (  # noqa: PLC0415 - a bare server needs no controllers
@@ -205,7 +207,7 @@ class Environment(Startable):
         return self.plane.server
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of in-process clients, as admin."""
         return self.config_for(self._admin_token)
 
@@ -214,9 +216,9 @@ class Environment(Startable):
         """The responders for exec, logs, port-forward and proxy: ``env.responders.run = ...``."""
         return self.plane.responders
 
-    def config_for(self, token: str) -> Config:
+    def config_for(self, token: str) -> RestConfig:
         """Return the configuration of in-process clients with a bearer token."""
-        return Config(host=LOCAL, token=token, app=self.server.app)
+        return RestConfig(host=LOCAL, token=token, app=self.server.app)
 
     @property
     def authority(self) -> CertificateAuthority:

@@ -1,12 +1,12 @@
 from opsdk.apimachinery.crd import PrinterColumn as PrinterColumn
 from opsdk.apimachinery.crd import crd_for as crd_for
-from opsdk.apimachinery.gvk import GroupVersion as GroupVersion
+from opsdk.apimachinery.gvk import GroupVersion as _GroupVersion
 from opsdk.apimachinery.gvk import GroupVersionKind as GroupVersionKind
 from opsdk.apimachinery.gvk import GroupVersionResource as GroupVersionResource
 from opsdk.apimachinery.gvk import ObjectKey as ObjectKey
 from opsdk.apimachinery.kinds import Kind as Kind
-from opsdk.apimachinery.kinds import metadata_only as metadata_only
-from opsdk.apimachinery.kinds import unstructured as unstructured
+from opsdk.apimachinery.kinds import metadata_only as _metadata_only
+from opsdk.apimachinery.kinds import unstructured_kind as _unstructured_kind
 from opsdk.apimachinery.meta import Condition as Condition
 from opsdk.apimachinery.meta import LabelSelector as LabelSelector
 from opsdk.apimachinery.meta import ObjectMeta as ObjectMeta
@@ -15,29 +15,29 @@ from opsdk.apimachinery.model import Model as Model
 from opsdk.apimachinery.object import Object as Object
 from opsdk.apimachinery.object import ObjectList as ObjectList
 from opsdk.apimachinery.object import PartialObjectMetadata as PartialObjectMetadata
-from opsdk.apimachinery.object import TypedObject as TypedObject
+from opsdk.apimachinery.object import TypedObject as _TypedObject
 from opsdk.apimachinery.object import Unstructured as Unstructured
-from opsdk.apimachinery.object import deep_copy as deep_copy
-from opsdk.apimachinery.object import to_tree as to_tree
+from opsdk.apimachinery.object import deep_copy as _deep_copy
+from opsdk.apimachinery.object import to_dict as _to_dict
 from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
-from opsdk.apimachinery.selectors import Selector as Selector
-from opsdk.builder.arguments import OwnsSpec as OwnsSpec
-from opsdk.builder.arguments import WatchSpec as WatchSpec
-from opsdk.builder.arguments import referenced as referenced
+from opsdk.apimachinery.selectors import LabelRequirements as LabelRequirements
+from opsdk.builder.arguments import OwnsSpec as _OwnsSpec
+from opsdk.builder.arguments import WatchSpec as _WatchSpec
+from opsdk.builder.arguments import references as references
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions
-from opsdk.cache.options import strip_managed_fields as strip_managed_fields
-from opsdk.children.ordering import Child as Child
+from opsdk.cache.options import strip_managed_fields as _strip_managed_fields
+from opsdk.children.ordering import Child as _Child
 from opsdk.client.client import Client as Client
 from opsdk.client.patch import MergeFrom as MergeFrom
 from opsdk.client.recorder.recorder import EventRecorder as EventRecorder
-from opsdk.client.scheme import default_scheme as default_scheme
+from opsdk.client.scheme import default_scheme as _default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster
 from opsdk.cluster.options import ClusterOptions as ClusterOptions
 from opsdk.controller.blocking_context import BlockingContext as BlockingContext
@@ -61,6 +61,23 @@ from opsdk.errors import UsageError as UsageError
 from opsdk.event.request import Request as Request
 from opsdk.manager.manager import Manager as Manager
 from opsdk.manager.options import ManagerOptions as ManagerOptions
-from opsdk.rest.config import Config as Config
+from opsdk.rest.config import RestConfig as RestConfig
 from opsdk.rest.load import load_config as load_config
-from opsdk.structured_merge.value import JsonObject as JsonObject
+from opsdk.structured_merge.value import JsonObject as _JsonObject
+
+# Old names, which opsdk.base.moved_names resolves with a warning.
+Child = _Child
+Config = RestConfig
+GroupVersion = _GroupVersion
+JsonObject = _JsonObject
+OwnsSpec = _OwnsSpec
+Selector = LabelRequirements
+TypedObject = _TypedObject
+WatchSpec = _WatchSpec
+deep_copy = _deep_copy
+default_scheme = _default_scheme
+metadata_only = _metadata_only
+referenced = references
+strip_managed_fields = _strip_managed_fields
+to_tree = _to_dict
+unstructured = _unstructured_kind

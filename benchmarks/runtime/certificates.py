@@ -23,9 +23,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import envtest
-from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for, unstructured
+from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for
 from opsdk.api.core.v1 import Secret, Service, ServiceSpec
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
@@ -226,7 +227,7 @@ async def shake_hands(admin: Cluster, replicas: list[Operator], figures: Figures
 
 async def ca_bundle(admin: Cluster) -> bytes:
     """Return the caBundle that the API server uses now."""
-    kind = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+    kind = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
     configuration: JsonObject = (await admin.uncached.get(kind, CONFIGURATION)).content
     return base64.b64decode(configuration["webhooks"][0]["clientConfig"]["caBundle"])
 

@@ -16,7 +16,7 @@ from opsdk import Cluster, ObjectMeta
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements
 from opsdk.apimachinery.meta import LabelSelector
-from opsdk.apimachinery.object import origin_of, to_tree
+from opsdk.apimachinery.object import origin_of, to_dict
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.children.applier import Applier
 from opsdk.children.comparison import compare
@@ -74,7 +74,7 @@ def _compare_alone(live: Deployment) -> None:
     field_type, origin = built_in_type(Deployment.gvk), origin_of(live)
     assert field_type is not None
     assert origin is not None
-    tree = to_tree(child(0))
+    tree = to_dict(child(0))
     to_own = fields_to_own(tree, field_type.schema)
     best = float("inf")
     for _ in range(100):

@@ -24,19 +24,10 @@ from pathlib import Path
 
 from envtest.environment import Environment
 from envtest.testing.effects import Fail
-from opsdk import (
-    Client,
-    Cluster,
-    Context,
-    ObjectMeta,
-    Operator,
-    OperatorOptions,
-    Request,
-    WatchSpec,
-    load_config,
-    metadata_only,
-)
+from opsdk import Client, Cluster, Context, ObjectMeta, Operator, OperatorOptions, Request, load_config
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import WatchSpec
 from opsdk.errors import OpsdkError
 
 RATE = 200

@@ -21,7 +21,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.informer import Informer
 from opsdk.cache.list_watch import RestListerWatcher
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.transport import Transport
 
 SECONDS: Final = 12.0
@@ -103,7 +103,7 @@ async def _operate(host: str) -> None:
     kind = Kind(GroupVersionKind("example.com", "v1", "Thing"), Unstructured)
     resource = GroupVersionResource("example.com", "v1", "things")
     mapping = RestMapping(gvk=kind.gvk, resource=resource, namespaced=True)
-    async with Transport(Config(host=host)) as transport:
+    async with Transport(RestConfig(host=host)) as transport:
         print("ready", flush=True)
         async with Informer(RestListerWatcher(transport, mapping, kind)):
             await asyncio.Event().wait()

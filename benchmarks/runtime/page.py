@@ -12,7 +12,7 @@ import time
 
 from playwright.async_api import async_playwright
 
-from opsdk import Config
+from opsdk import RestConfig
 from opsdk.http.server.server import WebServer
 from opsdk.norman.client.client import NormanClient
 from opsdk.norman.model import Schema
@@ -47,7 +47,7 @@ async def run(objects: int) -> None:
     server = NormanServer(schemas, options=NormanOptions(page=WebPage()))
     async with (
         WebServer(server.app) as web,
-        NormanClient(Config(host=web.url), "/v3") as client,
+        NormanClient(RestConfig(host=web.url), "/v3") as client,
         async_playwright() as driver,
     ):
         for number in range(objects):

@@ -1,7 +1,7 @@
 """Referenced Secrets of a large cluster: ``python -m benchmarks.runtime secrets [SECRETS]``.
 
 A server in a process of its own holds so many Secrets of 4 kB (33,000), of which 50 are referenced by ConfigMaps. An
-operator process declares ``referenced(Secret, by=...)`` and reads each referenced one. Prints its resident memory, its
+operator process declares ``references(Secret, by=...)`` and reads each referenced one. Prints its resident memory, its
 peak, and how many unreferenced Secrets its memory holds a byte of: each has a text of its own, which is searched for.
 """
 
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.runtime.stage import stage
-from opsdk import Cluster, Context, ObjectMeta, Operator, load_config, referenced
+from opsdk import Cluster, Context, ObjectMeta, Operator, load_config, references
 from opsdk.api.core.v1 import ConfigMap, Secret
 
 REFERENCED, BYTES = 50, 4_000
@@ -50,7 +50,7 @@ async def fill(cluster: Cluster, count: int) -> None:
 def operate(name: str) -> None:
     """Run the operator; it writes a line for each Secret that it has read."""
     operator = Operator(name)
-    secrets = referenced(Secret, by=lambda config: (config.data or {}).get(_REFERENCE))
+    secrets = references(Secret, by=lambda config: (config.data or {}).get(_REFERENCE))
 
     @operator.reconciler(ConfigMap, watches=[secrets])
     async def reconcile(config: ConfigMap, ctx: Context) -> None:

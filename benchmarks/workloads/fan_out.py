@@ -23,7 +23,7 @@ from benchmarks.process import Outcome
 from benchmarks.protocol import Sample
 from benchmarks.server import WRITES_AT_ONCE, World, server_process
 from envtest import Environment
-from opsdk import Cluster, Config, ObjectMeta, load_config
+from opsdk import Cluster, ObjectMeta, RestConfig, load_config
 from opsdk.api.core.v1 import ConfigMap, Namespace
 
 KEYS = 50
@@ -90,7 +90,7 @@ def config_map(namespace: str, name: str, text: str) -> ConfigMap:
 class Watcher:
     """One raw connection that follows a list: a digest of its bytes, and the bytes themselves if `keep` is set."""
 
-    def __init__(self, config: Config, context: ssl.SSLContext, *, keep: bool) -> None:
+    def __init__(self, config: RestConfig, context: ssl.SSLContext, *, keep: bool) -> None:
         self._config, self._context, self._keep = config, context, keep
         self.digest = hashlib.blake2b()
         self.lines = 0
@@ -130,7 +130,7 @@ class Watcher:
             writer.close()
 
 
-async def fan_out(cluster: Cluster, config: Config, watchers: int, writes: int) -> dict[str, float]:
+async def fan_out(cluster: Cluster, config: RestConfig, watchers: int, writes: int) -> dict[str, float]:
     """Let many watchers follow many writes; return the events a second that they got together."""
     await cluster.uncached.create(Namespace(metadata=ObjectMeta(name="watched")))
     listed = await cluster.uncached.list(ConfigMap, namespace="watched")
@@ -210,7 +210,9 @@ async def measure(_: World, run: Run) -> Outcome:
                 return Outcome(sample=await _sample(cluster, config, pid, ready_after, options))
 
 
-async def _sample(cluster: Cluster, config: Config, pid: int, ready_after: float, options: dict[str, int]) -> Sample:
+async def _sample(
+    cluster: Cluster, config: RestConfig, pid: int, ready_after: float, options: dict[str, int]
+) -> Sample:
     began, count = time.perf_counter(), options["count"]
     values = {"ready": ready_after, "idle": resident(pid)}
     client = cluster.uncached

@@ -20,7 +20,7 @@ from envtest.controllers.objects import (
     seconds_until_available,
     with_status,
 )
-from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
+from envtest.controllers.pods.control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.scheduler import (
     NOT_READY,

@@ -28,7 +28,7 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import PodPlan
+from envtest.controllers.pods.control import PodPlan
 from envtest.controllers.writes import (
     DEPLOYMENTS,
     PODS,

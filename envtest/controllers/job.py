@@ -30,8 +30,8 @@ from envtest.controllers.objects import (
     status_of,
     with_status,
 )
-from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
-from envtest.controllers.pod_ranking import deletion_order
+from envtest.controllers.pods.control import PodOwnerController, claim, make_pod, remove_pod
+from envtest.controllers.pods.ranking import deletion_order
 from envtest.controllers.writes import JOBS, PODS, PatchWrite, PendingEvent, UpdateWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import StorageChange

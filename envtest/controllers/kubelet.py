@@ -21,7 +21,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.persistent_volume_binder import claims_of, unbound_message
-from envtest.controllers.pod_status import (
+from envtest.controllers.pods.status import (
     PodTransition,
     final_state,
     has_started,

@@ -8,7 +8,7 @@ NONE = "none"
 """No controllers: a bare API server."""
 
 
-class Simulation(Protocol):
+class SimulatedControllers(Protocol):
     """The protocol of the simulated controllers."""
 
     async def start(self) -> None:

@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]*")
 _MISSING = re.compile(r"(^|[/:._-])invalid|does-?not-?exist|non-?existent|:404$")
 
 
-class Program(NamedTuple):
+class SimulatedProgram(NamedTuple):
     """The duration of a program in seconds, and its exit code."""
 
     seconds: float
@@ -41,7 +41,7 @@ def is_no_reference(image: str) -> bool:
     return bool(image) and _REFERENCE.fullmatch(image) is None
 
 
-def program_of(pod: JsonObject) -> Program | None:
+def program_of(pod: JsonObject) -> SimulatedProgram | None:
     """Return the program of a pod, which ends with its last container; None if no command is interpreted.
 
     Containers with other commands end immediately in pods of jobs, and keep running in other pods.
@@ -50,23 +50,23 @@ def program_of(pod: JsonObject) -> Program | None:
     if not any(programs):
         return None
     finite = (controller_of(pod) or {}).get("kind") == "Job"
-    default = Program(0.0) if finite else Program(math.inf)
+    default = SimulatedProgram(0.0) if finite else SimulatedProgram(math.inf)
     ends = [p or default for p in programs]
-    return Program(max(p.seconds for p in ends), next((p.code for p in ends if p.code), 0))
+    return SimulatedProgram(max(p.seconds for p in ends), next((p.code for p in ends if p.code), 0))
 
 
-def _program(container: JsonObject) -> Program | None:
+def _program(container: JsonObject) -> SimulatedProgram | None:
     words = [*map(str, container.get("command") or ()), *map(str, container.get("args") or ())]
     if not words:
         name = str(container.get("image") or "").rpartition("/")[2]
-        return Program(math.inf) if re.match(r"pause\b", name) else None
+        return SimulatedProgram(math.inf) if re.match(r"pause\b", name) else None
     program = words[0].rpartition("/")[2]
     if program in _SHELLS:
         return _script(words[2]) if len(words) > 2 and re.fullmatch("-[a-z]*c", words[1]) else None
     return _statement([program, *words[1:]]) if program not in _INSTANT or program == "true" else None
 
 
-def _script(text: str) -> Program | None:
+def _script(text: str) -> SimulatedProgram | None:
     """Return the program of a shell script; None if it has other commands than the supported ones."""
     seconds, code, interpreted = 0.0, 0, False
     for line in re.split(r"(;|\n|&&)", text):
@@ -86,28 +86,28 @@ def _script(text: str) -> Program | None:
         if step is None and words[0] not in _INSTANT:
             return None
         interpreted = interpreted or step is not None
-        step = step or Program(0.0)
+        step = step or SimulatedProgram(0.0)
         seconds, code = seconds + step.seconds, step.code
         if words[0] == "exit":
             break
-    return Program(seconds, code) if interpreted else None
+    return SimulatedProgram(seconds, code) if interpreted else None
 
 
-def _statement(words: list[str]) -> Program | None:
+def _statement(words: list[str]) -> SimulatedProgram | None:
     """Return the program of one shell statement; None if it is not simulated."""
     match words:
         case ["true"]:
-            return Program(0.0)
+            return SimulatedProgram(0.0)
         case ["false"]:
-            return Program(0.0, 1)
+            return SimulatedProgram(0.0, 1)
         case ["exit"]:
-            return Program(0.0)
+            return SimulatedProgram(0.0)
         case ["exit", code] if code.isdecimal():
-            return Program(0.0, int(code) & 255)
+            return SimulatedProgram(0.0, int(code) & 255)
         case ["sleep", first, *more]:
             times = [_seconds(text) for text in (first, *more)]
             seconds = [t for t in times if t is not None]
-            return Program(sum(seconds)) if len(seconds) == len(times) else Program(0.0, 1)
+            return SimulatedProgram(sum(seconds)) if len(seconds) == len(times) else SimulatedProgram(0.0, 1)
         case _:
             return None
 

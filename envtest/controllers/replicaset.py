@@ -23,8 +23,8 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
-from envtest.controllers.pod_ranking import deletion_order
+from envtest.controllers.pods.control import PlanningController, PodPlan, claim, make_pod, remove_pod
+from envtest.controllers.pods.ranking import deletion_order
 from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 

@@ -49,7 +49,7 @@ _WHERE: Mapping[str, str] = {
     "certificatesigningrequest-cleaner": "certificate_signing_request:CleaningController",
     "node-lifecycle": "node_lifecycle:NodeLifecycleController",
     "taint-eviction": "node_lifecycle:TaintEvictionController",
-    "pod-garbage-collector": "pod_garbage_collector:PodCollector",
+    "pod-garbage-collector": "pods.garbage_collector:PodCollector",
     "kubelet": "kubelet:KubeletController",
 }
 """Module and class by name; modules of controllers that are not selected are not imported."""

@@ -20,7 +20,7 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import PlanningController, PodPlan, claim
+from envtest.controllers.pods.control import PlanningController, PodPlan, claim
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import (
     CLAIMS,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from envtest.extensions.conversion_review import GROUP, ConversionError, InvalidReviewError, accept, read_response
+from envtest.extensions.conversion_review import GROUP, InvalidReviewError, WebhookResponseError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_uuid4
@@ -64,7 +64,7 @@ def bundle_is_bad(conversion: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ conversion
-class Converter:
+class CustomResourceConverter:
     """Converts between the versions of one CRD: strategy None changes ``apiVersion``, Webhook calls the webhook."""
 
     def __init__(self, definition: JsonObject, client: WebhookClient) -> None:
@@ -96,7 +96,7 @@ class Converter:
                 raise api_errors.plain(text)
         try:
             response = await self._call(foreign, api_version)
-        except (WebhookCallError, ConversionError, InvalidReviewError) as error:
+        except (WebhookCallError, WebhookResponseError, InvalidReviewError) as error:
             raise api_errors.plain(f"{who} failed: {error}") from None
         except ClientConfigError as error:
             raise api_errors.plain(str(error)) from None
@@ -116,7 +116,7 @@ class Converter:
     async def _call(self, objects: Sequence[JsonObject], api_version: str) -> list[JsonValue]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
-            raise ConversionError("no supported conversion review versions")
+            raise WebhookResponseError("no supported conversion review versions")
         uid = loop_uuid4()
         request: JsonObject = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
@@ -127,7 +127,7 @@ class Converter:
 def _accepted(webhook: str, index: int, original: JsonObject, converted: JsonValue, api_version: str) -> JsonObject:
     try:
         return accept(original, converted, api_version)
-    except ConversionError as error:
+    except WebhookResponseError as error:
         text = str(error)
         position = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
         what = "metadata" if "metadata" in text else "object"
@@ -171,7 +171,11 @@ class VersionCodec:
     """
 
     def __init__(
-        self, converter: Converter, version: str, storage_version: str, schemas: Mapping[str, StructuralSchema]
+        self,
+        converter: CustomResourceConverter,
+        version: str,
+        storage_version: str,
+        schemas: Mapping[str, StructuralSchema],
     ) -> None:
         self._converter = converter
         self._version = version
@@ -226,7 +230,7 @@ async def _compute(obj: JsonObject, work: Callable[[JsonObject], JsonObject]) ->
 class OwnedVersions:
     """The versions of a CRD for field ownership; see `opsdk.apiserver.resources.Versions`."""
 
-    def __init__(self, converter: Converter, shapes: Mapping[str, JsonValue]) -> None:
+    def __init__(self, converter: CustomResourceConverter, shapes: Mapping[str, JsonValue]) -> None:
         self.shapes = shapes
         self.remote = converter.remote
         self._converter = converter

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 GROUP = "apiextensions.k8s.io"
 
 
-class ConversionError(Exception):
+class WebhookResponseError(Exception):
     """The webhook's response is wrong; the text is the server's message about the webhook."""
 
 
@@ -35,20 +35,20 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]
         for key in ("status", "message"):
             check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
     except ReviewError as error:
-        raise ConversionError(str(error)) from None
+        raise WebhookResponseError(str(error)) from None
     if version == "v1":
         group, _, got = (answer.get("apiVersion") or "").rpartition("/")
         actual = f"{group}/{got}, Kind={answer.get('kind') or ''}"
         if actual != (expected := f"{GROUP}/v1, Kind=ConversionReview"):
-            raise ConversionError(f"expected webhook response of {expected}, got {actual}")
+            raise WebhookResponseError(f"expected webhook response of {expected}, got {actual}")
     if response is None:
-        raise ConversionError("no response provided")
+        raise WebhookResponseError("no response provided")
     if version == "v1" and (response.get("uid") or "") != uid:
-        raise ConversionError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+        raise WebhookResponseError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     result = response.get("result") or {}
     if result.get("status") != "Success":
         text = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
-        raise ConversionError(text)
+        raise WebhookResponseError(text)
     return list(response.get("convertedObjects") or ())
 
 
@@ -71,14 +71,14 @@ def accept(original: JsonObject, converted: JsonValue, api_version: str) -> Json
     if not kind or got.count("/") > 1:
         raise InvalidReviewError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
     if got != api_version:
-        raise ConversionError(f"invalid groupVersion (expected {api_version}, received {got})")
+        raise WebhookResponseError(f"invalid groupVersion (expected {api_version}, received {got})")
     if kind != original["kind"]:
-        raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
+        raise WebhookResponseError(f"invalid kind (expected {original['kind']}, received {kind})")
     before, after = original.get("metadata") or {}, converted.get("metadata")
     metadata = after if isinstance(after, dict) else {}
     for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if (was := before.get(key) or "") != (now := _text(metadata.get(key))):
-            raise ConversionError(f"must have the same {name}: {was} != {now}")
+            raise WebhookResponseError(f"must have the same {name}: {was} != {now}")
     return {**converted, "metadata": _restored(before, metadata)}
 
 
@@ -95,10 +95,10 @@ def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
             meta.pop(key, None)
             continue
         if not isinstance(returned, dict):
-            raise ConversionError(f"invalid metadata.{key} of type {go_typename(returned)} in converted object")
+            raise WebhookResponseError(f"invalid metadata.{key} of type {go_typename(returned)} in converted object")
         for name, value in returned.items():
             if not isinstance(value, str):
-                raise ConversionError(
+                raise WebhookResponseError(
                     f"metadata.{key}[{name}] must be a string, but is {go_typename(value)} in converted object"
                 )
         if returned != before.get(key):
@@ -108,6 +108,6 @@ def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
                 causes = list(metadata.annotation_causes(returned, "metadata.annotation"))
             if causes:
                 messages = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-                raise ConversionError(f"[{messages}]" if len(causes) > 1 else messages)
+                raise WebhookResponseError(f"[{messages}]" if len(causes) > 1 else messages)
         meta[key] = returned
     return meta

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from envtest.codec.decoder import Decoders
-from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
+from envtest.extensions.conversion import CustomResourceConverter, OwnedVersions, VersionCodec
 from envtest.extensions.custom_resource import CustomModel, CustomStrategy
 from envtest.extensions.custom_resource_definition import CLEANUP
 from envtest.extensions.names import condition, is_true, naming_status, put_condition
@@ -62,7 +62,7 @@ class _ServedDefinition(msgspec.Struct):
     definition: JsonObject
     served: dict[tuple[str, str], InstalledResource]
     order: list[str]
-    converter: Converter
+    converter: CustomResourceConverter
 
     @property
     def group(self) -> str:
@@ -265,7 +265,9 @@ class ExtensionServer:
         versions = obj["spec"]["versions"]
         served = dict(self._versions(obj, schemas or {}))
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
-        self._served_definitions[name] = _ServedDefinition(obj, served, order, Converter(obj, self._client))
+        self._served_definitions[name] = _ServedDefinition(
+            obj, served, order, CustomResourceConverter(obj, self._client)
+        )
         # Watches from before the change of the schema cannot be resumed.
         store = self._any_store(self._served_definitions[name])
         store.storage.drop_history(store.prefix)
@@ -276,7 +278,7 @@ class ExtensionServer:
         if len(models) == 1:
             yield from self._version(obj, spec["versions"][0], next(iter(models.values())), None, None)
             return
-        converter = Converter(obj, self._client)
+        converter = CustomResourceConverter(obj, self._client)
         storage_version = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
         schemas = {model.api_version: model.schema for model in models.values()}
         owned = OwnedVersions(converter, _Shapes(models.values()))

@@ -31,7 +31,7 @@ from envtest.plane.lifecycle import Startable
 from envtest.plane.pki import CertificateAuthority, KeyPair
 from opsdk.aio.clock import is_virtual
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
-from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.config import Impersonate, RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -107,7 +107,7 @@ class ExternalUser:
     """
 
     name: str
-    config: Config
+    config: RestConfig
 
 
 class ClusterTarget(Startable):
@@ -122,13 +122,13 @@ class ClusterTarget(Startable):
     def __init__(self, *, crds: Sequence[JsonObject] = (), crd_paths: Sequence[Path | str] = ()) -> None:
         self._crds, self._crd_paths = crds, crd_paths
         self._stack = AsyncExitStack()
-        self._config: Config | None = None
+        self._config: RestConfig | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._config.host if self._config is not None else 'not started'}>"
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """Client configuration as admin; available after `start`."""
         if self._config is None:
             raise ConfigError(f"{self.kind.value}: not started yet: enter the environment first")
@@ -140,7 +140,7 @@ class ClusterTarget(Startable):
         raise AttributeError(name)
 
     @abstractmethod
-    async def _begin(self) -> Config:
+    async def _begin(self) -> RestConfig:
         """Start or find the cluster. Returns the client configuration of the admin."""
 
     async def start(self) -> None:
@@ -190,7 +190,7 @@ class ExistingCluster(ClusterTarget):
 
     kind = TargetKind.EXISTING
 
-    async def _begin(self) -> Config:
+    async def _begin(self) -> RestConfig:
         from opsdk.rest.load import load_config  # noqa: PLC0415 - only this target reads kubeconfig files
 
         return load_config()
@@ -220,7 +220,7 @@ class RealBinaries(ClusterTarget):
         self._authority: CertificateAuthority | None = None
         self.processes: list[Process] = []
 
-    async def _begin(self) -> Config:
+    async def _begin(self) -> RestConfig:
         """Start the binaries. Raises `ConfigError` after several tries."""
         from envtest.plane.certificates import Authority  # noqa: PLC0415 - takes long to load
 
@@ -243,7 +243,7 @@ class RealBinaries(ClusterTarget):
                     break
         raise ConfigError(f"the control plane did not start: {failed}") from failed
 
-    async def _try(self, directory: Path) -> Config:
+    async def _try(self, directory: Path) -> RestConfig:
         """Start etcd and kube-apiserver once, and wait until they serve."""
         authority = self._authority
         assert authority is not None
@@ -261,7 +261,7 @@ class RealBinaries(ClusterTarget):
         assert SigningKey(path).key_id
         assert path.exists()
         admin = authority.client("admin", ("system:masters",))
-        config = Config(
+        config = RestConfig(
             host=f"https://127.0.0.1:{port}",
             ca_data=authority.pair.cert,
             client_cert_data=admin.cert,
@@ -277,8 +277,8 @@ class RealBinaries(ClusterTarget):
             await asyncio.sleep(_POLL)
         return config
 
-    async def _run(self, command: Sequence[str], directory: Path, where: Config | str, path: str) -> None:
-        config = Config(host=where) if isinstance(where, str) else where
+    async def _run(self, command: Sequence[str], directory: Path, where: RestConfig | str, path: str) -> None:
+        config = RestConfig(host=where) if isinstance(where, str) else where
 
         async def healthy() -> bool:
             return await _answers(config, path)
@@ -368,7 +368,7 @@ class RemoteApi:
         return result
 
 
-async def _answers(config: Config, path: str) -> bool:
+async def _answers(config: RestConfig, path: str) -> bool:
     try:
         async with Transport(config) as transport:
             return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200
@@ -391,7 +391,7 @@ async def _served(api: RemoteApi, obj: JsonObject) -> bool:
     return True
 
 
-def kubeconfig_of(config: Config) -> str:
+def kubeconfig_of(config: RestConfig) -> str:
     """Return a kubeconfig for a configuration with certificates or a token."""
     ca = config.ca_data or (Path(config.ca_file).read_bytes() if config.ca_file else b"")
     cert = config.client_cert_data or (Path(config.client_cert_file).read_bytes() if config.client_cert_file else b"")

@@ -23,7 +23,7 @@ from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.auth.service_accounts import ISSUER, TokenSubject
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError, OpsdkError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
@@ -128,7 +128,7 @@ async def _data_directory(flags: Flags) -> Path:
     if not servers:
         raise ConfigError("--etcd-servers must be specified")
     try:
-        async with Transport(Config(host=servers[0])) as transport:
+        async with Transport(RestConfig(host=servers[0])) as transport:
             answer = await transport.send(RestRequest("GET", KEEP), timeout=10, retry=False)
     except OpsdkError as error:
         raise ConfigError(f"--etcd-servers: {servers[0]} does not answer: {error}") from error

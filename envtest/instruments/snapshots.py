@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from envtest.controllers.ports import Simulation
+from envtest.controllers.ports import SimulatedControllers
 from envtest.instruments.cluster_snapshots import in_stored_version
 from envtest.instruments.journal import written_by
 from envtest.plane.control_plane import ControlPlane
@@ -24,7 +24,7 @@ def take_snapshot(storage: LocalStorage) -> Snapshot:
     return _require_snapshots(storage).snapshot()
 
 
-def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
+def restore_snapshot(plane: ControlPlane, simulated: SimulatedControllers, snapshot: Snapshot, *, reset: bool) -> None:
     """Restore a snapshot."""
     with written_by(RESTORE):
         changes = _require_snapshots(plane.storage).restore(snapshot, reset=reset)

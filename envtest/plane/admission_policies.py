@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from envtest.core_server import CoreServer
 from envtest.plane.admission_webhooks import GROUP
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
 from opsdk.apiserver.admission.policies.policy_source import PolicySource
@@ -96,6 +96,6 @@ class StoredParams:
         except NotFoundError:
             return None
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
+    async def select(self, namespace: str, selector: LabelRequirements) -> Sequence[JsonObject]:
         query = ListQuery(selection=Selection(labels=selector))
         return [self._shown(obj) for obj in (await self._store.list(Context(namespace=namespace), query)).items]

@@ -8,7 +8,7 @@ from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.pki import CertificateAuthority
 from opsdk.apiserver.auth.user import User
 from opsdk.http.server.server import WebServer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class AuthenticatedUser:
@@ -19,7 +19,7 @@ class AuthenticatedUser:
         config: the configuration of a client in this process.
     """
 
-    def __init__(self, user: User, config: Config, authority: Callable[[], CertificateAuthority]) -> None:
+    def __init__(self, user: User, config: RestConfig, authority: Callable[[], CertificateAuthority]) -> None:
         self.user = user
         self.config = config
         self._authority = authority
@@ -32,13 +32,15 @@ class AuthenticatedUser:
         """The bearer token of the user."""
         return self.config.token
 
-    def served(self, web: WebServer) -> Config:
+    def served(self, web: WebServer) -> RestConfig:
         """Return the configuration for a served environment: a client certificate, or a token without TLS."""
         if web.options.tls is None:
-            return Config(host=web.url, token=self.token)
+            return RestConfig(host=web.url, token=self.token)
         authority = self._authority()
         pair = authority.client(self.user.name, self.user.groups)
-        return Config(host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
+        return RestConfig(
+            host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key
+        )
 
     def kubeconfig(self, web: WebServer) -> str:
         """Return a kubeconfig file of the user, for kubectl and other clients."""

@@ -118,7 +118,7 @@ def _templates(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def k8s_config(k8s_env: Any) -> Any:
-    """The client configuration of the admin: an `opsdk.rest.config.Config`."""
+    """The client configuration of the admin: an `opsdk.rest.config.RestConfig`."""
     return k8s_env.config
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from envtest.environment import Environment
 from envtest.testing.template import Templates
 from opsdk.cluster.cluster import Cluster
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 _TEMPLATES = Templates()
 
@@ -47,6 +47,6 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
         self.cluster = await self.enterAsyncContext(Cluster(self.env.config))
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The client configuration of the admin."""
         return self.env.config

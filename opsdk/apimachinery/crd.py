@@ -48,7 +48,6 @@ __all__ = [
     "nullable",
     "preserve_unknown_fields",
     "printer_columns",
-    "schema_for",
     "validations",
 ]
 

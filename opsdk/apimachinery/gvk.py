@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 
 from opsdk.errors import UsageError
 
+__all__ = ["GroupVersion"]
+
 
 class GroupVersion(NamedTuple):
     """An API group and version: ``apps/v1``, or ``v1`` for the core group, whose name is empty."""

@@ -1,8 +1,8 @@
 """A kind together with the Python representation of its objects: typed, unstructured or metadata only.
 
-Methods accept a typed class directly. `unstructured` and `metadata_only` select the other two representations:
+Methods accept a typed class directly. `unstructured_kind` and `metadata_only` select the other two representations:
 
->>> unstructured("apps/v1", "Deployment")
+>>> unstructured_kind("apps/v1", "Deployment")
 Kind(apps/v1, Kind=Deployment as Unstructured)
 """
 
@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, Unstructured, gvk_of
 from opsdk.errors import UsageError
+
+__all__ = ["metadata_only", "unstructured_kind"]
 
 T = TypeVar("T", bound=AnyObject)
 T_co = TypeVar("T_co", bound=AnyObject, covariant=True)
@@ -59,7 +61,7 @@ AnyKind = type[Any] | Kind[Any]
 """One of several kinds. Type checkers infer ``list[StructMeta]`` for a list of classes, so a class is `type[Any]`."""
 
 
-def unstructured(api_version: str, kind: str) -> Kind[Unstructured]:
+def unstructured_kind(api_version: str, kind: str) -> Kind[Unstructured]:
     """Return the kind with `Unstructured` objects, for kinds without a Python class."""
     return Kind(GroupVersionKind.parse(api_version, kind), Unstructured)
 
@@ -90,7 +92,7 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
     name, place = argument.__name__ if isinstance(argument, type) else repr(argument), class_place(argument)
     raise UsageError(
         f"{name} has no kind{f' ({place})' if place else ''}: pass a class with `gvk` set, "
-        "unstructured(apiVersion, kind) or metadata_only(class)"
+        "unstructured_kind(apiVersion, kind) or metadata_only(class)"
     )
 
 

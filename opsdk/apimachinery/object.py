@@ -1,7 +1,7 @@
 """Objects in three representations: typed, unstructured, and metadata only.
 
 All three have ``api_version``, ``kind`` and ``metadata``. A decoded object remembers the JSON tree it came from.
-`to_tree` uses that tree to keep fields that the class does not declare, so a read-modify-write never drops them.
+`to_dict` uses that tree to keep fields that the class does not declare, so a read-modify-write never drops them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from opsdk.apimachinery.unbounded import convert_unbounded
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import DecodeError, EncodeError, UsageError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
+
+__all__ = ["TypedObject", "deep_copy", "to_dict"]
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -111,7 +113,7 @@ class Unstructured(msgspec.Struct, dict=True):
 
     >>> o = Unstructured.from_tree({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}})
     >>> o["data"]["k"] = "v"
-    >>> to_tree(o)["data"]
+    >>> to_dict(o)["data"]
     {'k': 'v'}
     """
 
@@ -380,7 +382,7 @@ def _known_tree(obj: AnyObject) -> JsonObject:
     return tree
 
 
-def to_tree(obj: AnyObject) -> JsonObject:
+def to_dict(obj: AnyObject) -> JsonObject:
     """Return `obj` as a JSON tree, including the fields of its origin that its class does not declare.
 
     The tree shares nothing with `obj`. Raises `EncodeError`.
@@ -392,7 +394,7 @@ def to_tree(obj: AnyObject) -> JsonObject:
 
 
 def shared_tree(obj: AnyObject, origin: JsonObject | None = None) -> JsonObject:
-    """Return the tree of `to_tree` without a copy: it shares parts with `obj` and with its origin. Do not change it.
+    """Return the tree of `to_dict` without a copy: it shares parts with `obj` and with its origin. Do not change it.
 
     Args:
         obj: the object.

@@ -89,10 +89,10 @@ class Requirement(msgspec.Struct, frozen=True):
                 return f"{self.key}{self.operator.value}{self.values[0]}"
 
 
-class Selector(msgspec.Struct, frozen=True):
+class LabelRequirements(msgspec.Struct, frozen=True):
     """A label selector: all requirements must match. An empty selector matches every object.
 
-    >>> s = Selector.parse("app=web,tier notin (cache, db),!legacy")
+    >>> s = LabelRequirements.parse("app=web,tier notin (cache, db),!legacy")
     >>> s.matches({"app": "web", "tier": "front"})
     True
     >>> str(s)
@@ -155,34 +155,34 @@ class Selector(msgspec.Struct, frozen=True):
         """Whether the selector matches these labels."""
         return not self.nothing and all(r.matches(labels) for r in self.requirements)
 
-    def __and__(self, other: Selector) -> Selector:
-        return Selector(self.requirements + other.requirements, nothing=self.nothing or other.nothing)
+    def __and__(self, other: LabelRequirements) -> LabelRequirements:
+        return LabelRequirements(self.requirements + other.requirements, nothing=self.nothing or other.nothing)
 
     def __str__(self) -> str:
         return ",".join(str(r) for r in self.requirements)
 
 
-EVERYTHING = Selector()
+EVERYTHING = LabelRequirements()
 """Selects every object."""
 
 
-def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
-    """Return a Selector for any form that callers may pass.
+def as_selector(selector: str | Mapping[str, str] | LabelSelector | LabelRequirements | None) -> LabelRequirements:
+    """Return the requirements for any form that callers may pass.
 
     None matches no object, like a nil selector in Kubernetes: a selector that happens to be unset must not select, or
     delete, everything. Leave the argument out, or pass `EVERYTHING`, to select every object.
     """
     match selector:
         case None:
-            return Selector.none()
-        case Selector():
+            return LabelRequirements.none()
+        case LabelRequirements():
             return selector
         case str():
-            return Selector.parse(selector)
+            return LabelRequirements.parse(selector)
         case LabelSelector():
-            return Selector.of(selector)
+            return LabelRequirements.of(selector)
         case _:
-            return Selector.equal(selector)
+            return LabelRequirements.equal(selector)
 
 
 # ------------------------------------------------------------------ parsing labels

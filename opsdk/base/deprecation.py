@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 
-def warn_deprecated(name: str, *, removed_in: str, instead: str) -> None:
+def warn_deprecated(name: str, *, removed_in: str, instead: str, callers: int = 1) -> None:
     """Warn the caller of a deprecated function, keyword or attribute.
 
     Python's default filter shows the warning once for each calling line. A test of opsdk fails when the version
@@ -25,7 +25,8 @@ def warn_deprecated(name: str, *, removed_in: str, instead: str) -> None:
         removed_in: the version without the name, a string literal; at least one minor version with the warning is
             before it.
         instead: what to do, as an imperative.
+        callers: how many calls lie between this function and the line that the warning names, which uses the old name.
     """
     text = f"{name} is deprecated, and {removed_in} removes it: {instead}"
     # 1 is this function, 2 the deprecated one, 3 its caller.
-    warnings.warn(text, DeprecationWarning, stacklevel=3)
+    warnings.warn(text, DeprecationWarning, stacklevel=2 + callers)

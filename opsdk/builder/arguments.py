@@ -28,6 +28,8 @@ from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
 
+__all__ = ["OwnsSpec", "WatchSpec"]
+
 
 class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Another kind that a controller watches.
@@ -62,7 +64,7 @@ class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReferencedSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind whose objects the reconciled objects reference by name. Made by `referenced`.
+    """A kind whose objects the reconciled objects reference by name. Made by `references`.
 
     Attributes:
         kind: the referenced kind.
@@ -77,7 +79,7 @@ class ReferencedSpec(msgspec.Struct, frozen=True, kw_only=True):
     sync_policy: SyncPolicy | None = None
 
 
-def referenced(
+def references(
     kind: KindLike[AnyObject],
     *,
     by: ReferenceFunction,
@@ -98,7 +100,7 @@ def referenced(
 
     >>> from opsdk.api.core.v1 import Pod, Secret
     >>> operator = Operator("example")  # doctest: +SKIP
-    >>> @operator.reconciler(Pod, watches=[referenced(Secret, by=lambda pod: pod.spec.hostname)])  # doctest: +SKIP
+    >>> @operator.reconciler(Pod, watches=[references(Secret, by=lambda pod: pod.spec.hostname)])  # doctest: +SKIP
     ... async def reconcile(pod: Pod, ctx: Context) -> None: ...
     """
     return ReferencedSpec(kind=kind, by=by, predicates=predicates, sync_policy=sync_policy)
@@ -118,7 +120,7 @@ def check_kind(kind: object, call: str) -> None:
     if not isinstance(kind, type | Kind):
         raise UsageError(
             f"{call} takes a kind, but got {_shown(kind)}: "
-            "pass a class such as ConfigMap, unstructured(apiVersion, kind) or metadata_only(class)"
+            "pass a class such as ConfigMap, unstructured_kind(apiVersion, kind) or metadata_only(class)"
         )
     kind_of(kind)
 
@@ -182,17 +184,17 @@ def check_watch(watch: object) -> None:
 
 
 def _check_referenced(spec: ReferencedSpec) -> None:
-    check_kind(spec.kind, "referenced(...)")
+    check_kind(spec.kind, "references(...)")
     if kind_of(spec.kind).representation is PartialObjectMetadata:
-        raise UsageError("referenced got metadata_only(...): pass the class, because whole objects are read")
+        raise UsageError("references got metadata_only(...): pass the class, because whole objects are read")
     by: object = spec.by
     if not callable(by) or is_async(by):
         raise UsageError(
-            f"by of referenced({_kind_name(spec.kind)}, by=...) is {_shown(by)}: "
+            f"by of references({_kind_name(spec.kind)}, by=...) is {_shown(by)}: "
             "pass a plain function from an object to the name that it references"
         )
     check_predicates(spec.predicates, "predicates")
-    _check_sync_policy(spec.sync_policy, "referenced")
+    _check_sync_policy(spec.sync_policy, "references")
 
 
 def check_predicates(predicates: object, call: str) -> None:

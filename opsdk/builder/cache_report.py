@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from opsdk.api.core.v1 import Secret
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.errors import CacheError, OpsdkError
@@ -74,7 +74,7 @@ def cache_warnings(kinds: Iterable[CachedKind]) -> list[str]:
         for kind in kinds
         if kind.gvk == Secret.gvk and not kind.metadata_only
         for namespace, health in zip(kind.informers, kind.health(), strict=True)
-        if not namespace and kind.informers[namespace].options.label_selector == Selector()
+        if not namespace and kind.informers[namespace].options.label_selector == LabelRequirements()
     ]
 
 

@@ -158,7 +158,7 @@ class ControllerBuilder(Generic[T]):
         *,
         predicates: Sequence[PredicateFunc] = (),
     ) -> Self:
-        """Watch another kind. Pass kind and handler, a `WatchSpec`, or `referenced(...)`."""
+        """Watch another kind. Pass kind and handler, a `WatchSpec`, or `references(...)`."""
         if handler is not None and not isinstance(kind, WatchSpec | ReferencedSpec):
             kind = WatchSpec(kind=kind, handler=handler, predicates=predicates)
         with located(self.place):
@@ -330,7 +330,7 @@ class ControllerBuilder(Generic[T]):
 
     def _referenced_source(self, spec: ReferencedSpec) -> EventSource:
         if self._cluster is None or self._kind is None:
-            raise UsageError("referenced(...) needs for_(...) and a Cluster, whose client reads the objects")
+            raise UsageError("references(...) needs for_(...) and a Cluster, whose client reads the objects")
         kind, referenced = kind_of(spec.kind), self._cluster.referenced
         source = ReferencedSource(
             self._cache,

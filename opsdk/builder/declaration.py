@@ -116,7 +116,7 @@ class OperatorDeclaration:
 
         Keyword Args:
             owns: kinds, or `OwnsSpec`s, whose objects map to their controller; and external resources.
-            watches: `WatchSpec`s of other kinds, and how their objects map to requests; or `referenced` kinds.
+            watches: `WatchSpec`s of other kinds, and how their objects map to requests; or `references(...)`.
             predicates: an event of `kind` must pass all of them.
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.

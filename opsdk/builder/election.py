@@ -21,7 +21,7 @@ from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.manager.leader_election.election_thread import ElectionThread
 from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.manager.leader_election.leader_elector import LeaderElector, default_identity
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
 
@@ -32,7 +32,7 @@ _LEASES = RestMapping(
 _EVENTS = RestMapping(gvk=Event.gvk, resource=GroupVersionResource("events.k8s.io", "v1", "events"), namespaced=True)
 
 
-def can_use_thread(config: Config) -> bool:
+def can_use_thread(config: RestConfig) -> bool:
     """Whether a thread can run the election: not in virtual time, in a recording, or with a server in this process."""
     if config.app is not None:
         return False
@@ -42,7 +42,7 @@ def can_use_thread(config: Config) -> bool:
         return True
 
 
-def election_options(options: OperatorOptions, name: str, config: Config) -> LeaderElectionOptions:
+def election_options(options: OperatorOptions, name: str, config: RestConfig) -> LeaderElectionOptions:
     """Return the options of the election of an operator with this name."""
     namespace = options.leader_election_namespace
     return LeaderElectionOptions(
@@ -69,7 +69,7 @@ class ElectionFactory:
 
     def __init__(
         self,
-        config: Config,
+        config: RestConfig,
         options: LeaderElectionOptions,
         *,
         scheme: Scheme,
@@ -113,7 +113,7 @@ class ElectionFactory:
 class _Connection(Closing):
     """The transport, client and event recorder of the election."""
 
-    def __init__(self, config: Config, scheme: Scheme, name: str, hook: TelemetryHook) -> None:
+    def __init__(self, config: RestConfig, scheme: Scheme, name: str, hook: TelemetryHook) -> None:
         self._transport = Transport(config, hook=hook)
         mapper = StaticMapper([_LEASES, _EVENTS])
         self.client = Client(DirectClient(self._transport, scheme=scheme, mapper=mapper))

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.rbac.check import RbacCheck
@@ -87,9 +87,9 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _selector(text: str) -> Selector:
+def _selector(text: str) -> LabelRequirements:
     try:
-        return Selector.parse(text)
+        return LabelRequirements.parse(text)
     except UsageError as error:
         raise ValueError(str(error)) from error
 

@@ -26,7 +26,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.manager.manager import Manager
 from opsdk.rbac.declared import ControllerKinds
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import TelemetryHook
 
@@ -67,7 +67,7 @@ class Operator(OperatorDeclaration):
 
     # -------------------------------------------------------------- life cycle
     def prepare(
-        self, config: Config, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
+        self, config: RestConfig, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
     ) -> Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
 
@@ -75,7 +75,7 @@ class Operator(OperatorDeclaration):
         """
         return self._prepare(config, cluster, hooks).manager
 
-    def _prepare(self, config: Config, cluster: Cluster | None, hooks: Sequence[TelemetryHook]) -> PreparedOperator:
+    def _prepare(self, config: RestConfig, cluster: Cluster | None, hooks: Sequence[TelemetryHook]) -> PreparedOperator:
         prepared = self._prepared = PreparedOperator(self, config, cluster=cluster, hooks=hooks)
         prepared.add_services()
         for setup in self.setups:
@@ -95,7 +95,7 @@ class Operator(OperatorDeclaration):
         return declare(builder, options, reconciler.target, source_argument=self)
 
     async def start(
-        self, config: Config, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
+        self, config: RestConfig, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
     ) -> None:
         """Run until cancelled, or until something fails. Raises the errors of `Manager.start`.
 

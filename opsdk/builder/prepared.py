@@ -31,7 +31,7 @@ from opsdk.manager.phases import Phase
 from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
 if TYPE_CHECKING:  # start-up time: most operators have no webhooks
@@ -62,7 +62,7 @@ class PreparedOperator:
     def __init__(
         self,
         declaration: OperatorDeclaration,
-        config: Config,
+        config: RestConfig,
         *,
         cluster: Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),

@@ -17,7 +17,7 @@ from opsdk.recording.options import RecordingMode
 from opsdk.recording.process import ProcessRecording, RecordedProgram
 from opsdk.recording.recorder import ExchangeRecorder
 from opsdk.recording.records import Record
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import TelemetryHook
 
 __all__ = ["ProgramRun"]
@@ -48,7 +48,7 @@ class ProgramRun:
         self._guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         self._recording: ProcessRecording | None = None
 
-    def run(self, config: Config, program: RecordedProgram) -> None:
+    def run(self, config: RestConfig, program: RecordedProgram) -> None:
         """Run until SIGTERM or SIGINT, or until something fails.
 
         Args:

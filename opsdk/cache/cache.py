@@ -363,7 +363,7 @@ class Cache:
         """
         token: Kind[T] = kind_of(kind)
         if token.representation is PartialObjectMetadata:
-            raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
+            raise UsageError("an index needs whole objects: pass a typed class or unstructured_kind(...)")
         indexers = self._indexers.setdefault(token.gvk, {})
         if field_name in indexers:
             raise UsageError(f"{token.gvk} already has an index {field_name!r}: use it, or choose another name")

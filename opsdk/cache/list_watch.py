@@ -19,7 +19,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.cache.shard import HashRange
 from opsdk.client.operations import Get, List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
@@ -95,7 +95,7 @@ class RestListerWatcher:
         kind: Kind[AnyObject],
         *,
         namespace: str = "",
-        label_selector: Selector | None = None,
+        label_selector: LabelRequirements | None = None,
         field_selector: FieldSelector | None = None,
         shard: HashRange | None = None,
         drop_managed_fields: bool = False,
@@ -104,7 +104,7 @@ class RestListerWatcher:
         self._mapping = mapping
         self.kind = kind
         self._namespace = namespace
-        self._labels = label_selector or Selector()
+        self._labels = label_selector or LabelRequirements()
         self._fields = field_selector or FieldSelector()
         self._shard = shard
         self._drop_managed_fields = drop_managed_fields

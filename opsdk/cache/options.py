@@ -17,13 +17,15 @@ from msgspec.structs import replace
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.rest_mapper import RestMapping
-from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, LabelRequirements
 from opsdk.base.options import Options
 from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
 from opsdk.rest.pages import LIST_BYTES
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["strip_managed_fields"]
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
@@ -42,7 +44,7 @@ class OverrideOptions(Options, frozen=True, kw_only=True):
         resync: seconds between resyncs of handlers.
     """
 
-    label_selector: Selector | None = None
+    label_selector: LabelRequirements | None = None
     field_selector: FieldSelector | None = None
     transform: Transform | None = None
     resync: float | None = None
@@ -90,7 +92,7 @@ class ListWatchOptions(Options, frozen=True, kw_only=True):
             list of one object, and a watch for a second if the watch has not shown the list's resource version.
     """
 
-    label_selector: Selector = Selector()
+    label_selector: LabelRequirements = LabelRequirements()
     field_selector: FieldSelector = FieldSelector()
     transform: Transform | None = None
     shard: HashRange | None = None
@@ -130,7 +132,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
     """
 
     namespaces: Namespaces = ()
-    namespace_selector: Selector | None = None
+    namespace_selector: LabelRequirements | None = None
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
@@ -144,9 +146,9 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
             return
         if self.namespaces:
             raise UsageError("namespaces and namespace_selector are mutually exclusive: pass one of them")
-        if not isinstance(selector, Selector) or not selector.requirements:
+        if not isinstance(selector, LabelRequirements) or not selector.requirements:
             raise UsageError(
-                f"namespace_selector is {selector!r}: write Selector.parse('env=prod'), "
+                f"namespace_selector is {selector!r}: write LabelRequirements.parse('env=prod'), "
                 "or leave it out for all namespaces"
             )
 
@@ -166,7 +168,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
 
     gvk: GroupVersionKind
     namespace: str
-    label_selector: Selector
+    label_selector: LabelRequirements
     field_selector: FieldSelector
     metadata_only: bool
     transform: Transform | None

@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.head import HeadMeta
@@ -162,7 +162,7 @@ class InformerStore:
         self,
         *,
         transform: Transform | None = None,
-        selector: Selector | None = None,
+        selector: LabelRequirements | None = None,
         shard: HashRange | None = None,
     ) -> None:
         self.indexers: dict[str, Indexer] = {}
@@ -174,7 +174,7 @@ class InformerStore:
         self.problems: list[Problem] = []
         """The failures since the last `take_problems`."""
         self._transform = transform
-        self._selector = selector or Selector()
+        self._selector = selector or LabelRequirements()
         self._shard = shard
         self._compressor = Compressor()
         self._tables = _Tables(())

@@ -27,7 +27,7 @@ from opsdk.apimachinery.object import (
     key_of,
     origin_of,
     shared_tree,
-    to_tree,
+    to_dict,
     was_decoded,
 )
 from opsdk.children.adoption import check_live, terminating
@@ -372,7 +372,8 @@ class Applier:
         Args:
             desired: the children. Each namespace and name occurs once for a kind.
             owner: made the controller of each child.
-            prune: kinds to delete from, as they are cached: a class, ``unstructured(...)`` or ``metadata_only(...)``.
+            prune: kinds to delete from, as they are cached: a class, ``unstructured_kind(...)`` or
+                ``metadata_only(...)``.
                 They are listed in the owner's namespace, or in all namespaces for a cluster-scoped owner. None or
                 empty deletes nothing.
             force: take fields over from other managers.
@@ -546,4 +547,4 @@ def _input_digest(desired: AnyObject, owner: KubeObject | None) -> bytes:
 def _live_tree(live: AnyObject) -> JsonObject:
     """Return the JSON tree of the live object as the server returned it."""
     origin = origin_of(live)
-    return to_tree(live) if origin is None else origin
+    return to_dict(live) if origin is None else origin

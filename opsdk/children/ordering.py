@@ -12,6 +12,8 @@ from opsdk.children.graph import ChildGraph
 from opsdk.children.readiness import Ready, check_ready
 from opsdk.errors import UsageError
 
+__all__ = ["Child"]
+
 AFTER_ANNOTATION = "opsdk.dev/after"
 """The children that come before one, directly or through others; read when they are deleted in reverse order."""
 

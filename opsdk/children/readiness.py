@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_tree
+from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_dict
 from opsdk.base.place import caller_place
 from opsdk.base.shortened import shortened
 from opsdk.errors import OpsdkError, UsageError
@@ -80,7 +80,7 @@ def _tree_of(obj: TypedObject | Unstructured) -> JsonObject:
     """Return the tree of an object. The items of a list have neither ``apiVersion`` nor ``kind``, so both are added."""
     origin = origin_of(obj)
     if origin is None or "kind" in origin:
-        return origin or to_tree(obj)
+        return origin or to_dict(obj)
     gvk = gvk_of(obj)
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, **origin}
 

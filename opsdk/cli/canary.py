@@ -15,7 +15,7 @@ from opsdk.errors import UsageError
 from opsdk.fleet.canary_change import CanaryLease, FleetView, end_canary, start_canary
 from opsdk.fleet.canary_rules import Canary, CanaryPhase, describe_canary
 from opsdk.fleet.shard_lease import FLEET_LABEL
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
@@ -115,7 +115,7 @@ def _change(change: Callable[[FleetView], Canary] | None, place: tuple[str, str,
 
 
 async def change_canary(
-    config: Config, fleet: str, namespace: str, change: Callable[[FleetView], Canary] | None
+    config: RestConfig, fleet: str, namespace: str, change: Callable[[FleetView], Canary] | None
 ) -> FleetView:
     """Write the choice that `change` returns, and return the fleet with it.
 

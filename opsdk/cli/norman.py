@@ -29,7 +29,7 @@ from opsdk.manager.signals import stop_on_signals
 from opsdk.norman.cluster_api import cluster_api
 from opsdk.norman.web.page import WebPage
 from opsdk.recipes.definitions import apply_definitions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
@@ -82,7 +82,7 @@ def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | 
 
 
 async def _serve(
-    config: Config, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
+    config: RestConfig, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
 ) -> None:
     """Serve the API of a cluster until a signal comes."""
     stopped = asyncio.Event()

@@ -33,7 +33,7 @@ from opsdk.controller.pausing import (
     parse_time,
 )
 from opsdk.errors import NotFoundError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 
 _OptionalKind = Annotated[
@@ -209,7 +209,7 @@ def _print_controller(controller: str, action: str, output: OutputFormat) -> Non
     print_result(output, [{"object": subject, "action": action}], [f"{subject}: {action}"])
 
 
-async def set_data(config: Config, key: ObjectKey, words: Mapping[str, str | None]) -> None:
+async def set_data(config: RestConfig, key: ObjectKey, words: Mapping[str, str | None]) -> None:
     """Set keys of a ConfigMap, which is created if it is missing. None removes a key."""
     async with Cluster(config) as cluster:
         client = cluster.uncached
@@ -256,7 +256,7 @@ def _annotate(
     print_result(output, [{"object": name, "action": action} for name in changed], lines)
 
 
-async def annotate(config: Config, target: PauseTarget, words: Mapping[str, str | None]) -> list[str]:
+async def annotate(config: RestConfig, target: PauseTarget, words: Mapping[str, str | None]) -> list[str]:
     """Set annotations of objects, and return their names. Objects that have no such annotation need no removal."""
     removes_only = all(value is None for value in words.values())
     changed = []

@@ -24,7 +24,14 @@ from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.selectors import ANY_FIELDS, EVERYTHING, FieldSelector, Selector, as_field_selector, as_selector
+from opsdk.apimachinery.selectors import (
+    ANY_FIELDS,
+    EVERYTHING,
+    FieldSelector,
+    LabelRequirements,
+    as_field_selector,
+    as_selector,
+)
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import (
@@ -57,7 +64,7 @@ from opsdk.errors import NotFoundError, UsageError
 from opsdk.rest.pages import Pages
 
 T = TypeVar("T", bound=AnyObject)
-Labels = str | Mapping[str, str] | LabelSelector | Selector
+Labels = str | Mapping[str, str] | LabelSelector | LabelRequirements
 Fields = str | Mapping[str, str] | FieldSelector
 _DEFAULT_GET = GetOptions()
 
@@ -98,7 +105,7 @@ class Client:
         """Return one object.
 
         Args:
-            kind: a typed class, ``unstructured(...)`` or ``metadata_only(...)``.
+            kind: a typed class, ``unstructured_kind(...)`` or ``metadata_only(...)``.
             key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or for a cluster-scoped kind).
             namespace: for a `key` that is only a name.
             resource_version: see `ReadOptions`.

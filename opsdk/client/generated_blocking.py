@@ -16,7 +16,12 @@ from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject, ObjectList
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.selectors import ANY_FIELDS, EVERYTHING, FieldSelector, Selector
+from opsdk.apimachinery.selectors import (
+    ANY_FIELDS,
+    EVERYTHING,
+    FieldSelector,
+    LabelRequirements,
+)
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client, SubResourceClient
@@ -29,7 +34,7 @@ from opsdk.client.options import (
 from opsdk.client.patch import Patch
 
 T = TypeVar("T", bound=AnyObject)
-Labels = str | Mapping[str, str] | LabelSelector | Selector
+Labels = str | Mapping[str, str] | LabelSelector | LabelRequirements
 Fields = str | Mapping[str, str] | FieldSelector
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.errors import UsageError
 
@@ -63,7 +63,7 @@ class ListOptions(ReadOptions, frozen=True, kw_only=True):
     """
 
     namespace: str = ""
-    label_selector: Selector = Selector()
+    label_selector: LabelRequirements = LabelRequirements()
     field_selector: FieldSelector = FieldSelector()
     limit: int | None = None
     continue_token: str = ""
@@ -88,7 +88,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     namespace: str = ""
-    label_selector: Selector = Selector()
+    label_selector: LabelRequirements = LabelRequirements()
     field_selector: FieldSelector = FieldSelector()
     resource_version: str = ""
     bookmarks: bool = False

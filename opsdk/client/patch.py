@@ -14,14 +14,14 @@ import msgspec
 
 from opsdk.apimachinery.codec import encode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.object import AnyObject, gvk_of, shared_tree, to_tree, tree_as_read
+from opsdk.apimachinery.object import AnyObject, gvk_of, shared_tree, to_dict, tree_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
 from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["Patch", "RawPatch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
+__all__ = ["Patch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
 
 
 class PatchType(Enum):
@@ -107,7 +107,7 @@ class MergeFrom:
 
     def __init__(self, base: AnyObject | None = None, *, optimistic_lock: bool = False) -> None:
         # It shares nothing with the base, which the caller changes next.
-        self._before = to_tree(base) if base is not None else None
+        self._before = to_dict(base) if base is not None else None
         self._lock = optimistic_lock
         if self._before is not None:
             self._version_of(self._before)

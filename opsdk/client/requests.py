@@ -13,7 +13,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, shared_tree
 from opsdk.apimachinery.rest_mapper import RestMapping
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.apimachinery.status import DeleteOptions as DeleteBody
 from opsdk.apimachinery.status import Preconditions
 from opsdk.client.operations import (
@@ -132,7 +132,7 @@ def accept(kind: Kind[AnyObject], *, many: bool = False) -> str:
     return JSON
 
 
-def selector_query(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
+def selector_query(label_selector: LabelRequirements, field_selector: FieldSelector) -> list[tuple[str, str]]:
     """Return the selectors as query pairs."""
     if label_selector.nothing or field_selector.nothing:
         # Selector syntax cannot express "match nothing", so use a contradiction.

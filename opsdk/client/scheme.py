@@ -5,6 +5,8 @@ Upstream: k8s.io/client-go/kubernetes/scheme (v1.36).
 
 from opsdk.apimachinery.scheme import Scheme
 
+__all__ = ["default_scheme"]
+
 
 def default_scheme() -> Scheme:
     """Return a new scheme with every built-in kind. The module of a kind is imported when the kind is first used.

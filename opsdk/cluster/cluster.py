@@ -42,7 +42,7 @@ from opsdk.cluster.options import ClusterOptions
 from opsdk.cluster.referenced_objects import ReferencedObjects
 from opsdk.cluster.waiting import parse_until, wait_for
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
@@ -82,7 +82,7 @@ class Cluster(Closing):
 
     def __init__(
         self,
-        config: Config,
+        config: RestConfig,
         options: ClusterOptions | None = None,
         *,
         scheme: Scheme | None = None,

@@ -16,7 +16,7 @@ from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.apimachinery.object import AnyObject, to_dict
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
@@ -58,7 +58,7 @@ class Until(msgspec.Struct, frozen=True):
             deleting = f"it is being deleted (finalizers: {finalizers})"
             return deleting if obj.metadata.deletion_timestamp is not None else "it exists"
         if self.condition is not None:
-            return _lacks_condition(to_tree(obj), *self.condition)
+            return _lacks_condition(to_dict(obj), *self.condition)
         summary = judge_ready(obj, self.ready)
         return "" if summary.state is SummaryState.CURRENT else summary.message or summary.state.value
 

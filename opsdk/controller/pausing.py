@@ -31,7 +31,7 @@ from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 from opsdk.event.predicates import Predicate, PredicateFunc, all_of
 
-__all__ = ["PAUSED_ANNOTATION", "PAUSE_REASON_ANNOTATION", "RECONCILE_ANNOTATION", "Pausing"]
+__all__ = ["PAUSED_ANNOTATION", "Pausing"]
 
 PAUSED_ANNOTATION: Final = "opsdk.dev/paused"
 """Pauses an object: ``true``, ``false``, or the end of the pause."""

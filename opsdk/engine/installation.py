@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.builder.deployed import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
@@ -18,7 +18,7 @@ from opsdk.http.asgi_types import App
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = [
@@ -44,7 +44,7 @@ class UserConfig(Protocol):
     """A user of an environment."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of its clients."""
         ...
 
@@ -53,7 +53,7 @@ class RunEnvironment(Protocol):
     """A started environment, such as ``envtest.Environment``."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """Client configuration of an admin, with an `app`: no sockets."""
         ...
 
@@ -80,7 +80,7 @@ class RunEnvironment(Protocol):
         ...
 
 
-def named(config: Config, program: str) -> Config:
+def named(config: RestConfig, program: str) -> RestConfig:
     """Return the configuration of a program: the server takes its name as the default field manager."""
     return replace(config, user_agent=f"{program}/opsdk")
 
@@ -109,7 +109,7 @@ def _as_deployed(definition: JsonObject, env: RunEnvironment) -> JsonObject:
 
 async def add_operator_user(
     operator: Operator, env: RunEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
-) -> Config:
+) -> RestConfig:
     """Apply the webhook configurations and the role of an operator. Returns the configuration of its clients.
 
     Args:
@@ -124,7 +124,7 @@ async def add_operator_user(
     names = RbacNames(name=_ACCOUNT, namespace=namespace, create_namespace=namespace != "default")
     rules = rules if rules is not None else operator.rules(namespace=namespace)
     for obj in manifests(rules, names):
-        await client.apply(Unstructured.from_tree(to_tree(obj)), field_owner=owner, force=True)
+        await client.apply(Unstructured.from_tree(to_dict(obj)), field_owner=owner, force=True)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     user = env.add_user(user_of(namespace), groups=groups)
     return named(replace(user.config, namespace=namespace), operator.name)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.client.client import Client
@@ -246,7 +246,7 @@ def _moved(value: JsonValue, ahead: int) -> JsonValue:
 
 
 def _patch_of(current: Unstructured, fields: TreeChange) -> JsonObject:
-    tree = to_tree(current)
+    tree = to_dict(current)
     patch = create_merge_patch(tree, merged(tree, fields))
     assert isinstance(patch, dict)
     return patch
@@ -293,6 +293,6 @@ async def _existing(client: Client, change: ForeignChange) -> Unstructured:
 
 async def _get(client: Client, api_version: str, kind: str, *, name: str, namespace: str = "") -> Unstructured | None:
     """Return an object; None without one. The namespace does not count for a cluster-scoped kind."""
-    target = unstructured(api_version, kind)
+    target = unstructured_kind(api_version, kind)
     mapping = await client.mapper.mapping_for(target.gvk)
     return await client.get_or_none(target, name, namespace=namespace if mapping.namespaced else "")

@@ -14,7 +14,7 @@ from opsdk.apimachinery.tree_names import kind_in, subject_of_tree
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 _MAX_BODY = 1 << 16
@@ -189,7 +189,7 @@ class RefusalRecorder:
         """The refusals, each request once."""
         return list(self._refusals.values())
 
-    def around(self, config: Config) -> Config:
+    def around(self, config: RestConfig) -> RestConfig:
         """Return the configuration of clients whose requests are recorded. It has an `app`."""
         assert config.app is not None
         return msgspec.structs.replace(config, app=self._recorded(config.app))

@@ -48,7 +48,7 @@ from opsdk.engine.write_loops import WriteLoop, WriteLoops
 from opsdk.engine.writes import OWN_USERS, Entry
 from opsdk.errors import ApiError, Details, NoMatchError, NotFoundError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 
@@ -309,7 +309,7 @@ class _Execution:
             await asyncio.sleep(_STEP)
             now = monotonic()
 
-    async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> Config:
+    async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> RestConfig:
         """Install the operator. Returns the configuration of its clients."""
         self._phase = RunPhase.INSTALLATION
         await install_definitions(operator, env, client)

@@ -18,7 +18,7 @@ from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind, Unseen
 from opsdk.engine.snapshot_kinds import choose_kinds, named_namespaces
 from opsdk.errors import ApiError, DecodeError, ForbiddenError, GoneError, OpsdkError
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.discovery import ApiResource, Discovery
 from opsdk.rest.pages import Pages
 from opsdk.rest.request import resource_path
@@ -48,7 +48,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 async def take_snapshot(
-    config: Config,
+    config: RestConfig,
     *,
     rules: RuleSet | None = None,
     names: Sequence[str] = (),

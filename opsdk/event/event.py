@@ -16,7 +16,7 @@ from opsdk.apimachinery.codec import decode, encode_tree
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.apimachinery.object import AnyObject, to_dict
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION, is_traceparent
 from opsdk.cache.entry import OwnerRef, StoreEntry, make_entry
@@ -211,7 +211,7 @@ def generic_event(obj: T) -> Event[T]:
     """
     if not obj.metadata.name:
         raise UsageError(f"a generic event needs an object with a name, not {obj!r}")
-    tree = to_tree(obj)
+    tree = to_dict(obj)
     tree["metadata"].setdefault("resourceVersion", "0")  # an object that was not read has none
     entry, _ = make_entry(encode_tree(tree, obj))
     return Event(type=EventType.GENERIC, new=ObjectView(entry, kind_of_object(obj)))

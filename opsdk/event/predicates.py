@@ -10,7 +10,7 @@ from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject
-from opsdk.apimachinery.selectors import Selector, as_selector
+from opsdk.apimachinery.selectors import LabelRequirements, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 
 __all__ = [
@@ -161,7 +161,7 @@ def annotations_changed() -> Predicate:
     return _changed("annotations_changed", lambda v: v.metadata.annotations)
 
 
-def matches_labels(selector: str | Mapping[str, str] | LabelSelector | Selector) -> Predicate:
+def matches_labels(selector: str | Mapping[str, str] | LabelSelector | LabelRequirements) -> Predicate:
     """Drop events of objects that the selector does not match. Raises `UsageError` if the selector is invalid."""
     parsed = as_selector(selector)
     return Predicate(

@@ -16,7 +16,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.cache import Cache
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cache.reader import CachedReader
@@ -29,7 +29,7 @@ from opsdk.errors import ConfigError, NotFoundError, OpsdkError, UsageError
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
 from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.finalizers import is_deleting
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.kubeconfig import config_from_text
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -56,13 +56,13 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     def __init__(self, kind: KindLike[T], *, namespace: str = "", label_selector: str = "") -> None:
         self._kind = kind_of(kind)
         self._namespace = namespace
-        self._selector = Selector.parse(label_selector)
+        self._selector = LabelRequirements.parse(label_selector)
         self._changed_keys: dict[ObjectKey, None] = {}
         self._changed = asyncio.Event()
         self._keys: dict[str, ObjectKey] = {}
 
     @abstractmethod
-    async def config_of(self, obj: T, management: Cluster) -> Config:
+    async def config_of(self, obj: T, management: Cluster) -> RestConfig:
         """Return the client configuration of a cluster. Raises an `OpsdkError` with the reason if it is invalid."""
 
     def namespace_of(self, obj: T) -> str:  # noqa: ARG002 - a default
@@ -168,7 +168,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         self._key = key
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
-    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
+    async def config_of(self, obj: Secret, management: Cluster) -> RestConfig:  # noqa: ARG002 - the protocol's signature
         source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
         if not (kubeconfig := obj.data.get(self._key)):
             present = ", ".join(sorted(obj.data)) or "none"
@@ -202,7 +202,7 @@ class ResourceClusters(ObjectClusters[T]):
     def __init__(
         self,
         kind: KindLike[T],
-        config: Callable[[T, Cluster], Awaitable[Config]],
+        config: Callable[[T, Cluster], Awaitable[RestConfig]],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -217,7 +217,7 @@ class ResourceClusters(ObjectClusters[T]):
             RbacRule("patch", self._kind.gvk, subresource="status", namespaces=namespaces),
         )
 
-    async def config_of(self, obj: T, management: Cluster) -> Config:
+    async def config_of(self, obj: T, management: Cluster) -> RestConfig:
         task = asyncio.current_task()
         before = cancellations(task)
         try:

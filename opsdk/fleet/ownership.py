@@ -17,7 +17,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.cache import Cache
 from opsdk.cache.options import ByObject, CacheOptions
 from opsdk.cache.store import Delta
@@ -404,7 +404,7 @@ class Ownership:
 
     # -------------------------------------------------------------- waits
     def _cache_options(self) -> CacheOptions:
-        selector = Selector.parse(f"{FLEET_LABEL}={self.options.name}")
+        selector = LabelRequirements.parse(f"{FLEET_LABEL}={self.options.name}")
         leases = ByObject(namespaces=[self.options.namespace], label_selector=selector)
         return CacheOptions(by_kind={Lease: leases})
 

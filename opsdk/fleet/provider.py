@@ -19,7 +19,7 @@ from opsdk.cache.shard import HashRange
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, UsageError
 from opsdk.rbac.rules import RbacRule
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.kubeconfig import config_from_files
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -41,7 +41,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    config: Config | None = None
+    config: RestConfig | None = None
     problem: str = ""
     shard: HashRange | None = None
     namespace: str = ""
@@ -79,16 +79,16 @@ class ClusterProvider(ABC):
 class StaticClusters(ClusterProvider):
     """Clusters that the program adds and removes at run time. Every replica must have the same clusters.
 
-    >>> clusters = StaticClusters({"eu": Config(host="https://eu.example.com")})
-    >>> clusters.join("us", Config(host="https://us.example.com"))
+    >>> clusters = StaticClusters({"eu": RestConfig(host="https://eu.example.com")})
+    >>> clusters.join("us", RestConfig(host="https://us.example.com"))
     >>> clusters.leave("eu")
     """
 
-    def __init__(self, configs: Mapping[str, Config] | None = None) -> None:
+    def __init__(self, configs: Mapping[str, RestConfig] | None = None) -> None:
         self._clusters = {name: ClusterEntry(name=name, config=config) for name, config in (configs or {}).items()}
         self._listeners: list[Callable[[Clusters], None]] = []
 
-    def join(self, name: str, config: Config) -> None:
+    def join(self, name: str, config: RestConfig) -> None:
         """Add a cluster, or change its configuration."""
         if not name:
             raise UsageError("a cluster of a fleet needs a name")

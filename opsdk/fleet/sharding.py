@@ -14,7 +14,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.fleet.object_provider import ObjectClusters
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
 from opsdk.rbac.rules import RbacRule
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class HashShards(ClusterProvider):
@@ -60,7 +60,7 @@ class NamespaceShards(ObjectClusters[Namespace]):
         super().__init__(Namespace, label_selector=label_selector)
         self.rules = (RbacRule("get list watch", Namespace),)
 
-    async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
+    async def config_of(self, obj: Namespace, management: Cluster) -> RestConfig:  # noqa: ARG002 - the protocol's signature
         return management.config
 
     def namespace_of(self, obj: Namespace) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from opsdk.apimachinery.gvk import GroupResource, GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.kinds import KindLike, kind_of, kind_of_object, unstructured
+from opsdk.apimachinery.kinds import KindLike, kind_of, kind_of_object, unstructured_kind
 from opsdk.apimachinery.object import AnyObject, Unstructured
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
@@ -123,7 +123,7 @@ class SharedControllerFactory:
         Raises `NoMatchError` if the server does not serve it.
         """
         gvk = (await self.cluster.mapper.kind_for(resource)).gvk
-        return self.for_kind(unstructured(gvk.api_version, gvk.kind))
+        return self.for_kind(unstructured_kind(gvk.api_version, gvk.kind))
 
     def _new_controller(self, kind: KindLike[T], predicates: Sequence[PredicateFunc]) -> GenericController[T]:
         """Return a new controller of a kind, which the manager runs and whose problems make it not ready."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from opsdk.apimachinery.object import TypedObject, Unstructured, to_tree
+from opsdk.apimachinery.object import TypedObject, Unstructured, to_dict
 from opsdk.client.client import Client
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.equality import deep_equal
@@ -29,7 +29,7 @@ class Before(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, obj: TypedObject | Unstructured) -> Before:
         """Return the state of an object."""
-        tree = to_tree(obj)
+        tree = to_dict(obj)
         return cls(obj.metadata.resource_version, tree, tree.pop("status", None))
 
 
@@ -57,14 +57,14 @@ class ChangeWriter:
         """
         if obj.metadata.resource_version != before.resource_version and not always:
             return
-        tree = to_tree(obj)
+        tree = to_dict(obj)
         desired = tree.pop("status", None)
         object_changed = not deep_equal(before.tree, tree)
         status_changed = not deep_equal(before.status, desired)
         status: Any = obj.content.get("status") if isinstance(obj, Unstructured) else getattr(obj, "status", None)
         if object_changed or (status_changed and not self._has_status):
             await client.update(obj)
-            if deep_equal(to_tree(obj).get("status"), desired):
+            if deep_equal(to_dict(obj).get("status"), desired):
                 return  # the server took the status with the object, or it did not change
         if not status_changed or self._has_status is False:
             return

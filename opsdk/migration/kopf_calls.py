@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from opsdk.aio.blocking import blocking
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
 from opsdk.controller.finalizers import KopfFinalizer
@@ -113,7 +113,7 @@ class _Remembered:
 
 
 def _kind_like(obj: Unstructured) -> Any:
-    return unstructured(obj.api_version, obj.kind)
+    return unstructured_kind(obj.api_version, obj.kind)
 
 
 # ------------------------------------------------------------------ one call
@@ -131,7 +131,7 @@ class ObjectCall:
     def __init__(self, obj: Unstructured, ctx: Context, kind: KopfKind) -> None:
         self._object, self._ctx, self._kind = obj, ctx, kind
         self._remembered = kind.remembered(obj.metadata.uid)
-        self.body = Body(to_tree(obj))
+        self.body = Body(to_dict(obj))
         self.patch = KopfPatch()
         self.stopped = Stopped()
         self.blocking_stopped = BlockingStopped()

@@ -25,7 +25,7 @@ from opsdk.api.core.v1 import (
 )
 from opsdk.api.networking.v1 import Ingress
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import TypedObject
 from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
@@ -97,7 +97,7 @@ async def cluster_api(
             gvk = schema.attributes[GVK]
             assert isinstance(gvk, GroupVersionKind)
             if gvk not in stores:
-                stores[gvk] = CachedStore(cluster, unstructured(gvk.api_version, gvk.kind), client=clients)
+                stores[gvk] = CachedStore(cluster, unstructured_kind(gvk.api_version, gvk.kind), client=clients)
             schema.store = stores[gvk]
             add_state(schema)
 

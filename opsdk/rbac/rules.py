@@ -29,7 +29,7 @@ class RbacRule:
 
     Args:
         verbs: a list, or a string with spaces between them.
-        resources: classes, kinds of `unstructured` or `metadata_only`, GVKs, or strings as for kubectl
+        resources: classes, kinds of `unstructured_kind` or `metadata_only`, GVKs, or strings as for kubectl
             (``pods/log``, ``deployments.apps/scale``, ``*.apps``).
         subresource: of all these resources; ``status``, for example.
         resource_names: only these objects. Lists and watches are then allowed with a field selector for the name only,

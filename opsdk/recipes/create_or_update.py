@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TypeVar
 
 from opsdk.apimachinery.kinds import kind_of_object
-from opsdk.apimachinery.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
+from opsdk.apimachinery.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_dict
 from opsdk.client.client import Client
 from opsdk.client.patch import MergeFrom
 from opsdk.errors import UsageError
@@ -49,9 +49,9 @@ async def create_or_update(
     live = await _get_or_create(client, obj, mutate, field_owner)
     if live is None:
         return OperationResult.CREATED
-    before = to_tree(live)
+    before = to_dict(live)
     _mutate(live, mutate)
-    changed = to_tree(live) != before
+    changed = to_dict(live) != before
     if changed:
         await client.update(live, field_owner=field_owner)
     assign(obj, live)
@@ -70,7 +70,7 @@ async def create_or_patch(
         return OperationResult.CREATED
     base = deep_copy(live)
     _mutate(live, mutate)
-    before, after = to_tree(base), to_tree(live)
+    before, after = to_dict(base), to_dict(live)
     status_changed = before.pop("status", None) != after.pop("status", None)
     main_changed = before != after
     desired = deep_copy(live)

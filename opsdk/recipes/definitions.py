@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.crd import crds_for
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.errors import DeadlineError, NoMatchError
 from opsdk.recipes.summaries import SummaryState, summary
 from opsdk.structured_merge.value import JsonObject
 
-_DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_DEFINITION: Final = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 POLL_SECONDS: Final = 0.5
 """Seconds between two reads of a definition, as in wrangler: the server takes about a second to establish one."""
 

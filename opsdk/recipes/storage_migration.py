@@ -21,8 +21,8 @@ from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only, unstructured
-from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, Unstructured, key_of, to_tree
+from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only, unstructured_kind
+from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, Unstructured, key_of, to_dict
 from opsdk.base.options import Options
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
@@ -43,7 +43,7 @@ log = SafeLogger(__name__)
 
 R = TypeVar("R")
 
-DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFINITION = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 # Maximum number of failed objects in the error message.
 _MAX_NAMED_FAILURES = 5
 
@@ -256,7 +256,7 @@ class _Migration:
 
     async def run(self) -> MigrationProgress:
         for _ in range(self._options.rounds):
-            self._storage = storage = storage_version_of(to_tree(await self.read_definition()))
+            self._storage = storage = storage_version_of(to_dict(await self.read_definition()))
             if not storage.needs_migration:
                 return self.progress(finished=True)
             await self.retry(partial(self.set_stored_versions, storage, dry_run=True))
@@ -294,7 +294,7 @@ class _Migration:
         """Set the stored versions. Returns False if the definition has changed since `storage` was read."""
         for _ in range(self._options.attempts):
             definition = await self.read_definition()
-            if not storage.is_still(storage_version_of(to_tree(definition))):
+            if not storage.is_still(storage_version_of(to_dict(definition))):
                 return False
             version = definition.metadata.resource_version
             try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
-from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.apimachinery.object import AnyObject, to_dict
 from opsdk.structured_merge.value import JsonObject
 
 Tree = Mapping[str, Any]
@@ -88,7 +88,7 @@ def summary(obj: AnyObject) -> Summary:
     >>> str(summary(Unstructured.from_tree({**tree, "status": {"observedGeneration": 1}})))
     'in progress: generation 2 is not observed yet, only 1'
     """
-    return tree_summary(to_tree(obj))
+    return tree_summary(to_dict(obj))
 
 
 def tree_summary(tree: JsonObject) -> Summary:

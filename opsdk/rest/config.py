@@ -90,7 +90,7 @@ def default_user_agent() -> str:
     return f"{program}/opsdk opsdk/{VERSION} ({where})"
 
 
-class Config(Options, frozen=True, kw_only=True):
+class RestConfig(Options, frozen=True, kw_only=True):
     """Address, TLS and credentials of one API server. Empty fields are not set. `repr` hides secrets.
 
     Attributes:
@@ -159,7 +159,7 @@ class Config(Options, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         parts = (f"{name}={_redacted(name, value)}" for name, value in values if value and value is not LIMITS)
-        return f"Config({', '.join(parts)})"
+        return f"RestConfig({', '.join(parts)})"
 
     @property
     def endpoint(self) -> Endpoint:
@@ -174,7 +174,7 @@ class Config(Options, frozen=True, kw_only=True):
         return has_ca or has_cert or self.insecure_skip_tls_verify
 
 
-def _contradiction(config: Config) -> str:
+def _contradiction(config: RestConfig) -> str:
     """Return the contradiction between fields, or an empty string."""
     has_cert = bool(config.client_cert_data or config.client_cert_file)
     has_key = bool(config.client_key_data or config.client_key_file)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.exec_plugin import ExecCredentials
 from opsdk.rest.tls import ClientCert
 
@@ -103,7 +103,7 @@ class TokenFileCredentials:
         return f"<TokenFileCredentials {self._path}>"
 
 
-def credentials_for(config: Config) -> Credentials:
+def credentials_for(config: RestConfig) -> Credentials:
     """Return the credentials of `config`. A token or a password takes precedence over a plugin."""
     if config.token_file:
         return TokenFileCredentials(Path(config.token_file), fallback=config.token)

@@ -16,7 +16,7 @@ import msgspec
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.rest.config import Config, ExecConfig
+from opsdk.rest.config import ExecConfig, RestConfig
 from opsdk.rest.plugin_process import MAX_OUTPUT, start_process
 from opsdk.rest.tls import ClientCert
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
@@ -52,7 +52,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 # ------------------------------------------------------------------ pure
-def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
+def exec_info(plugin: ExecConfig, config: RestConfig, *, interactive: bool) -> str:
     """Return the value of ``KUBERNETES_EXEC_INFO``."""
     spec: JsonObject = {"interactive": interactive}
     if plugin.provide_cluster_info:
@@ -120,7 +120,7 @@ class ExecCredentials:
         generation: the number of successful runs.
     """
 
-    def __init__(self, plugin: ExecConfig, config: Config) -> None:
+    def __init__(self, plugin: ExecConfig, config: RestConfig) -> None:
         self._plugin = plugin
         self._config = config
         self._credential: Credential | None = None

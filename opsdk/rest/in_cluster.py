@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from opsdk.errors import ConfigError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERVICE_ACCOUNT) -> Config | None:
+def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERVICE_ACCOUNT) -> RestConfig | None:
     """Return the configuration of the pod's service account, or None outside a pod.
 
     The token is read again each minute, because the kubelet replaces it.
@@ -31,7 +31,7 @@ def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERV
     token = _read(token_file)
     if token is None:
         raise ConfigError(f"in a pod, but {token_file} cannot be read: set automountServiceAccountToken: true")
-    return Config(
+    return RestConfig(
         host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         token=token,
         token_file=str(token_file),

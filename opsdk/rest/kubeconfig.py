@@ -1,4 +1,4 @@
-"""kubeconfig files: parsed, merged as kubectl merges them, and converted to a `Config`.
+"""kubeconfig files: parsed, merged as kubectl merges them, and converted to a `RestConfig`.
 
 Only `read_file` has I/O. Every message names the file and the entry.
 
@@ -16,7 +16,7 @@ import msgspec
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.errors import ConfigError
-from opsdk.rest.config import Config, ExecConfig, Impersonate
+from opsdk.rest.config import ExecConfig, Impersonate, RestConfig
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -154,7 +154,7 @@ def _entries(path: Path, document: Mapping[str, JsonValue], section: str) -> dic
     return entries
 
 
-def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> Config:
+def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> RestConfig:
     """Read, merge and resolve kubeconfig files.
 
     Missing files are skipped unless `required`. Raises `ConfigError` if no file exists.
@@ -165,8 +165,8 @@ def config_from_files(paths: Sequence[Path], *, context: str | None = None, requ
     return resolve(merge(documents), context=context)
 
 
-def config_from_text(text: str | bytes, *, source: str, context: str | None = None) -> Config:
-    """Return the `Config` of a kubeconfig that another party wrote, such as the content of a Secret.
+def config_from_text(text: str | bytes, *, source: str, context: str | None = None) -> RestConfig:
+    """Return the `RestConfig` of a kubeconfig that another party wrote, such as the content of a Secret.
 
     Such a kubeconfig can neither run programs nor read files of this process.
 
@@ -190,8 +190,8 @@ def config_from_text(text: str | bytes, *, source: str, context: str | None = No
 
 
 # ------------------------------------------------------------------ one context
-def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
-    """Return the `Config` of `context`, or of the current context."""
+def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> RestConfig:
+    """Return the `RestConfig` of `context`, or of the current context."""
     files = ", ".join(map(str, kubeconfig.files))
     name = context or kubeconfig.current_context
     available = ", ".join(sorted(kubeconfig.contexts)) or "none"
@@ -211,7 +211,7 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
     try:
         namespace, place = chosen.text("namespace"), f"the context {name} of {files}"
         source = place if namespace else f"the default, because {place} has none"
-        return Config(host=server, namespace=namespace or "default", namespace_source=source, **settings)
+        return RestConfig(host=server, namespace=namespace or "default", namespace_source=source, **settings)
     except ConfigError as error:
         raise chosen.fail(str(error)) from error
 
@@ -240,7 +240,7 @@ def _cluster_settings(cluster: KubeconfigEntry) -> JsonObject:
 
 
 def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObject:
-    """Return the fields of `Config` that a kubeconfig's user sets."""
+    """Return the fields of `RestConfig` that a kubeconfig's user sets."""
     if user.data.get("auth-provider"):
         raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")

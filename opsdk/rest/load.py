@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 
 from opsdk.errors import ConfigError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.in_cluster import in_cluster_config
 from opsdk.rest.kubeconfig import config_from_files
 
 
-def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> Config:
+def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> RestConfig:
     """Return the configuration of this process.
 
     The first that applies: the `kubeconfig` argument; the merged files in ``$KUBECONFIG``; the pod's service account,

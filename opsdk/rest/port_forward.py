@@ -22,7 +22,7 @@ from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConnectError, ConnectionLostError, OpsdkError, TransportError, UsageError
 from opsdk.http.client.request import merge_headers
 from opsdk.http.client.upgrade import UpgradeConnection, UpgradedExchange, upgrade
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
@@ -64,7 +64,7 @@ class PortForward(Closing):
         last_error: why the last connection to the Pod failed; None after one that succeeded.
     """
 
-    def __init__(self, config: Config, *, namespace: str, pod: str, port: int) -> None:
+    def __init__(self, config: RestConfig, *, namespace: str, pod: str, port: int) -> None:
         if config.app is not None:
             raise UsageError("a port-forward needs an API server with a network address")
         self._request = RestRequest(

@@ -49,7 +49,7 @@ class ResponseBudget:
         if not self._cuts:
             advice = "list in smaller pages or " if self._limit == "list_bytes" else ""
             raise ResponseLimitError(
-                f"the response has more than {self._size} bytes: {advice}raise {self._limit} of Config.limits"
+                f"the response has more than {self._size} bytes: {advice}raise {self._limit} of RestConfig.limits"
             )
         self.full = True
         remaining = max(len(piece) + self._left, 0)

@@ -1,4 +1,4 @@
-"""TLS contexts from a `Config`, rebuilt when the certificate files change.
+"""TLS contexts from a `RestConfig`, rebuilt when the certificate files change.
 
 Upstream: k8s.io/client-go/transport/tls_cache.go, cert_rotation.go (v1.36)
 """
@@ -16,7 +16,7 @@ import msgspec
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
 from opsdk.http.pem import certificates_of, without_comments
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.tls_resumption import TlsResumption
 
 RELOAD_EVERY = 300.0
@@ -45,7 +45,7 @@ class TlsContexts:
         resumption: the session that new connections resume.
     """
 
-    def __init__(self, config: Config, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, config: RestConfig, *, on_change: Callable[[], None]) -> None:
         self._config = config
         self._on_change = on_change
         self._plugin_cert: ClientCert | None = None
@@ -111,7 +111,7 @@ def _read_file(path: str, what: str) -> bytes:
         raise ConfigError(f"{what} {path}: cannot be read: {error.strerror}") from error
 
 
-def _build_context(config: Config, material: _Material) -> ssl.SSLContext:
+def _build_context(config: RestConfig, material: _Material) -> ssl.SSLContext:
     """Return a client's TLS context. Raises `ConfigError` for certificates that do not load."""
     # Not create_default_context: its strict flag (Python 3.13) rejects cluster CAs that other clients accept.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

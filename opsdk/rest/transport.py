@@ -26,7 +26,7 @@ from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream, merge_headers
 from opsdk.recording.boundary import BOUNDARY
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
@@ -103,7 +103,7 @@ class Transport(Closing):
     """All HTTP traffic to one API server.
 
     >>> async def main(app):
-    ...     async with Transport(Config(app=app)) as transport:
+    ...     async with Transport(RestConfig(app=app)) as transport:
     ...         return (await transport.send(RestRequest("GET", "/version"))).status
 
     A write of a task that needs leadership is refused with `LeaderElectionLostError` when this replica no longer leads
@@ -118,7 +118,7 @@ class Transport(Closing):
         hook: receives a `Requested` record for each attempt, retries and cancelled ones included; may add headers.
     """
 
-    def __init__(self, config: Config, *, hook: TelemetryHook | None = None) -> None:
+    def __init__(self, config: RestConfig, *, hook: TelemetryHook | None = None) -> None:
         self.config = config
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+__all__ = ["JsonObject"]
+
 JsonValue: TypeAlias = Any
 """Any value that ``json.loads`` returns: dict, list, str, int, float, bool, or None."""
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO
 from opsdk.errors import UsageError
 from opsdk.telemetry.formats import JsonFormatter, TextFormatter, render_fields
 
-__all__ = ["LogContext", "log_context", "setup_logging"]
+__all__ = ["log_context", "setup_logging"]
 
 _FieldSource = Mapping[str, str] | Callable[[], Mapping[str, str]]
 # The fields of a block, and those of the blocks around it.

@@ -25,30 +25,14 @@ from opsdk.errors import RequestInfo
 from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = [
-    "CertificateRead",
-    "Contended",
-    "ControllerPaused",
-    "DaemonChanged",
-    "GenerationsView",
-    "Hooks",
-    "HotLoopFound",
-    "Leadership",
-    "LoopStalled",
-    "PausedObjects",
     "QueueHooks",
-    "QueueView",
-    "Queued",
     "ReconcileOutcome",
     "ReconcileStarted",
     "Reconciled",
-    "RegisteredFaults",
-    "RenewedSlowly",
+    "Record",
     "RequestStarted",
     "Requested",
     "TelemetryHook",
-    "WebhookLoad",
-    "WebhookServed",
-    "Workers",
     "WriteStarted",
 ]
 
@@ -427,6 +411,7 @@ Record = (
     | HotLoopFound
     | DaemonChanged
 )
+"""What `TelemetryHook.record` receives. A later version may have more records: ignore those that you do not know."""
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()
 NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})

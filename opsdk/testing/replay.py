@@ -30,7 +30,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import AlreadyExistsError, ApiError, NoMatchError, UsageError
 from opsdk.event.request import Request
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.references import OperatorReference
 
@@ -111,7 +111,7 @@ def differences(recorded: ReconcileRecord, replayed: ReconcileRecord) -> list[st
     return lines
 
 
-async def replay(record: ReconcileRecord, operator: Operator, config: Config) -> ReconcileRecord:
+async def replay(record: ReconcileRecord, operator: Operator, config: RestConfig) -> ReconcileRecord:
     """Create the objects that `record` read, reconcile its request once, and return what the reconcile did.
 
     Args:

@@ -12,7 +12,7 @@ from opsdk.apimachinery.crd import crds_for
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NoMatchError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
@@ -29,7 +29,7 @@ class HasConfig(Protocol):
     """An object with a client configuration, such as `envtest.environment.Environment`."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of clients."""
         ...
 
@@ -41,7 +41,7 @@ class OperatorTimeoutError(AssertionError):
 @asynccontextmanager
 async def running(
     operator: Operator,
-    cluster: Config | HasConfig,
+    cluster: RestConfig | HasConfig,
     *,
     definitions: bool = True,
     ready_within: float = 60.0,
@@ -71,7 +71,7 @@ async def running(
         OperatorTimeoutError: one of the two time limits has passed.
         HotLoopError: a request kept reconciling itself. The block is cancelled.
     """
-    config = cluster if isinstance(cluster, Config) else cluster.config
+    config = cluster if isinstance(cluster, RestConfig) else cluster.config
     block = asyncio.current_task()
     assert block is not None
     await _install(operator, config, definitions=definitions)
@@ -121,7 +121,7 @@ class _Interrupter(TelemetryHook):
             self._block.cancel()
 
 
-async def _install(operator: Operator, config: Config, *, definitions: bool) -> None:
+async def _install(operator: Operator, config: RestConfig, *, definitions: bool) -> None:
     """Install what the server lacks for the operator: definitions and webhook configurations."""
     local = operator.has_webhooks and operator.options.webhook == WebhookServerOptions()
     if not local and not (definitions and operator.custom_kinds()):

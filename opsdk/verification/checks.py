@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.cel.errors import CelCompileError
 from opsdk.children.expression import compile_ready
 from opsdk.client.client import Client
@@ -49,10 +49,10 @@ class ObjectCheck(msgspec.Struct, frozen=True):
                 f"--check {self.resource}: {error}: name a kind of the operator, of Kubernetes, or of --crds"
             ) from error
         texts = []
-        for obj in await client.list(unstructured(gvk.api_version, gvk.kind)):
+        for obj in await client.list(unstructured_kind(gvk.api_version, gvk.kind)):
             if _is_of_cluster(obj):
                 continue
-            outcome = compile_ready(self.expression).run({"self": to_tree(obj)})
+            outcome = compile_ready(self.expression).run({"self": to_dict(obj)})
             if outcome.error is not None or outcome.value is not True:
                 name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
                 reason = f"{outcome.error}" if outcome.error is not None else f"is {outcome.value!r}".lower()

@@ -11,7 +11,7 @@ from opsdk.engine.world.exchange import Exchange, is_lease
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.replica import Replica
 from opsdk.engine.writes import Entry
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.foreign_client import delete_child, edit_child
@@ -38,7 +38,7 @@ class RunPort(Protocol):
         ...
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of a client that is neither the operator nor its user."""
         ...
 

@@ -12,7 +12,7 @@ from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["delete_child", "edit_child", "edits_of"]
@@ -24,13 +24,13 @@ _EDITED: Final = "edited"
 _EDITED_BASE64: Final = "ZWRpdGVk"
 
 
-async def delete_child(config: Config, child: JsonObject) -> None:
+async def delete_child(config: RestConfig, child: JsonObject) -> None:
     """Delete an object, given as it is stored."""
     async with Cluster(replace(config, user_agent=_USER_AGENT)) as cluster:
         await cluster.uncached.delete(_reference_to(child), missing_ok=True)
 
 
-async def edit_child(config: Config, child: JsonObject, own: JsonObject) -> None:
+async def edit_child(config: RestConfig, child: JsonObject, own: JsonObject) -> None:
     """Change one field of an object that the operator owns, the first one whose change the server accepts.
 
     Args:

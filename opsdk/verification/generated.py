@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from opsdk.apimachinery.kinds import Kind, unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import Kind, unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
@@ -292,7 +292,7 @@ class Operate:
     async def __call__(self, world: World) -> None:
         self.refusal = ""
         client, obj = world.client, Unstructured.from_tree(self.obj)
-        kind = unstructured(self.obj["apiVersion"], self.obj["kind"])
+        kind = unstructured_kind(self.obj["apiVersion"], self.obj["kind"])
         if self._kind in (None, OperationKind.RECREATE):
             await client.delete(obj, missing_ok=True)
         if self._kind is None:
@@ -319,7 +319,7 @@ class Operate:
         if existing is None:
             await client.create(Unstructured.from_tree(desired), field_owner=_FIELD_OWNER)
             return
-        stored = to_tree(existing)
+        stored = to_dict(existing)
         changed: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
         changed |= {name: value for name, value in desired.items() if name not in _KEPT}
         changed["metadata"] = dict(stored["metadata"])

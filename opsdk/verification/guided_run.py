@@ -18,7 +18,7 @@ from opsdk.engine.world.replica import Replica
 from opsdk.engine.world.rest import Rest
 from opsdk.engine.world.rest_state import RestState, is_retrying
 from opsdk.engine.world.run import WorldRun
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.disturbers import GuidedDisturber, disturber_of
@@ -99,7 +99,7 @@ class WorkloadRun(WorldRun):
 
     # -------------------------------------------------------------- for disturbers
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of a client that is neither the operator nor its user."""
         return self.cluster.env.config
 

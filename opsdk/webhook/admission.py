@@ -22,10 +22,13 @@ __all__ = [
     "AdmissionResponse",
     "UserInfo",
     "allowed",
+    "decode_review",
     "denied",
+    "encode_review",
     "errored",
     "invalid_field",
     "patched",
+    "response_for",
 ]
 
 MAX_REQUEST_SIZE = 7 * 1024 * 1024

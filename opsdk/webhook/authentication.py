@@ -11,11 +11,14 @@ from dataclasses import dataclass
 import msgspec
 
 from opsdk.apimachinery.model import to_builtins
+from opsdk.base.moved_names import old_names
 from opsdk.errors import BadRequestError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 from opsdk.webhook.admission import UserInfo
 
-__all__ = ["TokenRequest", "TokenResponse", "authenticated", "errored", "unauthenticated"]
+__all__ = ["TokenRequest", "TokenResponse", "authenticated", "review_failed", "unauthenticated"]
+
+__getattr__ = old_names(__name__)
 
 MAX_REQUEST_SIZE = 1024 * 1024
 """Bytes from which a review is too large."""
@@ -45,7 +48,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenResponse:
-    """The result of a review. Create one with `authenticated`, `unauthenticated` or `errored`."""
+    """The result of a review. Create one with `authenticated`, `unauthenticated` or `review_failed`."""
 
     authenticated: bool
     user: UserInfo | None = None
@@ -87,10 +90,10 @@ def unauthenticated(reason: str = "") -> TokenResponse:
     return TokenResponse(authenticated=False, error=reason)
 
 
-def errored(message: str) -> TokenResponse:
+def review_failed(message: str) -> TokenResponse:
     """Return the response for a token that could not be checked.
 
-    >>> errored("the directory is down").authenticated
+    >>> review_failed("the directory is down").authenticated
     False
     """
     return TokenResponse(authenticated=False, error=message)

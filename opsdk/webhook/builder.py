@@ -26,7 +26,7 @@ from opsdk.webhook.handlers import (
 from opsdk.webhook.server import WebhookServer
 from opsdk.webhook.webhook import DEFAULT_TIMEOUT, AdmissionWebhook
 
-__all__ = ["WebhookBuilder", "webhook_path"]
+__all__ = ["WebhookBuilder"]
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)

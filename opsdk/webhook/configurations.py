@@ -15,14 +15,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = [
-    "WebhookClientConfig",
-    "WebhookRegistration",
-    "WebhookRule",
-    "WebhookService",
-    "conversion_stanza",
-    "webhook_configurations",
-]
+__all__ = ["WebhookClientConfig", "WebhookRule", "WebhookService", "conversion_stanza", "webhook_configurations"]
 
 # Range of timeoutSeconds in admissionregistration.k8s.io.
 _MIN_TIMEOUT_SECONDS, _MAX_TIMEOUT_SECONDS = 1, 30

@@ -19,12 +19,12 @@ from opsdk.apimachinery.codec import decode, decode_tree
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import UnsetMap
-from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, convert, to_tree
+from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, convert, to_dict
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import BadRequestError, ConversionError, DecodeError, UsageError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
-__all__ = ["ConversionRequest", "Converter", "HubSpokeConverter", "Spoke", "check_round_trip"]
+__all__ = ["Converter", "HubSpokeConverter", "Spoke", "check_round_trip"]
 
 H = TypeVar("H", bound=TypedObject)
 S = TypeVar("S", bound=TypedObject)
@@ -148,10 +148,10 @@ def _with_metadata(original: JsonObject, obj: TypedObject) -> JsonObject:
             metadata[name] = dict(values)
         elif not isinstance(values, UnsetMap):
             metadata.pop(name, None)
-    converted = to_tree(obj)
+    converted = to_dict(obj)
     changed: JsonObject = converted.get("metadata") or {}
     if changed.keys() - {"labels", "annotations"}:
-        decoded: JsonObject = to_tree(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
+        decoded: JsonObject = to_dict(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
         for name, value in changed.items():
             if value != decoded.get(name):
                 raise ConversionError(f"a conversion must not change metadata.{name}: {decoded.get(name)} != {value}")
@@ -170,12 +170,12 @@ def check_round_trip(converter: HubSpokeConverter[Any], obj: TypedObject) -> Non
     Raises:
         ConversionError: a conversion fails, or a field differs afterwards; the message names version and fields.
     """
-    before = to_tree(obj)
+    before = to_dict(obj)
     for api_version in converter.api_versions:
         if api_version == obj.api_version:
             continue
         there = converter.convert(before, api_version)
-        back = to_tree(decode_tree(converter.convert(there, obj.api_version), Kind(obj.gvk, type(obj))))
+        back = to_dict(decode_tree(converter.convert(there, obj.api_version), Kind(obj.gvk, type(obj))))
         if changes := create_json_patch(before, back):
             paths = ", ".join(str(change["path"]) for change in changes)
             raise ConversionError(f"{obj.gvk} changes when it is converted to {api_version} and back: {paths}")

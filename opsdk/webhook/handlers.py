@@ -18,7 +18,7 @@ import msgspec
 
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.apimachinery.object import AnyObject, to_dict
 from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
@@ -161,13 +161,13 @@ class DefaulterHandler(Generic[T]):
         ctx = AdmissionContext(request)
         try:
             obj = _decode(request.object, self._kind, new=True)
-            before = to_tree(obj)
+            before = to_dict(obj)
             result = await _call(self._default, obj, ctx)
         except (AdmissionDeniedError, ApiError) as error:
             return response_for(error).with_warnings(*ctx.warnings())
         if result is not None and result is not obj:
             raise UsageError(f"the defaulter returned a {type(result).__name__}: change the object in place instead")
-        after = to_tree(obj)
+        after = to_dict(obj)
         if deep_equal(before, after):
             return allowed().with_warnings(*ctx.warnings())
         return patched(request.object or {}, after).with_warnings(*ctx.warnings())

@@ -27,7 +27,7 @@ from opsdk.webhook.calls import PANICKED, call_user_function, read_body
 from opsdk.webhook.conversion import ConversionRequest, Converter
 from opsdk.webhook.handlers import Handler
 
-__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook", "Webhook"]
+__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook"]
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds for a handler: the default ``timeoutSeconds`` of webhook configurations."""
@@ -178,12 +178,12 @@ class AuthenticationWebhook:
             body = await read_body(request, authentication.MAX_REQUEST_SIZE)
             review = authentication.decode_review(body, request.header("content-type"))
         except ApiError as error:
-            return _json(authentication.encode_review(authentication.errored(error.message)))
+            return _json(authentication.encode_review(authentication.review_failed(error.message)))
         call = self._handler(review)
         outcome = await call_user_function(call, name="the token webhook", seconds=self._timeout)
         if outcome.panicked:
             request.state[PANICKED] = "admission"
-        response = authentication.errored(outcome.failure) if outcome.value is None else outcome.value
+        response = authentication.review_failed(outcome.failure) if outcome.value is None else outcome.value
         return _json(authentication.encode_review(response, review))
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from opsdk.apimachinery.gvk import (
     GroupVersionResource,
     ObjectKey,
 )
-from opsdk.apimachinery.kinds import Kind, kind_of, kind_of_object, metadata_only, unstructured
+from opsdk.apimachinery.kinds import Kind, kind_of, kind_of_object, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import (
     Object,
@@ -33,7 +33,7 @@ from opsdk.apimachinery.object import (
     gvk_of,
     key_of,
     origin_of,
-    to_tree,
+    to_dict,
 )
 from opsdk.errors import UsageError
 
@@ -51,7 +51,7 @@ def test_each_built_in_kind(gvk: GroupVersionKind, where: str) -> None:
     cls = load(where)
     assert cls.gvk == gvk
     obj = cls(metadata=ObjectMeta(name="a"))
-    assert to_tree(obj) == {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": "a"}}
+    assert to_dict(obj) == {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": "a"}}
     assert decode(encode(obj), kind_of(cls)) == obj
     assert deep_copy(obj) == obj
     assert kind_of_object(obj) == kind_of(cls)
@@ -77,7 +77,7 @@ def test_attributes_are_sent_in_the_wires_names() -> None:
         metadata=ObjectMeta(name="a", generate_name="g"),
         spec=PodSpec(containers=[Container(name="c", image_pull_policy="Always")], host_ipc=True, host_pid=True),
     )
-    spec = to_tree(pod)["spec"]
+    spec = to_dict(pod)["spec"]
     assert spec == {
         "containers": [{"name": "c", "imagePullPolicy": "Always"}],
         "hostIPC": True,
@@ -89,16 +89,16 @@ def test_zero_of_an_optional_number_is_sent() -> None:
     """A Deployment that is scaled to zero is sent with ``replicas: 0``."""
     deployment = Deployment(metadata=ObjectMeta(name="a"))
     deployment.spec.replicas = 0
-    assert to_tree(deployment)["spec"]["replicas"] == 0
+    assert to_dict(deployment)["spec"]["replicas"] == 0
 
 
 def test_kinds_are_equal_if_gvk_and_form_are_equal() -> None:
     """Two kinds are equal if their GroupVersionKind and their form (typed, unstructured, metadata) are equal."""
     assert kind_of(Pod) == Kind(GroupVersionKind("", "v1", "Pod"), Pod)
     assert kind_of(kind_of(Pod)) == kind_of(Pod)
-    assert unstructured("v1", "Pod") == unstructured("v1", "Pod") != kind_of(Pod)
-    assert metadata_only(Pod) == metadata_only(unstructured("v1", "Pod")) == metadata_only(Pod.gvk)
-    assert len({kind_of(Pod), unstructured("v1", "Pod"), metadata_only(Pod)}) == 3
+    assert unstructured_kind("v1", "Pod") == unstructured_kind("v1", "Pod") != kind_of(Pod)
+    assert metadata_only(Pod) == metadata_only(unstructured_kind("v1", "Pod")) == metadata_only(Pod.gvk)
+    assert len({kind_of(Pod), unstructured_kind("v1", "Pod"), metadata_only(Pod)}) == 3
     wrong: list[Any] = [TypedObject, Object, Unstructured, PartialObjectMetadata, int, "Pod"]
     for cls in wrong:
         with pytest.raises(UsageError, match="has no kind"):
@@ -145,7 +145,7 @@ def test_unstructured_objects_are_trees() -> None:
         assert obj.get(*missing, default="d") == "d"
     assert "spec" in obj
     assert "metadata" not in obj
-    tree = to_tree(obj)
+    tree = to_dict(obj)
     tree["spec"]["items"][0]["n"] = 2
     assert obj.get("spec", "items", 0, "n") == 1
 
@@ -156,7 +156,7 @@ def test_assigning_makes_equal_in_place() -> None:
     source = Unstructured.from_tree({"metadata": {"name": "new", "odd": 1}, "spec": {}})
     assign(target, source)
     assert (target.kind, target.metadata.name, target.content) == ("Pod", "new", {"spec": {}})
-    assert to_tree(target)["metadata"] == {"name": "new", "odd": 1}
+    assert to_dict(target)["metadata"] == {"name": "new", "odd": 1}
     assign(target, Unstructured("v1", "Pod"))
     assert origin_of(target) is None
 

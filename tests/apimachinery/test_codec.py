@@ -14,17 +14,17 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap, Container, Pod
 from opsdk.apimachinery.codec import decode, decode_list, decode_partial, decode_tree, encode, peek_key, split_list
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import Kind, kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import Kind, kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, retain_status, to_tree
+from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, retain_status, to_dict
 from opsdk.cache.head import decode_head
 from opsdk.errors import CodecError, DecodeError, EncodeError
 from opsdk.rest.frames import error_from_event
 from opsdk.structured_merge.value import JsonObject
 
 POD = kind_of(Pod)
-ANY = unstructured("v1", "Pod")
+ANY = unstructured_kind("v1", "Pod")
 
 
 def pod(**rest: Any) -> JsonObject:
@@ -106,7 +106,7 @@ def test_what_is_no_list() -> None:
 def test_a_tree_is_decoded_like_its_bytes() -> None:
     """Decoding a tree gives the same object or error as decoding its bytes."""
     assert decode_tree(pod(), POD) == decode(raw(pod()), POD)
-    assert to_tree(decode_tree(pod(odd=1), POD)) == pod(odd=1)
+    assert to_dict(decode_tree(pod(odd=1), POD)) == pod(odd=1)
     with pytest.raises(DecodeError, match="ns/p"):
         decode_tree(pod(spec={"containers": 5}), POD)
 
@@ -153,7 +153,7 @@ def test_times_with_six_decimals() -> None:
     assert msgspec.json.decode(encode(lease)) == tree
     assert lease.spec.acquire_time is not None
     fresh = Lease(metadata=lease.metadata, spec=lease.spec)
-    sent = to_tree(fresh)
+    sent = to_dict(fresh)
     assert sent["spec"]["acquireTime"] == "2026-01-01T00:00:00.500000Z"
     assert sent["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
     assert sent["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
@@ -165,8 +165,8 @@ def test_copies_are_independent() -> None:
     two = deep_copy(one)
     two.spec.containers.append(Container(name="d"))
     two.metadata.labels["a"] = "b"
-    assert to_tree(one) == pod(odd={"x": 1})
-    assert to_tree(two)["odd"] == {"x": 1}
+    assert to_dict(one) == pod(odd={"x": 1})
+    assert to_dict(two)["odd"] == {"x": 1}
 
 
 # ------------------------------------------------------------------ read, modify, write of any tree
@@ -228,7 +228,7 @@ def things(draw: st.DrawFn) -> JsonObject:
 def test_any_tree_survives_unchanged(tree: JsonObject) -> None:
     """Decoded as its type and encoded again it is the same tree."""
     assert msgspec.json.decode(encode(decode(raw(tree), kind_of(Thing)))) == tree
-    assert msgspec.json.decode(encode(decode(raw(tree), unstructured("demo.opsdk.dev/v1", "Thing")))) == tree
+    assert msgspec.json.decode(encode(decode(raw(tree), unstructured_kind("demo.opsdk.dev/v1", "Thing")))) == tree
 
 
 @given(things(), st.data())
@@ -277,7 +277,7 @@ PLACES = [
 
 @pytest.mark.parametrize("value", [HUGE, DEEP, INVALID], ids=["number of 5,000 digits", "deep nesting", "no UTF-8"])
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", [kind_of(ConfigMap), unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)])
+@pytest.mark.parametrize("kind", [kind_of(ConfigMap), unstructured_kind("v1", "ConfigMap"), metadata_only(ConfigMap)])
 def test_hostile_json_raises_nothing_but_a_codec_error(kind: Kind[Any], place: bytes, value: bytes) -> None:
     """Every way to decode, and what an update does with a field that the class does not have."""
     data = place.replace(b"%s", value)

@@ -231,7 +231,7 @@ async def test_a_server_takes_the_definition() -> None:
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     import asyncio
 
-    from opsdk.apimachinery.kinds import unstructured
+    from opsdk.apimachinery.kinds import unstructured_kind
     from opsdk.apimachinery.meta import ObjectMeta
     from opsdk.apimachinery.object import Unstructured
     from opsdk.cluster.cluster import Cluster
@@ -245,7 +245,7 @@ async def test_a_server_takes_the_definition() -> None:
         sent = msgspec.structs.replace(site)
         await cluster.uncached.create(site)
         assert site.spec == sent.spec
-        raw = await cluster.uncached.get(unstructured("demo.opsdk.dev/v1", "Site"), "default/a")
+        raw = await cluster.uncached.get(unstructured_kind("demo.opsdk.dev/v1", "Site"), "default/a")
         assert raw["spec"]["policy"] == "Keep"
         assert raw["spec"]["at"] == "2026-01-01T00:00:00.000000Z"
 

@@ -16,7 +16,7 @@ from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.crd import crd_for, schema_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.apimachinery.object import Object, deep_copy, to_tree
+from opsdk.apimachinery.object import Object, deep_copy, to_dict
 from opsdk.errors import DecodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -154,12 +154,12 @@ def test_a_read_and_write_changes_nothing(spec: JsonObject) -> None:
         return
     again = decode(encode(obj), kind_of(Database))
     assert again == obj
-    assert to_tree(obj)["spec"].get("unknown") == spec.get("unknown")
-    for item, sent in zip(spec.get("copies", ()), to_tree(obj)["spec"].get("copies", ()), strict=True):
+    assert to_dict(obj)["spec"].get("unknown") == spec.get("unknown")
+    for item, sent in zip(spec.get("copies", ()), to_dict(obj)["spec"].get("copies", ()), strict=True):
         assert item.get("unknown") == sent.get("unknown")
     changed = deep_copy(obj)
     changed.spec.size = 7
-    assert {**to_tree(changed)["spec"], "size": 0} == {**to_tree(obj)["spec"], "size": 0}
+    assert {**to_dict(changed)["spec"], "size": 0} == {**to_dict(obj)["spec"], "size": 0}
 
 
 def test_an_error_names_the_field() -> None:

@@ -13,8 +13,8 @@ from opsdk.apimachinery.selectors import (
     EVERYTHING,
     FieldRequirement,
     FieldSelector,
+    LabelRequirements,
     Requirement,
-    Selector,
     SelectorOperator,
     as_selector,
 )
@@ -39,7 +39,7 @@ def requirements(draw: st.DrawFn) -> Requirement:
             return Requirement(key, operator, (draw(values),))
 
 
-selectors = st.lists(requirements(), max_size=4).map(lambda found: Selector(tuple(found)))
+selectors = st.lists(requirements(), max_size=4).map(lambda found: LabelRequirements(tuple(found)))
 labels = st.dictionaries(keys, values | st.sampled_from(["-3", "05", "1.5"]), max_size=5)
 
 
@@ -65,20 +65,20 @@ def model(requirement: Requirement, found: Mapping[str, str]) -> bool:
 
 
 @given(selectors)
-def test_what_is_printed_reads_back(selector: Selector) -> None:
+def test_what_is_printed_reads_back(selector: LabelRequirements) -> None:
     """Every selector, however odd its keys and values."""
-    assert Selector.parse(str(selector)) == selector
+    assert LabelRequirements.parse(str(selector)) == selector
 
 
 @given(selectors, labels)
-def test_matching_is_that_of_the_model(selector: Selector, found: dict[str, str]) -> None:
+def test_matching_is_that_of_the_model(selector: LabelRequirements, found: dict[str, str]) -> None:
     """All requirements hold; negative ones hold where the label is missing."""
     assert selector.matches(found) == all(model(r, found) for r in selector.requirements)
 
 
 @pytest.mark.behaviour(13)
 @given(selectors, selectors, labels)
-def test_and_is_and(one: Selector, two: Selector, found: dict[str, str]) -> None:
+def test_and_is_and(one: LabelRequirements, two: LabelRequirements, found: dict[str, str]) -> None:
     """Two selectors combined select what both select."""
     assert (one & two).matches(found) == (one.matches(found) and two.matches(found))
 
@@ -104,7 +104,7 @@ def test_and_is_and(one: Selector, two: Selector, found: dict[str, str]) -> None
 )
 def test_the_text_form(text: str, printed: str) -> None:
     """Spaces do not matter; values of sets are sorted and unique."""
-    assert str(Selector.parse(text)) == printed
+    assert str(LabelRequirements.parse(text)) == printed
 
 
 @pytest.mark.parametrize(
@@ -116,20 +116,20 @@ def test_the_text_form(text: str, printed: str) -> None:
 def test_what_is_no_selector(text: str) -> None:
     """An invalid selector raises a UsageError."""
     with pytest.raises(UsageError):
-        Selector.parse(text)
+        LabelRequirements.parse(text)
 
 
 def test_trailing_newlines_are_no_part_of_a_label() -> None:
     """A value that a file was read into is refused, as the server would."""
     for wrong in ({"a": "b\n"}, {"a\n": "b"}, {"x.dev\n/a": "b"}):
         with pytest.raises(UsageError, match="is not a label"):
-            Selector.equal(wrong)
+            LabelRequirements.equal(wrong)
 
 
 def test_label_selectors_convert_to_selectors() -> None:
     """A LabelSelector of None matches nothing and an empty one everything; invalid operators are errors."""
-    assert not Selector.of(None).matches({})
-    assert Selector.of(LabelSelector()).matches({"a": "b"})
+    assert not LabelRequirements.of(None).matches({})
+    assert LabelRequirements.of(LabelSelector()).matches({"a": "b"})
     assert not as_selector(None).matches({})
     assert EVERYTHING.matches({})
 
@@ -139,17 +139,17 @@ def test_label_selectors_convert_to_selectors() -> None:
         )
 
     both = LabelSelector(match_labels={"b": "c"}, match_expressions=one("In", "y", "x").match_expressions)
-    assert str(Selector.of(both)) == "b=c,a in (x,y)"
-    assert str(Selector.of(one("DoesNotExist"))) == "!a"
+    assert str(LabelRequirements.of(both)) == "b=c,a in (x,y)"
+    assert str(LabelRequirements.of(one("DoesNotExist"))) == "!a"
     for wrong in (one("Equals", "x"), one("In"), one("Exists", "x"), one("In", "b/c")):
         with pytest.raises(UsageError):
-            Selector.of(wrong)
+            LabelRequirements.of(wrong)
 
 
 def test_nothing_combined_with_anything_is_nothing() -> None:
     """A selector for nothing stays one in any combination."""
-    assert not (Selector.none() & Selector()).matches({})
-    assert not (Selector.parse("a") & Selector.none()).matches({"a": ""})
+    assert not (LabelRequirements.none() & LabelRequirements()).matches({})
+    assert not (LabelRequirements.parse("a") & LabelRequirements.none()).matches({"a": ""})
 
 
 field_values = st.text(alphabet="ab,=\\! .", max_size=6)

@@ -15,7 +15,7 @@ from opsdk.apimachinery.codec import decode, decode_tree, encode
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object, to_tree
+from opsdk.apimachinery.object import Object, to_dict
 from opsdk.apimachinery.unbounded import convert_unbounded
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
@@ -78,9 +78,9 @@ def test_whatever_the_bounds_are_an_object_is_read(spec: JsonObject) -> None:
     assert {name: part.name for name, part in obj.spec.by_name.items()} == {
         name: part["name"] for name, part in spec.get("byName", {}).items()
     }
-    assert decode_tree(to_tree(obj), kind_of(Bounded)) == obj
+    assert decode_tree(to_dict(obj), kind_of(Bounded)) == obj
     assert decode(encode(obj), kind_of(Bounded)) == obj
-    for name, value in to_tree(obj)["spec"].items():
+    for name, value in to_dict(obj)["spec"].items():
         assert value == spec[name]
 
 

@@ -23,16 +23,15 @@ from opsdk import (
     ControllerOptions,
     ObjectMeta,
     Operator,
-    OwnsSpec,
     Request,
     TerminalError,
     Unstructured,
-    WatchSpec,
     crd_for,
-    metadata_only,
 )
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import metadata_only
 from opsdk.base.cause import ReconcileCause
+from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.event.event import AnyEvent
 from opsdk.event.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, Funcs
 from opsdk.event.predicates import (

@@ -8,8 +8,9 @@ import logging
 import pytest
 
 import envtest
-from opsdk import ByObject, CacheOptions, ClusterOptions, ObjectMeta, Operator, OperatorOptions, Selector, metadata_only
+from opsdk import ByObject, CacheOptions, ClusterOptions, LabelRequirements, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import metadata_only
 from opsdk.builder.flags import parse_flags
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames, manifests
@@ -37,7 +38,7 @@ def make_operator(kind: type[object], options: CacheOptions) -> Operator:
 
 async def test_the_table_has_scope_and_size_of_each_informer(caplog: pytest.LogCaptureFixture) -> None:
     """One line for each informer: resource, namespace and selectors, objects, bytes, form."""
-    by_kind = {ConfigMap: ByObject(namespaces=["default"], label_selector=Selector.parse("app=shop"))}
+    by_kind = {ConfigMap: ByObject(namespaces=["default"], label_selector=LabelRequirements.parse("app=shop"))}
     (table,) = await report(make_operator(metadata_only(Secret), CacheOptions(by_kind=by_kind)), caplog)  # type: ignore[arg-type]
     head, _, *rows = table.splitlines()
     assert head.startswith("the cache holds:")
@@ -53,7 +54,7 @@ async def test_the_table_has_scope_and_size_of_each_informer(caplog: pytest.LogC
     [
         (CacheOptions(), True),
         (CacheOptions(namespaces=["default"]), False),
-        (CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse("app=shop"))}), False),
+        (CacheOptions(by_kind={Secret: ByObject(label_selector=LabelRequirements.parse("app=shop"))}), False),
     ],
 )
 async def test_all_secrets_of_the_cluster_are_a_warning(

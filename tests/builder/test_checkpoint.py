@@ -6,7 +6,7 @@ import pytest
 
 from opsdk import Context, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.core.v1 import ConfigMap, Namespace
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.options import CacheOptions
 from opsdk.cluster.options import ClusterOptions
 from opsdk.engine.replay.run import OperatorReplay
@@ -17,7 +17,7 @@ from opsdk.testing.simulate import Simulation, Step, World
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 OPTIONS = OperatorOptions(
-    cluster=ClusterOptions(cache=CacheOptions(namespace_selector=Selector.parse("environment=production")))
+    cluster=ClusterOptions(cache=CacheOptions(namespace_selector=LabelRequirements.parse("environment=production")))
 )
 NAMESPACES = ("shop", "bank")
 

@@ -9,12 +9,12 @@ import pytest
 from envtest import Environment
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, UsageError
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
 from opsdk.webhook.handlers import AdmissionContext
 
-CONFIG = Config(app=None, host="https://127.0.0.1:1", namespace="default")
+CONFIG = RestConfig(app=None, host="https://127.0.0.1:1", namespace="default")
 
 
 class LeafSpec(Model):

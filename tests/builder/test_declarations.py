@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from opsdk import ControllerBuilder, ControllerOptions, Operator, OwnsSpec, UsageError, WatchSpec
+from opsdk import ControllerBuilder, ControllerOptions, Operator, UsageError
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.predicates import generation_changed
 from opsdk.event.sources import ChannelSource

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import envtest
-from opsdk import Client, Cluster, Context, ObjectKey, ObjectMeta, Operator, UsageError, crd_for, metadata_only
+from opsdk import Client, Cluster, Context, ObjectKey, ObjectMeta, Operator, UsageError, crd_for
 from opsdk.api.core.v1 import Secret
-from opsdk.builder.arguments import referenced
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import references
 from opsdk.client.patch import merge_patch
 from opsdk.event.references import ReferenceTable, references_of
 from opsdk.testing.running import running
@@ -27,11 +28,11 @@ KEYS = [ObjectKey("default", name) for name in "abcd"]
 def test_the_table_is_the_inverse_of_the_references(changes: list[tuple[ObjectKey, list[ObjectKey]]]) -> None:
     """After any changes, the users of a key are those whose last references contain it; unused keys are reported."""
     table, model = ReferenceTable(), dict[ObjectKey, set[ObjectKey]]()
-    for user, references in changes:
+    for user, keys in changes:
         before = set().union(*model.values())
-        model[user] = set(references)
+        model[user] = set(keys)
         after = set().union(*model.values())
-        assert table.replace(user, references) == before - after
+        assert table.replace(user, keys) == before - after
         assert {key for key in KEYS if key in table} == after
         for key in KEYS:
             assert set(table.users(key)) == {one for one, its in model.items() if key in its}
@@ -67,7 +68,7 @@ class Boxes:
         self.runs: list[str] = []
 
         @self.operator.reconciler(
-            Box, watches=[referenced(Secret, by=lambda b: (b.metadata.labels or {}).get("secret"))]
+            Box, watches=[references(Secret, by=lambda b: (b.metadata.labels or {}).get("secret"))]
         )
         async def reconcile(obj: Box, ctx: Context) -> None:
             name = obj.metadata.name
@@ -201,9 +202,9 @@ def test_wrong_references_are_refused() -> None:
     """The error has the place of the declaration, and says what to write."""
     operator = Operator("boxes")
     for wrong, message in [
-        (referenced(Secret, by="name"), "by of referenced"),  # type: ignore[arg-type]
-        (referenced(metadata_only(Secret), by=str), r"referenced got metadata_only\(...\)"),
-        (referenced([Secret], by=str), r"referenced\(...\) takes one kind"),  # type: ignore[arg-type]
+        (references(Secret, by="name"), "by of references"),  # type: ignore[arg-type]
+        (references(metadata_only(Secret), by=str), r"references got metadata_only\(...\)"),
+        (references([Secret], by=str), r"references\(...\) takes one kind"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(UsageError, match=rf"test_referenced.py:\d+: {message}"):
             operator.reconciler(Box, watches=[wrong])

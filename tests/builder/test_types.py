@@ -27,13 +27,12 @@ from opsdk import (
     Unstructured,
     UsageError,
     crd_for,
-    unstructured,
 )
 from opsdk.aio.blocking import blocking
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.rbac.v1 import Role
-from opsdk.apimachinery.kinds import metadata_only
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
 from opsdk.rbac.rules import applies, patches_status, reads
@@ -134,7 +133,7 @@ def of_builder(builder: ControllerBuilder[Any]) -> None:
     """The builder knows the kind after for_()."""
     sites = builder.for_(Site)
     assert_type(sites, ControllerBuilder[Site])
-    assert_type(builder.for_(unstructured("v1", "Thing")), ControllerBuilder[Unstructured])
+    assert_type(builder.for_(unstructured_kind("v1", "Thing")), ControllerBuilder[Unstructured])
     sites.reconciler(of_sites)
     sites.reconciler(of_requests)
     sites.reconciler(SiteReconciler())

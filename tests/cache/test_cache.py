@@ -12,7 +12,7 @@ from cache_world import CLUSTER_THING, THING, WIDGET, Discovery, mapping
 from client_fakes import Site
 from fake_server import FakeServer
 
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
@@ -184,7 +184,7 @@ async def test_an_index_serves_every_representation_and_scope() -> None:
     zones.put("z", color="red")
     zones.objects["z"]["metadata"]["namespace"] = ""
     async with world.running():
-        for kind in (Site, unstructured("demo.opsdk.dev/v1", "Site"), metadata_only(Site)):
+        for kind in (Site, unstructured_kind("demo.opsdk.dev/v1", "Site"), metadata_only(Site)):
             listed: Any = await world.client.list(kind, field_selector="image=nginx")
             assert [item.metadata.name for item in listed] == ["a"]
         assert [item.metadata.name for item in await world.client.list(CLUSTER_THING, field_selector="color=red")] == [

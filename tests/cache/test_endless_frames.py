@@ -16,7 +16,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.base.limits import LIMITS
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RestListerWatcher
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.transport import Transport
 
 pytestmark = pytest.mark.realtime
@@ -60,7 +60,7 @@ class EndlessWatch:
 async def test_an_event_without_an_end_is_an_error_and_leads_to_a_new_list() -> None:
     """The client takes no more than one event may have; the informer is current again afterwards."""
     endless = EndlessWatch()
-    async with Server(endless.handle) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(endless.handle) as server, Transport(RestConfig(host=server.host)) as transport:
         source = RestListerWatcher(transport, MAPPING, Kind(MAPPING.gvk, Unstructured))
         async with Informer(source, InformerOptions(watch_list=False)) as informer:
             errors = []

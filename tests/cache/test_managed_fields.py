@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from envtest import Environment
-from opsdk import ByObject, CacheOptions, Cluster, ClusterOptions, ObjectMeta, strip_managed_fields
+from opsdk import ByObject, CacheOptions, Cluster, ClusterOptions, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.kinds import metadata_only
+from opsdk.cache.options import strip_managed_fields
 from opsdk.children.applier import Applier
 
 DROP = ";drop=metadata.managedFields"

@@ -16,12 +16,12 @@ from opsdk import (
     CacheOptions,
     Cluster,
     ClusterOptions,
+    LabelRequirements,
     NotFoundError,
     ObjectMeta,
     Operator,
     OperatorOptions,
     Request,
-    Selector,
 )
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, RoleBinding, RoleRef, Subject
@@ -32,7 +32,7 @@ from opsdk.errors import CacheSyncError, UsageError
 from opsdk.rbac.check import RbacCheck
 from opsdk.testing.running import running
 
-PROD = Selector.parse("env=prod")
+PROD = LabelRequirements.parse("env=prod")
 NAMES = ("shop", "billing", "mail")
 
 
@@ -213,8 +213,8 @@ def test_wrong_selectors_are_refused() -> None:
     """A selector of the wrong type, one that selects everything, and one beside `namespaces` are usage errors."""
     with pytest.raises(UsageError, match="are mutually exclusive"):
         CacheOptions(namespaces=["shop"], namespace_selector=PROD)
-    for wrong in ("env=prod", Selector()):
-        with pytest.raises(UsageError, match=r"write Selector.parse\('env=prod'\)"):
+    for wrong in ("env=prod", LabelRequirements()):
+        with pytest.raises(UsageError, match=r"write LabelRequirements.parse\('env=prod'\)"):
             CacheOptions(namespace_selector=wrong)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from cache_world import CLUSTER_THING, THING, mapping
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import Unstructured
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.cache.options import (
     ALL_NAMESPACES,
     ByObject,
@@ -20,7 +20,7 @@ from opsdk.cache.options import (
 )
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -42,7 +42,7 @@ def labels(options: CacheOptions) -> dict[str, str]:
 @pytest.mark.behaviour(36)
 def test_the_closest_option_wins() -> None:
     """A kind's options win over those of a namespace, these over the cache's, a kind's namespace over all."""
-    a, b, c, d = (Selector.parse(name) for name in "abcd")
+    a, b, c, d = (LabelRequirements.parse(name) for name in "abcd")
     by_namespace = {"x": NamespaceOptions(label_selector=b), "y": NamespaceOptions()}
     assert labels(CacheOptions(namespaces=by_namespace, label_selector=a)) == {"x": "b", "y": "a"}
     of_kind = {THING.gvk: ByObject(label_selector=c)}
@@ -84,7 +84,7 @@ def test_options_of_a_kind_are_named_by_its_class_or_its_gvk() -> None:
 @pytest.mark.behaviour(37)
 async def test_namespaces_of_a_cluster_scoped_class_are_refused_at_construction() -> None:
     """A class says its scope, so no server is needed; a cache of the other kinds is made."""
-    config = Config(host="http://127.0.0.1:1")
+    config = RestConfig(host="http://127.0.0.1:1")
     options = CacheOptions(by_kind={kind_of(Node).gvk: ByObject(namespaces=["x"])})
     with pytest.raises(UsageError, match="Kind=Node is cluster-scoped: its cache options cannot name namespaces"):
         Cluster(config, ClusterOptions(cache=options))

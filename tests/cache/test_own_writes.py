@@ -10,7 +10,7 @@ import pytest
 from fake_server import FakeServer
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.entry import make_entry
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.own_writes import OwnWrites, revision_of
@@ -177,7 +177,7 @@ async def test_a_write_outside_the_selectors_is_not_read() -> None:
     """An object that the informer does not select does not appear; one that leaves its selection disappears."""
     server = FakeServer()
     server.put("a")
-    async with Informer(server, InformerOptions(label_selector=Selector.equal({"n": "a"}))) as informer:
+    async with Informer(server, InformerOptions(label_selector=LabelRequirements.equal({"n": "a"}))) as informer:
         await informer.wait_synced()
         server.put("b")
         informer.own_writes.record(body(server, "b"))

@@ -9,7 +9,7 @@ from cache_world import THING, mapping
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, NamespaceOptions, scopes
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.cluster.cluster import Cluster
@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 MAPPING = mapping(THING.gvk)
-RED, BLUE = Selector.equal({"color": "red"}), Selector.equal({"color": "blue"})
+RED, BLUE = LabelRequirements.equal({"color": "red"}), LabelRequirements.equal({"color": "blue"})
 
 
 def stripped(tree: JsonObject) -> JsonObject:
@@ -48,7 +48,7 @@ def test_all_namespaces_stands_for_those_that_are_not_named() -> None:
     options = CacheOptions(namespaces={"a": NamespaceOptions(label_selector=RED), ALL_NAMESPACES: NamespaceOptions()})
     resolved = scopes(options, MAPPING)
     assert str(resolved[ALL_NAMESPACES].field_selector) == "metadata.namespace!=a"
-    assert resolved[ALL_NAMESPACES].label_selector == Selector()
+    assert resolved[ALL_NAMESPACES].label_selector == LabelRequirements()
 
 
 def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
@@ -68,7 +68,7 @@ async def test_cache_options_can_change_while_the_cache_runs() -> None:
         cache = cluster.cache
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()
-        selector = Selector.equal({"mine": "yes"})
+        selector = LabelRequirements.equal({"mine": "yes"})
         await cache.configure(ConfigMap, ByObject(namespaces=("a", "b"), label_selector=selector))
         cached = await cache.informer_for(ConfigMap)
         cached.add_handler(deltas.append)

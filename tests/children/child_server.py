@@ -11,7 +11,7 @@ from client_fakes import Site, SiteSpec
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import to_dict
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.children.field_types import built_in_type
 from opsdk.client.operations import Apply, Delete, Get
@@ -146,7 +146,7 @@ class ChildServer:
 # ------------------------------------------------------------------ trees
 def tree_of(obj: Any) -> JsonObject:
     """Return the tree of an object that is applied."""
-    tree: JsonObject = msgspec.json.decode(msgspec.json.encode(to_tree(obj)))
+    tree: JsonObject = msgspec.json.decode(msgspec.json.encode(to_dict(obj)))
     return tree
 
 

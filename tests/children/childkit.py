@@ -15,7 +15,7 @@ import yaml
 
 from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured, origin_of
 from opsdk.children.kinds import built_in_kinds
 from opsdk.client.client import Client
@@ -103,7 +103,7 @@ def desired(tree: JsonObject) -> Unstructured:
 async def live_tree(client: Client, tree: JsonObject) -> JsonObject:
     """The object as the server has it."""
     key = ObjectKey(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
-    origin = origin_of(await client.get(unstructured(tree["apiVersion"], tree["kind"]), key))
+    origin = origin_of(await client.get(unstructured_kind(tree["apiVersion"], tree["kind"]), key))
     assert origin is not None
     return origin
 

@@ -14,9 +14,9 @@ import pytest
 from envtest.testing.effects import SlowWatch
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tree
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_dict
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
@@ -167,9 +167,9 @@ async def test_the_desired_object_stays_as_it_is() -> None:
     async with counted_client() as counted:
         owner = await owner_of(counted)
         wish = config(x="1")
-        before = to_tree(wish)
+        before = to_dict(wish)
         await Applier(counted.client, field_owner="me").apply(wish, owner=owner)
-        assert to_tree(wish) == before
+        assert to_dict(wish) == before
 
 
 # ------------------------------------------------------------------ drift
@@ -251,13 +251,13 @@ async def mutating(**values: str) -> AsyncIterator[CountedClient]:
             result = await proceed(operation)
             if not isinstance(operation, Get | List):
                 # The policy's write is as one within the request: the managers stay.
-                tree = to_tree(result)
+                tree = to_dict(result)
                 patched = await counted.uncached.patch(
                     desired(tree), merge_patch({"data": values}), field_owner="policy"
                 )
                 result.metadata = patched.metadata
                 result.content["data"] = patched["data"]
-                result.__dict__["_origin"] = to_tree(patched)
+                result.__dict__["_origin"] = to_dict(patched)
             return result
 
         counted.client = intercept(inner, admit)
@@ -287,7 +287,7 @@ def strip(client: CountedClient) -> None:
         result = await proceed(operation)
         if isinstance(operation, Get) and not operation.options.uncached:
             result.metadata.managed_fields = []
-            tree: JsonObject = to_tree(result)
+            tree: JsonObject = to_dict(result)
             result.__dict__["_origin"] = {**tree, "metadata": {**tree["metadata"], "managedFields": []}}
         elif isinstance(operation, List) and not operation.options.uncached:
             for item in result:
@@ -592,7 +592,7 @@ async def names(counted: CountedClient) -> list[str]:
 
 
 @pytest.mark.parametrize("stripped", [False, True])
-@pytest.mark.parametrize("kind", [ConfigMap, unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)])
+@pytest.mark.parametrize("kind", [ConfigMap, unstructured_kind("v1", "ConfigMap"), metadata_only(ConfigMap)])
 async def test_children_that_are_no_longer_desired_are_deleted(kind: Any, stripped: bool) -> None:
     """Pruning deletes undesired children, also after a restart, and keeps those of other owners and managers."""
     async with counted_client() as counted:

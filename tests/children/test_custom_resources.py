@@ -18,7 +18,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object, Unstructured, to_tree
+from opsdk.apimachinery.object import Object, Unstructured, to_dict
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.children.applier import Applier
 from opsdk.children.comparison import compare
@@ -170,7 +170,7 @@ async def test_a_class_may_declare_less_than_the_definition() -> None:
             applier = Applier(counted.client, field_owner="me")
             live = await applier.apply(decode_tree(copy.deepcopy(wish), kind_of(Partial)))
             assert isinstance(live, Partial)
-            assert to_tree(live)["spec"]["name"] == "n"
+            assert to_dict(live)["spec"]["name"] == "n"
         assert counted.writes == ["Apply"]
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import envtest
-from opsdk import Cluster, Context, ObjectMeta, Operator, Request, WatchSpec
+from opsdk import Cluster, Context, ObjectMeta, Operator, Request
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.builder.arguments import WatchSpec
 from opsdk.children.applier import Applier
 from opsdk.children.contention import Contention
 from opsdk.children.former_owners import FormerOwners

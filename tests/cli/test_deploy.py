@@ -18,7 +18,7 @@ from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Namespace, ResourceQuota, ResourceQuotaSpec, Service, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, PolicyRule
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.cli.deploy.apply import Deployer
 from opsdk.cli.deploy.command import deployer_roles
@@ -33,7 +33,7 @@ from opsdk.errors import ConflictError, DeadlineError, MissingPermissionsError, 
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import applies
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
@@ -88,7 +88,7 @@ def objects_of(parts: PackageInputs) -> list[JsonObject]:
 class Tool:
     """Runs deploy and undeploy as one user, and keeps the steps of the last run."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: RestConfig) -> None:
         self.config = config
         self.steps: list[DeployStep] = []
         self.lines: list[str] = []
@@ -155,7 +155,7 @@ async def test_a_service_account_with_the_printed_role_deploys_and_undeploys() -
         assert tool.steps[1].subject == "Berth default/a"
         for tree in objects_of(inputs()):
             if tree["kind"] != "Namespace":
-                kind = unstructured(tree["apiVersion"], tree["kind"])
+                kind = unstructured_kind(tree["apiVersion"], tree["kind"])
                 meta = tree["metadata"]
                 assert await admin.get_or_none(kind, meta["name"], namespace=meta.get("namespace", "")) is None
 
@@ -241,7 +241,7 @@ async def test_a_webhook_without_certificate_is_a_problem() -> None:
 
 async def test_a_webhook_with_certificate_is_awaited() -> None:
     """The deployment ends when the operator has set the ``caBundle``, and a second one leaves it."""
-    kind = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+    kind = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 
     async def inject(admin: Client) -> None:
         live = await eventually(lambda: admin.get(kind, "berth-validating"))

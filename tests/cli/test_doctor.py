@@ -15,7 +15,7 @@ from opsdk.aio.clock import utc_now
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.api.core.v1 import ConfigMap, Service, ServiceSpec
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.time import MicroTime
 from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.findings import Finding, Level, worst
@@ -106,7 +106,7 @@ async def test_each_problem_is_a_finding(k8s_env: Environment, k8s_client: Clien
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"] = {"count": {"type": "integer"}}
     await install_definitions(k8s_client, [definition])
-    crd = await k8s_client.get(unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
+    crd = await k8s_client.get(unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
     crd["status"]["storedVersions"] = ["v1alpha1", "v1"]
     await k8s_client.subresource("status").update(crd)
     site = Site(metadata=ObjectMeta(name="a", namespace="default", finalizers=["opsdk.dev/leave"]), spec=SiteSpec())
@@ -160,7 +160,7 @@ async def test_a_lost_conversion_is_an_error(k8s_env: Environment, k8s_client: C
     await install_definitions(k8s_client, [definition])
     before = await examine(operator, k8s_env.config, namespace="default")
     assert [f.level for f in before if f.check == "definition"] == [Level.OK]
-    crd = await k8s_client.get(unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
+    crd = await k8s_client.get(unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
     del crd["spec"]["conversion"]
     await k8s_client.update(crd)
     (finding,) = (f for f in await examine(operator, k8s_env.config, namespace="default") if f.check == "definition")

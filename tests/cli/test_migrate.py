@@ -288,7 +288,7 @@ def test_generated_names_avoid_those_of_the_module() -> None:
     """A module with a name such as operator keeps it."""
     written = code(f"import operator\nSITE = 1\n\n@kopf.on.create({RESOURCE})\ndef make(**_): ...\n")
     assert "operator_ = opsdk.Operator" in written
-    assert "SITE_ = opsdk.unstructured" in written
+    assert "SITE_ = opsdk.Kind(opsdk.GroupVersionKind.parse(" in written
 
 
 def test_a_folder_gets_a_module_with_the_reconcilers(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from client_fakes import FakeExecutor, Site, site
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import LabelSelector, ListMeta, ObjectMeta
 from opsdk.apimachinery.object import ObjectList, PartialObjectMetadata, Unstructured
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.client.client import Client, as_key
 from opsdk.client.operations import (
     Apply,
@@ -71,7 +71,7 @@ async def test_read_arguments_reach_the_operation() -> None:
     )
     async with client.watch(Site, namespace="ns", label_selector="a", resource_version="5", bookmarks=True, timeout=9):
         expected = WatchOptions(
-            namespace="ns", label_selector=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
+            namespace="ns", label_selector=LabelRequirements.parse("a"), resource_version="5", bookmarks=True, timeout=9
         )
         assert executor.last() == Watch(kind=kind_of(Site), options=expected)
 
@@ -114,7 +114,7 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
         "resource_version": "3",
         "missing_ok": True,
     }
-    for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured("demo.opsdk.dev/v1", "Site"), KEY)):
+    for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured_kind("demo.opsdk.dev/v1", "Site"), KEY)):
         await client.delete(*target, **options)
         assert executor.last() == Delete(gvk=Site.gvk, key=KEY, options=DeleteOptions(**options))
     await client.delete(Site, "a", namespace="ns")
@@ -124,7 +124,7 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
     await client.delete_all_of(Site, namespace="ns", label_selector="a", propagation="Orphan")
     assert executor.last() == DeleteAllOf(
         gvk=Site.gvk,
-        select=ListOptions(namespace="ns", label_selector=Selector.parse("a")),
+        select=ListOptions(namespace="ns", label_selector=LabelRequirements.parse("a")),
         options=DeleteOptions(propagation="Orphan"),
     )
 
@@ -139,7 +139,7 @@ async def test_subresource_verbs_name_their_subresource() -> None:
     def body() -> Unstructured:
         return Unstructured("autoscaling/v1", "Scale")
 
-    await scale.get(obj, unstructured("autoscaling/v1", "Scale"))
+    await scale.get(obj, unstructured_kind("autoscaling/v1", "Scale"))
     assert (executor.last().subresource, executor.last().key, executor.last().kind.gvk) == ("scale", KEY, Site.gvk)
     assert executor.last().options.uncached
     for call in (
@@ -246,12 +246,12 @@ def test_an_object_key_has_three_forms() -> None:
 async def test_selectors_of_every_accepted_type() -> None:
     """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
     client, executor = made()
-    for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
+    for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), LabelRequirements.parse("a=b")):
         await client.list(Site, label_selector=labels)
         assert str(executor.last().options.label_selector) == "a=b"
     await client.list(Site)
-    assert executor.last().options.label_selector == Selector()
-    both = Selector.parse("a=b") & Selector.equal({"c": "d"})
+    assert executor.last().options.label_selector == LabelRequirements()
+    both = LabelRequirements.parse("a=b") & LabelRequirements.equal({"c": "d"})
     await client.list(Site, label_selector=both)
     assert str(executor.last().options.label_selector) == "a=b,c=d"
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.api.core.v1 import Pod
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_dict
 from opsdk.apimachinery.rest_mapper import StaticMapper
 from opsdk.apimachinery.watch import WatchEventType
 from opsdk.client.client import Client
@@ -35,7 +35,7 @@ from opsdk.errors import (
 from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 
-UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
+UNSTRUCTURED = unstructured_kind("demo.opsdk.dev/v1", "Site")
 
 
 def client_of(*answers: Any, chunks: list[bytes] | None = None, warned: list[str] | None = None) -> Client:
@@ -126,7 +126,7 @@ async def test_a_read_keeps_no_field_of_an_earlier_read() -> None:
         second: Any = await client.get(kind, "ns/a")
         assert first.metadata.labels == {"x": "y"}
         assert second.metadata.labels == {}
-        assert "status" not in to_tree(second)
+        assert "status" not in to_dict(second)
 
 
 @pytest.mark.behaviour(6)
@@ -166,7 +166,7 @@ async def test_a_subresource_of_another_kind() -> None:
         "spec": {"replicas": 9},
     }
     obj = site()
-    result = await client_of(scale).subresource("scale").get(obj, unstructured("autoscaling/v1", "Scale"))
+    result = await client_of(scale).subresource("scale").get(obj, unstructured_kind("autoscaling/v1", "Scale"))
     assert (result.kind, result["spec"]) == ("Scale", {"replicas": 9})
     body = Unstructured("autoscaling/v1", "Scale")
     await client_of(scale).subresource("scale").patch(obj, merge_patch({"spec": {"replicas": 9}}), body)
@@ -233,7 +233,7 @@ async def test_warnings_reach_the_handler() -> None:
 async def test_a_kind_that_is_not_served() -> None:
     """A kind that is not served raises NoMatchError, and nothing is sent."""
     with pytest.raises(NoMatchError, match="Kind=Nowhere"):
-        await client_of().get(unstructured("x.dev/v1", "Nowhere"), "ns/a")
+        await client_of().get(unstructured_kind("x.dev/v1", "Nowhere"), "ns/a")
 
 
 # ------------------------------------------------------------------ watches
@@ -350,4 +350,4 @@ async def test_a_read_modify_write_loses_nothing() -> None:
     sent = [msgspec.json.decode(r.body) for r in executor.transport.seen[1:]]
     assert sent[0] == {"spec": {"replicas": 7}}
     assert sent[1] == {**answer, "spec": {"image": "nginx", "future": {"x": [1]}, "replicas": 7}}
-    assert to_tree(obj) == answer
+    assert to_dict(obj) == answer

@@ -9,12 +9,12 @@ import pytest
 from boxes import Box, BoxSpec, box, environment
 
 from opsdk import Client, Cluster, Context, ControllerOptions, Operator, Unstructured, crd_for
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.errors import NoMatchError, NotFoundError
 
 MISSING = r"the definition of tests.opsdk.dev/v1, Kind=Box has no subresource status"
-CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CRD = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 async def install(client: Client, *, status: bool) -> None:

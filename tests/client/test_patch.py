@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.codec import decode
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_dict
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.client.patch import MergeFrom
 from opsdk.errors import EncodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
-WIDGET = unstructured("demo.opsdk.dev/v1", "Site")
+WIDGET = unstructured_kind("demo.opsdk.dev/v1", "Site")
 
 
 def read(**rest: Any) -> Site:
@@ -133,7 +133,7 @@ def test_a_patch_applied_to_its_base_gives_the_object(before: JsonObject, after:
     before, after = _without_nulls(before), _without_nulls(after)
     base, expected = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))
     sent = patch_of(base, expected)
-    assert _without_nulls(apply_merge_patch(to_tree(base), sent)) == _without_nulls(to_tree(expected))
+    assert _without_nulls(apply_merge_patch(to_dict(base), sent)) == _without_nulls(to_dict(expected))
 
 
 @given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4), st.booleans())

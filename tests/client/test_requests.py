@@ -11,10 +11,10 @@ from client_fakes import NODE, POD, SITE, Site, site
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tree
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_dict
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
 from opsdk.client.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
@@ -62,7 +62,7 @@ def line(request: RestRequest) -> str:
                 kind=KIND,
                 options=ListOptions(
                     namespace="ns",
-                    label_selector=Selector.parse("a=b"),
+                    label_selector=LabelRequirements.parse("a=b"),
                     field_selector=FieldSelector.parse("c=d"),
                     limit=5,
                     continue_token="token",
@@ -100,7 +100,7 @@ def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
         (WatchOptions(), "watch=true"),
         (WatchOptions(resource_version="7", timeout=30), "watch=true&resourceVersion=7&timeoutSeconds=30"),
         (WatchOptions(bookmarks=True), "watch=true&allowWatchBookmarks=true"),
-        (WatchOptions(label_selector=Selector.parse("a")), "watch=true&labelSelector=a"),
+        (WatchOptions(label_selector=LabelRequirements.parse("a")), "watch=true&labelSelector=a"),
         (
             WatchOptions(initial_events=True),
             "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
@@ -130,7 +130,7 @@ def test_deletes_carry_their_options_in_the_body() -> None:
     }
     assert msgspec.json.decode(build_request(Delete(gvk=Site.gvk, key=KEY, options=options), SITE).body) == expected
     select = ListOptions(
-        namespace="ns", label_selector=Selector.parse("a=b"), field_selector=FieldSelector.parse("c=d")
+        namespace="ns", label_selector=LabelRequirements.parse("a=b"), field_selector=FieldSelector.parse("c=d")
     )
     many = build_request(DeleteAllOf(gvk=Site.gvk, select=select, options=options), SITE)
     assert line(many) == f"DELETE {SITES}?labelSelector=a%3Db&fieldSelector=c%3Dd"
@@ -141,11 +141,11 @@ def test_deletes_carry_their_options_in_the_body() -> None:
 def test_a_selector_for_nothing_selects_nothing() -> None:
     """A selector for nothing is sent as a contradiction, because no selector would select everything."""
     for operation in (
-        List(kind=KIND, options=ListOptions(label_selector=Selector.none())),
-        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", label_selector=Selector.none())),
+        List(kind=KIND, options=ListOptions(label_selector=LabelRequirements.none())),
+        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", label_selector=LabelRequirements.none())),
     ):
         text = dict(build_request(operation, SITE).query)["labelSelector"]
-        selector = Selector.parse(text)
+        selector = LabelRequirements.parse(text)
         assert not selector.matches({})
         assert not selector.matches({"opsdk.dev/nothing": "x"})
 
@@ -170,7 +170,7 @@ def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
     """managedFields, creationTimestamp and the like are dropped; the rest is sent unchanged."""
     created = Unstructured.from_tree(
         {
-            **to_tree(site()),
+            **to_dict(site()),
             "metadata": {
                 "name": "a",
                 "namespace": "ns",
@@ -201,7 +201,7 @@ def test_the_accept_header_matches_the_representation() -> None:
     assert "as=PartialObjectMetadata;" in build_watch(Watch(kind=meta), SITE).headers["Accept"]
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
     assert "as=Partial" in build_request(PatchObject(obj=partial, patch=merge_patch({})), SITE).headers["Accept"]
-    for kind in (KIND, unstructured("demo.opsdk.dev/v1", "Site")):
+    for kind in (KIND, unstructured_kind("demo.opsdk.dev/v1", "Site")):
         assert build_request(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
 
 

@@ -11,7 +11,7 @@ import envtest
 from opsdk import Cluster, ObjectMeta, Unstructured, crd_for
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
@@ -28,7 +28,7 @@ from opsdk.errors import (
 )
 from opsdk.event.request import Request
 from opsdk.manager.manager import ManagerOptions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class ThingSpec(Model):
@@ -61,7 +61,7 @@ def thing(name: str, size: object) -> Unstructured:
 
 async def test_a_refused_connection_is_a_connect_error() -> None:
     """An unreachable server is a ConnectError that names it."""
-    async with Cluster(Config(host="http://127.0.0.1:1")) as cluster:
+    async with Cluster(RestConfig(host="http://127.0.0.1:1")) as cluster:
         with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
             await cluster.uncached.get(ConfigMap, "default/a")
 
@@ -127,7 +127,7 @@ async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
         working = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(5)
         assert sorted(names) == ["fine", "good"]
-        mended = await cluster.uncached.get(unstructured("test.opsdk.dev/v1", "Thing"), "default/bad")
+        mended = await cluster.uncached.get(unstructured_kind("test.opsdk.dev/v1", "Thing"), "default/bad")
         mended["spec"]["size"] = 3
         await cluster.uncached.update(mended)
         await asyncio.sleep(5)

@@ -14,7 +14,7 @@ from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured, deep_copy
 from opsdk.builder.controller_builder import ControllerBuilder
@@ -39,7 +39,7 @@ from opsdk.recipes.owner_references import set_owner_reference
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CRD = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class Counting(TelemetryHook):
@@ -254,7 +254,7 @@ async def test_cached_reads_send_no_requests() -> None:
             await cluster.client.list(ConfigMap)
             await asyncio.sleep(1)
             requests_before = len(hook.requests)
-            for kind in (ConfigMap, unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)):
+            for kind in (ConfigMap, unstructured_kind("v1", "ConfigMap"), metadata_only(ConfigMap)):
                 result = await cluster.client.get(kind, "default/c1")
                 assert result.metadata.name == "c1"
                 assert len(await cluster.client.list(kind, namespace="default", limit=3)) == 3
@@ -368,7 +368,7 @@ async def test_a_cancellation_at_any_moment_leaves_no_task(step: int) -> None:
 async def test_the_server_accepts_events() -> None:
     """About namespaced and cluster-scoped objects, whatever they are called; repetitions are a series."""
     async with world(name="tester") as (cluster, _), running(cluster):
-        role = unstructured("rbac.authorization.k8s.io/v1", "ClusterRole")
+        role = unstructured_kind("rbac.authorization.k8s.io/v1", "ClusterRole")
         created = await cluster.uncached.create(
             Unstructured(role.gvk.api_version, "ClusterRole", ObjectMeta(name="system:odd"), {"rules": []})
         )

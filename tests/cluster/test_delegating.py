@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from client_fakes import FakeExecutor, Site, site
 
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.delegating import Delegating
 
-UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
+UNSTRUCTURED = unstructured_kind("demo.opsdk.dev/v1", "Site")
 
 
 def made(**options: Any) -> tuple[Client, FakeExecutor, FakeExecutor]:

@@ -26,7 +26,7 @@ from opsdk.errors import (
     RequestInfo,
     TransportError,
 )
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.frames import error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -120,13 +120,13 @@ async def test_an_error_of_the_transport_names_its_request() -> None:
         ),
     ]
     for case, kind in cases:
-        async with case as server, Transport(Config(host=server.host)) as transport:
+        async with case as server, Transport(RestConfig(host=server.host)) as transport:
             with pytest.raises(kind) as caught:
                 await transport.send(GET, timeout=5, retry=False)
         assert str(caught.value).startswith("get things a: ")
         assert str(caught.value).count("get things a") == 1
         assert "s3cret" not in str(caught.value)
-    async with Transport(Config(host="http://127.0.0.1:1")) as transport:
+    async with Transport(RestConfig(host="http://127.0.0.1:1")) as transport:
         with pytest.raises(ConnectError, match=r"^get things a: .*127\.0\.0\.1:1"):
             await transport.send(GET, retry=False)
 
@@ -143,7 +143,7 @@ async def test_a_broken_stream_names_its_request() -> None:
     for handler, idle in ((cut, None), (always(begun), 3.0)):
         async with (
             Server(handler) as server,
-            Transport(Config(host=server.host)) as transport,
+            Transport(RestConfig(host=server.host)) as transport,
             transport.stream(GET, idle_timeout=idle, retry=False) as stream,
         ):
             assert await anext(stream) == b"abc"

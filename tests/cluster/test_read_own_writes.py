@@ -11,7 +11,7 @@ import pytest
 from envtest.testing.effects import SlowWatch
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, PodTemplateSpec
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
 from opsdk.apimachinery.object import deep_copy
 from opsdk.client.patch import MergeFrom, merge_patch
@@ -20,7 +20,7 @@ from opsdk.errors import NotFoundError, StaleCacheError
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-SCALE = unstructured("autoscaling/v1", "Scale")
+SCALE = unstructured_kind("autoscaling/v1", "Scale")
 
 
 class Reads(TelemetryHook):

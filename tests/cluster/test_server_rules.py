@@ -14,7 +14,7 @@ from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, ServiceAccount
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.cache.options import ByObject, CacheOptions
 from opsdk.cache.store import Delta, DeltaType
@@ -100,7 +100,7 @@ async def test_tokens_bindings_evictions_and_scales() -> None:
 @pytest.mark.behaviour(35)
 async def test_an_object_that_loses_its_label_leaves_the_cache() -> None:
     """A cache of one label reports it as deleted; with the label back it is there again."""
-    selected = ByObject(label_selector=Selector.parse("keep=yes"))
+    selected = ByObject(label_selector=LabelRequirements.parse("keep=yes"))
     async with connected(cache=CacheOptions(by_kind={ConfigMap.gvk: selected})) as cluster:
         await cluster.uncached.create(config(labels={"keep": "yes"}))
         await cluster.uncached.create(config("other"))

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opsdk import Operator
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class Process:
@@ -84,7 +84,7 @@ class KillingApp:
 
 
 @asynccontextmanager
-async def supervised(make_operator: Callable[[], Operator], config: Config, killer: Killer) -> AsyncIterator[None]:
+async def supervised(make_operator: Callable[[], Operator], config: RestConfig, killer: Killer) -> AsyncIterator[None]:
     """Run an operator, and start another one when it is killed."""
     loop, context = asyncio.get_running_loop(), copy_context()
     tasks: list[asyncio.Task[None]] = []

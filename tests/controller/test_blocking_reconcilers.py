@@ -29,13 +29,13 @@ from opsdk import (
     Request,
     Result,
     UsageError,
-    WatchSpec,
 )
 from opsdk.aio.blocking import BlockingPool, blocking, current_call
 from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import FENCE
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.builder.arguments import WatchSpec
 from opsdk.client.blocking import BlockingClient
 from opsdk.client.client import SubResourceClient
 from opsdk.client.generated_blocking import BlockingSubResourceClient

@@ -25,13 +25,13 @@ from opsdk import (
     Result,
     Unstructured,
     UsageError,
-    deep_copy,
-    unstructured,
 )
 from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import deep_copy
 from opsdk.children.drift import Drift
 from opsdk.client.patch import merge_patch
 from opsdk.controller.options import ControllerOptions
@@ -124,7 +124,7 @@ async def test_the_status_of_unstructured_and_built_in_objects() -> None:
     """Unstructured objects get conditions as JSON; a built-in status is written without conditions of our class."""
     operator = Operator("boxes")
 
-    @operator.reconciler(unstructured("tests.opsdk.dev/v1", "Box"), name="trees")
+    @operator.reconciler(unstructured_kind("tests.opsdk.dev/v1", "Box"), name="trees")
     async def trees(obj: Unstructured, ctx: Context) -> None:
         async with ctx.status(obj) as patch:
             patch.status["size"] = 3
@@ -569,5 +569,7 @@ async def test_status_patches_leave_fields_of_list_items_alone() -> None:
         stored = await client.create(box())
         await client.status().patch(stored, merge_patch({"status": {"conditions": [condition]}}))
         await asyncio.sleep(1)
-        (written,) = (await client.get(unstructured(Box.gvk.api_version, "Box"), "default/a"))["status"]["conditions"]
+        (written,) = (await client.get(unstructured_kind(Box.gvk.api_version, "Box"), "default/a"))["status"][
+            "conditions"
+        ]
         assert (written["status"], written["severity"]) == ("True", "low")

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Client, Cluster, Context, MergeFrom, ObjectMeta, Operator, Request, Result, UsageError, deep_copy
+from opsdk import Client, Cluster, Context, MergeFrom, ObjectMeta, Operator, Request, Result, UsageError
 from opsdk.aio.clock import monotonic
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.object import deep_copy
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import RequestSent
 from opsdk.controller.options import ControllerOptions

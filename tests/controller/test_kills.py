@@ -12,7 +12,7 @@ from shops import Service, Shop, make_operator, shop
 
 from opsdk import Client, Cluster, crd_for
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import to_dict
 from opsdk.client.patch import merge_patch
 from tests.controller.kills import Killer, supervised
 
@@ -32,7 +32,7 @@ async def objects_of(client: Client) -> dict[str, Any]:
     """Return the boxes and what they own, by kind and name."""
     objects = [obj for kind in (Box, ConfigMap, Secret) for obj in await client.list(kind, namespace="default")]
     return {
-        f"{obj.gvk.kind} {obj.metadata.name}": without_ids(to_tree(obj))
+        f"{obj.gvk.kind} {obj.metadata.name}": without_ids(to_dict(obj))
         for obj in objects
         if obj.metadata.name.startswith("box-")
     }

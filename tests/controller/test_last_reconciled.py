@@ -18,7 +18,6 @@ from opsdk import (
     Context,
     ControllerOptions,
     GroupVersionKind,
-    JsonObject,
     MergeFrom,
     Model,
     Object,
@@ -26,17 +25,15 @@ from opsdk import (
     Operator,
     Request,
     UsageError,
-    metadata_only,
-    unstructured,
 )
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
-from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.client.patch import merge_patch
 from opsdk.controller.spec_comparison import SpecChange, SpecComparison, check_path
 from opsdk.controller.steps.last_reconciled import SpecRecorder, annotation_of
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ANNOTATION = annotation_of("box")
 OPTIONS = ControllerOptions(last_reconciled="annotation")
@@ -334,7 +331,7 @@ async def test_an_unstructured_spec_is_a_tree() -> None:
     operator = Operator("boxes")
     answers: list[object] = []
 
-    @operator.reconciler(unstructured("tests.opsdk.dev/v1", "Box"), options=OPTIONS)
+    @operator.reconciler(unstructured_kind("tests.opsdk.dev/v1", "Box"), options=OPTIONS)
     async def reconcile(request: Request, ctx: Context) -> None:
         answers.append((ctx.last_reconciled, ctx.changed("spec.size"), ctx.changed("spec.nothing")))
 

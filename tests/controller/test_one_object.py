@@ -19,20 +19,10 @@ import pytest
 from boxes import Box, box, environment, running
 
 import opsdk
-from opsdk import (
-    Client,
-    Cluster,
-    Context,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    Request,
-    Unstructured,
-    crd_for,
-    unstructured,
-)
+from opsdk import Client, Cluster, Context, ControllerOptions, ObjectMeta, Operator, Request, Unstructured, crd_for
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.pausing import Pausing
@@ -265,7 +255,7 @@ def malformed(name: str = "bad") -> Unstructured:
 
 async def condition_of(client: Client, name: str, type: str) -> JsonObject | None:  # noqa: A002 - the field's name
     """Return a condition of a box that may be malformed."""
-    obj = await client.get(unstructured(Box.gvk.api_version, "Box"), f"default/{name}")
+    obj = await client.get(unstructured_kind(Box.gvk.api_version, "Box"), f"default/{name}")
     return next((c for c in obj.get("status", "conditions") or [] if c["type"] == type), None)
 
 

@@ -10,24 +10,14 @@ from typing import Any
 import pytest
 from boxes import Box, box, records, running, writes
 
-from opsdk import (
-    Child,
-    Client,
-    Condition,
-    Context,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    Request,
-    Result,
-    UsageError,
-)
+from opsdk import Client, Condition, Context, ControllerOptions, ObjectMeta, Operator, Request, Result, UsageError
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import LabelSelector
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import to_dict
+from opsdk.children.ordering import Child
 from opsdk.children.readiness import judge_ready
 from opsdk.client.patch import merge_patch
 from opsdk.errors import NotReadyError
@@ -82,7 +72,7 @@ UP = "has(self.data.state) && self.data.state == 'up'"
 async def test_a_child_of_a_list_is_judged_by_its_kind() -> None:
     """The items of a list have neither apiVersion nor kind; the object that was decoded from one has both."""
     counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
-    tree = {**to_tree(deployment("db")), "status": {"observedGeneration": 1, **counts}}
+    tree = {**to_dict(deployment("db")), "status": {"observedGeneration": 1, **counts}}
     item = json.dumps({key: tree[key] for key in ("metadata", "spec", "status")})
     listed = decode(item.encode(), kind_of(Deployment))
     for ready in (True, "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'"):

@@ -27,11 +27,11 @@ from opsdk import (
     Unstructured,
     UsageError,
     crd_for,
-    metadata_only,
 )
 from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.apimachinery.kinds import metadata_only
 from opsdk.client.patch import merge_patch
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.options import ControllerOptions

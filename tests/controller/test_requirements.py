@@ -14,12 +14,12 @@ from opsdk import (
     Condition,
     Context,
     ControllerOptions,
+    LabelRequirements,
     MergeFrom,
     ObjectMeta,
     Operator,
     Request,
-    Selector,
-    referenced,
+    references,
 )
 from opsdk.api.core.v1 import ConfigMap, Namespace, Secret
 from opsdk.apimachinery.meta import OwnerReference
@@ -57,7 +57,7 @@ async def test_a_missing_object_ends_the_reconcile_quietly(caplog: pytest.LogCap
     """No error line and no retry: the condition says what is missing, and the object's event resumes the reconcile."""
     operator = Operator("boxes")
 
-    @operator.reconciler(Box, watches=[referenced(Secret, by=lambda box: "credentials")], options=READY)
+    @operator.reconciler(Box, watches=[references(Secret, by=lambda box: "credentials")], options=READY)
     async def reconcile(obj: Box, ctx: Context) -> None:
         credentials = await ctx.require(Secret, "credentials")
         async with ctx.status(obj) as patch:
@@ -87,7 +87,7 @@ async def test_an_object_is_awaited_until_it_is_ready() -> None:
     """`ready` is the same argument as that of `apply`."""
     operator = Operator("boxes")
 
-    @operator.reconciler(Box, watches=[referenced(ConfigMap, by=lambda box: "other/settings")], options=READY)
+    @operator.reconciler(Box, watches=[references(ConfigMap, by=lambda box: "other/settings")], options=READY)
     async def reconcile(obj: Box, ctx: Context) -> None:
         await ctx.require(ConfigMap, "other/settings", ready=lambda found: found.data.get("state") == "up")
 
@@ -177,7 +177,7 @@ async def test_a_generated_password_stays() -> None:
 
 async def test_a_stale_read_does_not_overwrite_a_password() -> None:
     """The cache that does not know the Secret costs one refused request."""
-    blind = CacheOptions(by_kind={Secret.gvk: ByObject(label_selector=Selector.parse("cached=yes"))})
+    blind = CacheOptions(by_kind={Secret.gvk: ByObject(label_selector=LabelRequirements.parse("cached=yes"))})
     operator = once("admin", options=OperatorOptions(cluster=ClusterOptions(cache=blind)))
     async with running(operator) as client:
         await client.create(secret("admin", password="theirs"))

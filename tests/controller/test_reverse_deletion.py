@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 from boxes import Box, BoxStatus, box, environment, records, running, writes
 
-from opsdk import (
-    Child,
-    Client,
-    Context,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    OwnsSpec,
-    Request,
-    UsageError,
-    metadata_only,
-)
+from opsdk import Client, Context, ControllerOptions, ObjectMeta, Operator, Request, UsageError
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.children.ordering import AFTER_ANNOTATION
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import OwnsSpec
+from opsdk.children.ordering import AFTER_ANNOTATION, Child
 from opsdk.client.patch import merge_patch
 from opsdk.controller.reverse_deletion import children_finalizer
 

@@ -13,9 +13,10 @@ from boxes import Box, box, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Operator, Unstructured, unstructured
+from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Operator, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Node
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import convert
 from opsdk.client.patch import merge_patch
 from opsdk.controller.status import StatusPatch
@@ -53,7 +54,7 @@ async def write_status(client: Client, obj: Any, replicas: int = 1) -> None:
             patch.status.replicas = replicas
 
 
-@pytest.mark.parametrize("kind", [Deployment, unstructured("apps/v1", "Deployment")])
+@pytest.mark.parametrize("kind", [Deployment, unstructured_kind("apps/v1", "Deployment")])
 async def test_an_object_can_be_written_after_its_status(kind: Any) -> None:
     """Without other writers, a patch with a lock and an update succeed after status writes, and send only the rest."""
     async with deployment(kind) as (client, obj):
@@ -69,7 +70,7 @@ async def test_an_object_can_be_written_after_its_status(kind: Any) -> None:
         assert (stored.status.replicas, stored.metadata.labels["mine"]) == (3, "no")
 
 
-@pytest.mark.parametrize("kind", [Deployment, unstructured("apps/v1", "Deployment")])
+@pytest.mark.parametrize("kind", [Deployment, unstructured_kind("apps/v1", "Deployment")])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_status_write_does_not_hide_the_change_of_another_writer(kind: Any, change: str) -> None:
     """An update of the object that was read does not undo changes between the read and the status write."""

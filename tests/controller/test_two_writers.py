@@ -11,8 +11,8 @@ import pytest
 from boxes import Box, box, records, running, writes
 
 from opsdk import Client, Condition, Context, ControllerOptions, Operator, OperatorOptions, Unstructured, UsageError
-from opsdk import unstructured as unstructured_kind
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import set_condition
 

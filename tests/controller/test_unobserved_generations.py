@@ -8,10 +8,11 @@ from boxes import Box, box, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Context, MergeFrom, Operator, TerminalError, deep_copy
+from opsdk import Context, MergeFrom, Operator, TerminalError
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.object import deep_copy
 from opsdk.cache.entry import make_entry
 from opsdk.controller.steps.unobserved_generations import UnobservedGenerations, observed_generation
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView

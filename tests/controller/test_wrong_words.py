@@ -13,7 +13,6 @@ import pytest
 from boxes import Box
 
 from opsdk import (
-    Child,
     Context,
     ControllerOptions,
     ObjectMeta,
@@ -28,6 +27,7 @@ from opsdk import (
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.children.ordering import Child
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.pausing import Pausing
 from opsdk.event.timers import CronSource, PollSource, TimerSource

@@ -24,7 +24,7 @@ from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG, serve_in_process
 from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
@@ -128,7 +128,7 @@ async def _shadow(
 
 
 async def beside(
-    config: Config,
+    config: RestConfig,
     operator: Operator,
     play: Play,
     *,

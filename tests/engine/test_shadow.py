@@ -10,7 +10,7 @@ import pytest
 from planned_scenarios import SCENARIOS
 
 from opsdk import Context, ObjectMeta
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.shadow.outcome import Side, markdown_lines, summary_of
@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 from tests.engine.shadowed import Shadowed, shadow, shadow_world
 from tests.engine.upgrades import App, AppSpec, Version, config, secret, service, workload
 
-DEPLOYMENT = unstructured("apps/v1", "Deployment")
+DEPLOYMENT = unstructured_kind("apps/v1", "Deployment")
 
 
 def version(*more: JsonObject, image: str = "app:1", **changes: Any) -> Version:

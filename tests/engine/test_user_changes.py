@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opsdk import Context
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.plan.inputs import UserChanges
 from opsdk.cli.plan.printing import plan_status
@@ -58,7 +58,7 @@ def patch(kind: str, name: str, fields: JsonObject, *, api_version: str = "v1") 
     """The change of a field of an object."""
 
     async def change(client: Client) -> None:
-        obj = await client.get(unstructured(api_version, kind), name, namespace="default")
+        obj = await client.get(unstructured_kind(api_version, kind), name, namespace="default")
         await client.patch(obj, merge_patch(fields), field_owner="user")
 
     return change
@@ -99,7 +99,7 @@ def test_another_value_than_that_of_the_user() -> None:
     """The operator has a limit of its own."""
 
     async def limit(app: Any, ctx: Context) -> None:
-        web = await ctx.client.get_or_none(unstructured("apps/v1", "Deployment"), "app-0", namespace="default")
+        web = await ctx.client.get_or_none(unstructured_kind("apps/v1", "Deployment"), "app-0", namespace="default")
         if web is not None and web["spec"]["replicas"] > 3:
             await ctx.client.patch(web, merge_patch({"spec": {"replicas": 3}}))
 
@@ -130,7 +130,7 @@ def test_a_deletion_that_lasts_is_not_named() -> None:
 
 def test_an_object_that_the_operator_deletes_at_once() -> None:
     """The user's ConfigMap is not one that the operator wants."""
-    maps = unstructured("v1", "ConfigMap")
+    maps = unstructured_kind("v1", "ConfigMap")
 
     async def sweep(app: Any, ctx: Context) -> None:
         for each in await ctx.client.list(maps, namespace="default", uncached=True):
@@ -141,7 +141,7 @@ def test_an_object_that_the_operator_deletes_at_once() -> None:
         stray = config("stray", a="1")
         stray["metadata"]["namespace"] = "default"
         await client.create(maps.representation.from_tree(stray))
-        app = await client.get(unstructured("apps.example.com/v1", "App"), "app-0", namespace="default")
+        app = await client.get(unstructured_kind("apps.example.com/v1", "App"), "app-0", namespace="default")
         await client.patch(app, merge_patch({"spec": {"image": "app:3"}}), field_owner="user")
 
     plan = plan_for(Version(before=sweep), state_of(Version()), changes=[create])

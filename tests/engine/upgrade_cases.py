@@ -10,7 +10,7 @@ from typing import Any
 
 from opsdk import Context, GroupVersionKind, Model, Object, Operator
 from opsdk.aio.clock import utc_now
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.engine.plan import ConsequenceKind as Kind
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.structured_merge.value import JsonObject
@@ -26,10 +26,10 @@ from tests.engine.upgrades import (
     workload,
 )
 
-STATEFUL_SET = unstructured("apps/v1", "StatefulSet")
-SERVICE = unstructured("v1", "Service")
-NAMESPACE = unstructured("v1", "Namespace")
-NODE = unstructured("v1", "Node")
+STATEFUL_SET = unstructured_kind("apps/v1", "StatefulSet")
+SERVICE = unstructured_kind("v1", "Service")
+NAMESPACE = unstructured_kind("v1", "Namespace")
+NODE = unstructured_kind("v1", "Node")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Unstructured
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import to_dict
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
@@ -57,7 +57,7 @@ class App(Object[AppSpec, AppStatus]):
 
 
 KINDS = [
-    unstructured(api_version, kind)
+    unstructured_kind(api_version, kind)
     for api_version, kind in (
         ("apps/v1", "Deployment"),
         ("apps/v1", "StatefulSet"),
@@ -162,7 +162,7 @@ async def read_as(
         for tree in more:
             await admin.uncached.create(Unstructured.from_tree(tree))
         for obj in manifests(reader, RbacNames(name="reader")):
-            await admin.uncached.create(Unstructured.from_tree(to_tree(obj)))
+            await admin.uncached.create(Unstructured.from_tree(to_dict(obj)))
         user = env.add_user("system:serviceaccount:default:reader")
         return read_snapshot(write_snapshot(await take_snapshot(user.config, rules=rules)))
 

@@ -12,11 +12,12 @@ import yaml
 from client_fakes import Site
 
 from envtest import Environment
-from opsdk import Cluster, Unstructured, crd_for, unstructured
+from opsdk import Cluster, Unstructured, crd_for
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ConfigError
 
-CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CRD = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 def open_files() -> int:
@@ -35,7 +36,7 @@ async def test_twenty_lives_leave_nothing() -> None:
     for _ in range(20):
         async with Environment() as env, Cluster(env.config) as cluster:
             await env.serve()
-            assert len(await cluster.uncached.list(unstructured("v1", "Namespace"))) >= 4
+            assert len(await cluster.uncached.list(unstructured_kind("v1", "Namespace"))) >= 4
     await asyncio.sleep(0.1)
     assert (len(asyncio.all_tasks()), threading.active_count(), open_files()) == before
 
@@ -52,7 +53,7 @@ async def test_four_environments_side_by_side_do_not_meet() -> None:
                 Unstructured.from_tree({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             )
             await asyncio.sleep(0.1)
-            namespaces = await cluster.uncached.list(unstructured("v1", "Namespace"))
+            namespaces = await cluster.uncached.list(unstructured_kind("v1", "Namespace"))
             return address, [n.metadata.name for n in namespaces if n.metadata.name.startswith("own-")]
 
     results = await asyncio.gather(*(life(f"own-{number}") for number in range(4)))

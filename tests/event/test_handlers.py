@@ -10,7 +10,7 @@ import pytest
 from cache_events import created, deleted, updated, view
 from cache_world import CLUSTER_THING, THING, WIDGET, Discovery, owner
 
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.event.event import AnyEvent
@@ -58,7 +58,7 @@ async def test_only_the_controller_owner_is_requested_by_default() -> None:
 @pytest.mark.behaviour(93)
 async def test_owners_match_by_group_and_kind() -> None:
     """The version does not matter, the group does; a reference that cannot be read does not hide the others."""
-    old, foreign = unstructured("demo.opsdk.dev/v1alpha1", "Widget"), unstructured("other.dev/v1", "Widget")
+    old, foreign = unstructured_kind("demo.opsdk.dev/v1alpha1", "Widget"), unstructured_kind("other.dev/v1", "Widget")
     unreadable = {**owner(WIDGET, "bad"), "apiVersion": "a/b/c"}
     event = created(view(ownerReferences=[unreadable, owner(foreign, "no"), owner(old, "yes")]))
     assert await ask(EnqueueRequestForOwner(WIDGET), event) == ["ns/yes"]

@@ -11,9 +11,10 @@ from cache_events import created, deleted, updated, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Operator, OwnsSpec, WatchSpec
+from opsdk import Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
+from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.predicates import (
@@ -101,7 +102,7 @@ def test_a_kind_without_a_generation_passes_each_change(before: int, after: int,
         (any_of(), True),
         (any_of(any_of(), on(create=False, update=False, delete=False, generic=False)), True),
         (all_of(YES, any_of()), True),
-        (matches_labels(Selector(nothing=True)), True),
+        (matches_labels(LabelRequirements(nothing=True)), True),
         (any_of() & generation_changed(), True),
         (on(update=any_of(), create=False, delete=False, generic=False), True),
         (any_of() | YES, False),

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from envtest import Environment
-from opsdk import Client, Cluster, JsonObject, ObjectMeta, Operator
+from opsdk import Client, Cluster, ObjectMeta, Operator
 from opsdk.client.patch import merge_patch
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.running import running
 
 

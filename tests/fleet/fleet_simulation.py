@@ -21,7 +21,7 @@ from unittest.mock import patch
 import msgspec
 
 from envtest.environment import Environment
-from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
+from opsdk import Cluster, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions, RestConfig
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
@@ -98,13 +98,13 @@ class SimulatedProcess:
         self.frozen_until = 0.0
         self._rng = rng
 
-    def launch(self, operator: Operator, config: Config) -> None:
+    def launch(self, operator: Operator, config: RestConfig) -> None:
         """Start the operator of the process."""
         context = copy_context()
         context.run(_REPLICA.set, self)
         self.task = asyncio.get_running_loop().create_task(operator.start(config), name=self.name, context=context)
 
-    def config(self, name: str, env: Environment) -> Config:
+    def config(self, name: str, env: Environment) -> RestConfig:
         """Return how this replica reaches a server: through a link, with a freeze behind it."""
         inner = env.config
         assert inner.app is not None

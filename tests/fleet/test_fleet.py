@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from opsdk import Cluster, Config, Context, ObjectMeta, Operator, OperatorOptions, Request, UsageError
+from opsdk import Cluster, Context, ObjectMeta, Operator, OperatorOptions, Request, RestConfig, UsageError
 from opsdk.api.core.v1 import ConfigMap, Namespace, Secret
 from opsdk.apimachinery.meta import Condition
 from opsdk.errors import LeaderElectionLostError
@@ -226,7 +226,7 @@ async def test_a_cluster_that_is_down_delays_no_other(caplog: pytest.LogCaptureF
     caplog.set_level(logging.CRITICAL)
     async with World(["eu"]) as world:
         bad_token = msgspec.structs.replace(world.managed["eu"].config, token="wrong", client_cert_data=b"")
-        world.static.join("down", Config(host="http://127.0.0.1:1"))
+        world.static.join("down", RestConfig(host="http://127.0.0.1:1"))
         world.static.join("expired", bad_token)
         (replica,) = world.start("a")
         await world.create("eu", "x")
@@ -391,9 +391,9 @@ async def test_what_cannot_work_is_refused() -> None:
     with pytest.raises(UsageError, match="not started"):
         _ = fleet.owned
     with pytest.raises(UsageError, match="nothing to run"):
-        operator.prepare(Config(host="http://127.0.0.1:1"))
+        operator.prepare(RestConfig(host="http://127.0.0.1:1"))
     with pytest.raises(UsageError, match="needs a name"):
-        StaticClusters().join("", Config())
+        StaticClusters().join("", RestConfig())
 
 
 async def test_a_directory_names_the_files_that_are_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

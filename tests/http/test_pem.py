@@ -10,7 +10,7 @@ from envtest.plane.certificates import Authority
 from opsdk.apiserver.webhook_client.connection_pools import trusting
 from opsdk.errors import ConfigError
 from opsdk.http.pem import without_comments
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.tls import TlsContexts
 
 BLOCK = b"-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"
@@ -41,7 +41,7 @@ async def test_a_bundle_with_comments_is_trusted(authority: Authority, name: str
     """Clients of the operator and of the local server's webhooks take the certificates of any bundle."""
     bundle = BUNDLES[name](authority.pair.cert)
     for context in (
-        TlsContexts(Config(host="https://a", ca_data=bundle), on_change=lambda: None).context(),
+        TlsContexts(RestConfig(host="https://a", ca_data=bundle), on_change=lambda: None).context(),
         trusting(bundle),
     ):
         assert len(context.get_ca_certs()) == 1
@@ -52,12 +52,12 @@ async def test_a_client_certificate_with_comments_is_used(authority: Authority, 
     """Certificate and key may have other text around them too."""
     key = authority.pair.key if name == "several" else BUNDLES[name](authority.pair.key)
     data = {"client_cert_data": BUNDLES[name](authority.pair.cert), "client_key_data": key}
-    assert TlsContexts(Config(host="https://a", **data), on_change=lambda: None).context() is not None
+    assert TlsContexts(RestConfig(host="https://a", **data), on_change=lambda: None).context() is not None
 
 
 @pytest.mark.parametrize("bundle", [b"no certificate", b"\xef\xbb\xbf", BLOCK[:-5], BLOCK])
 async def test_a_bundle_without_certificates_is_refused(bundle: bytes) -> None:
     """An empty or damaged bundle is an error, not an empty trust."""
-    contexts = TlsContexts(Config(host="https://a", ca_data=bundle), on_change=lambda: None)
+    contexts = TlsContexts(RestConfig(host="https://a", ca_data=bundle), on_change=lambda: None)
     with pytest.raises(ConfigError, match="not PEM certificates"):
         contexts.refresh()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from opsdk import Cluster, Config, ObjectMeta
+from opsdk import Cluster, ObjectMeta, RestConfig
 from opsdk.api.core.v1 import ConfigMap
 
 uvloop = pytest.importorskip("uvloop", reason="needs uvloop: pip install opsdk[uvloop]")
@@ -19,7 +19,7 @@ def test_a_cluster_reads_writes_and_watches_over_tls() -> None:
     async def main() -> list[str]:
         async with environment.Environment() as env:
             web = await env.serve()
-            config = Config(host=web.url, ca_data=env.authority.pair.cert, token=env.config.token)
+            config = RestConfig(host=web.url, ca_data=env.authority.pair.cert, token=env.config.token)
             async with Cluster(config) as cluster:
                 running = asyncio.create_task(cluster.start())
                 await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk import unstructured
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.lifecycle.generic_controller import GenericController
 
@@ -33,7 +33,7 @@ async def test_patch_and_update_status(world: Any) -> None:
     site = await world.site()
     client = world.cluster.client
     await client.patch(site, merge_patch({"spec": {"size": 2}}))
-    live = await client.get(unstructured(site.api_version, "Site"), "default/a", uncached=True)
+    live = await client.get(unstructured_kind(site.api_version, "Site"), "default/a", uncached=True)
     live["status"], live["spec"] = {"size": 7}, {"size": 9}
     await client.status().update(live)
     stored = await world.user.get(world.Site, "default/a")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec import field
 
-from opsdk import Condition, GroupVersionKind, Model, Object, ObjectMeta, Unstructured, deep_copy, to_tree
+from opsdk import Condition, GroupVersionKind, Model, Object, ObjectMeta, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy, to_dict
 from opsdk.errors import ConflictError, UsageError
 from opsdk.lifecycle.cond import Cond
 from opsdk.lifecycle.errors import IgnoreError
@@ -58,7 +59,7 @@ async def test_the_three_states(make: Any) -> None:
         assert not change(obj, message="text")
         assert (READY.is_true(obj), READY.is_false(obj), READY.is_unknown(obj)) == states
     assert READY.message(obj) == "text"
-    (condition,) = to_tree(obj)["status"]["conditions"]
+    (condition,) = to_dict(obj)["status"]["conditions"]
     assert (condition["observedGeneration"], condition["reason"]) == (3, "Pending")
 
 
@@ -112,11 +113,11 @@ async def test_do_sets_the_outcome(make: Any) -> None:
         await run(KeyError("zone"))
     assert READY.is_false(obj)
     assert READY.message(obj) == "KeyError: 'zone'"
-    before = to_tree(obj)
+    before = to_dict(obj)
     for error in (ConflictError("modified"), IgnoreError("later")):
         with pytest.raises(type(error)):
             await run(error)
-        assert to_tree(obj) == before
+        assert to_dict(obj) == before
     assert await run(None) is obj
     assert READY.is_true(obj)
     assert (READY.reason(obj), READY.message(obj)) == ("Succeeded", "")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from envtest import Environment
-from opsdk import Cluster, ConflictError, ObjectMeta, Operator, Request, UsageError, unstructured
+from opsdk import Cluster, ConflictError, ObjectMeta, Operator, Request, UsageError
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.lifecycle.factory import SharedControllerFactory
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.testing.running import running
@@ -48,7 +49,7 @@ async def test_several_parts_share_one_informer(k8s_env: Environment) -> None:
         assert (await factory.for_resource("deployments.apps")).kind.name == "Deployment"
         assert {record.controller for record in operator.journal.find(name="x")} == {"configmap-handlers"}
         with pytest.raises(UsageError, match="use one class for each kind"):
-            factory.for_kind(unstructured("v1", "ConfigMap"))
+            factory.for_kind(unstructured_kind("v1", "ConfigMap"))
         with pytest.raises(UsageError, match="already exists"):
             factory.for_kind(ConfigMap, predicates=[lambda event: True])
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from opsdk import Context, ObjectMeta, Request, deep_copy
+from opsdk import Context, ObjectMeta, Request
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy
 from opsdk.controller.controller import ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.errors import ConflictError, TerminalError, UsageError

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from envtest.testing.effects import Conflict, Fail, Reset
-from opsdk import Context, deep_copy, metadata_only
+from opsdk import Context
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.apimachinery.object import deep_copy
 from opsdk.errors import UsageError
 from opsdk.event.predicates import of_object, on
 from opsdk.lifecycle.errors import WrongObjectError

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import envtest
-from opsdk import Cluster, Context, Operator, TemporaryError, TerminalError, Unstructured, unstructured
+from opsdk import Cluster, Context, Operator, TemporaryError, TerminalError, Unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.client.patch import merge_patch
 from opsdk.event.predicates import of_object
 from opsdk.migration import kopf_handlers
@@ -26,7 +27,7 @@ from opsdk.migration.kopf_record import (
 )
 from opsdk.testing.running import running
 
-CONFIG = unstructured("v1", "ConfigMap")
+CONFIG = unstructured_kind("v1", "ConfigMap")
 HANDLED = "kopf.zalando.org/last-handled-configuration"
 
 

@@ -147,9 +147,9 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
             generate += ["--token", token, "--class-name", "Cluster", "--out", str(tmp_path / "generated.py")]
             subprocess.run(generate, env=environment, check=True, timeout=60)
             use = (
-                "import asyncio, sys; from generated import Cluster; from opsdk.rest.config import Config\n"
+                "import asyncio, sys; from generated import Cluster; from opsdk.rest.config import RestConfig\n"
                 "async def main():\n"
-                "    async with Cluster(Config(host=sys.argv[1], token=sys.argv[2]), '/v3') as client:\n"
+                "    async with Cluster(RestConfig(host=sys.argv[1], token=sys.argv[2]), '/v3') as client:\n"
                 "        print([site['id'] async for site in client.websites.list()])\n"
                 "asyncio.run(main())\n"
             )

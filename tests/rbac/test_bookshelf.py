@@ -24,7 +24,7 @@ from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import RbacRule
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.testing.rules import assert_rules
 
 NAMES = RbacNames(name="bookshelf")
@@ -48,7 +48,7 @@ async def lend(env: envtest.Environment, client: Client, recorder: RuleRecorder)
     async with Cluster(await service_account(env, client, NAMES), hook=recorder) as front:
         trust = ClientAuthenticationConfig.of((await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")).data)
         server = make_server(MemoryStorage(), trust, front.uncached)
-        async with Cluster(Config(app=server.app, token=reader.token)) as cluster:
+        async with Cluster(RestConfig(app=server.app, token=reader.token)) as cluster:
             book = Book(metadata=ObjectMeta(name="walden", namespace="default"), spec=BookSpec(title="Walden"))
             await cluster.uncached.create(book)
 

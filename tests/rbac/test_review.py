@@ -26,7 +26,7 @@ from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.review import PermissionReviewer, describe_missing
 from opsdk.rbac.rules import RbacRule
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.transport import Transport
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
@@ -50,7 +50,7 @@ def operator_with(check: RbacCheck, *rules: RbacRule, namespaces: tuple[str, ...
     return operator
 
 
-async def missing(config: Config, rules: RuleSet) -> RuleSet:
+async def missing(config: RestConfig, rules: RuleSet) -> RuleSet:
     """What the user of a configuration lacks."""
     async with Transport(config) as transport:
         return await PermissionReviewer(transport, default_scheme()).missing(rules)

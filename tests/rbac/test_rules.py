@@ -10,7 +10,7 @@ from client_fakes import Site
 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Node, Pod, Secret
-from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured_kind
 from opsdk.builder.arguments import OwnsSpec, WatchSpec
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
@@ -28,7 +28,7 @@ from opsdk.manager.manager import ManagerOptions
 from opsdk.rbac.declared import ControllerKinds, cached_namespaces
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import RbacRule, applies, deletes, patches_status, reads, records_events
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.options import WebhookServerOptions
@@ -55,7 +55,7 @@ async def clean_up(obj: Site, ctx: Context) -> None:
 # ------------------------------------------------------------------ rules
 def test_a_kind_is_given_in_every_form() -> None:
     """A class, a GVK, an unstructured kind, metadata only and kubectl's text mean the same resource."""
-    kinds = (Deployment, Deployment.gvk, unstructured("apps/v1", "Deployment"), metadata_only(Deployment))
+    kinds = (Deployment, Deployment.gvk, unstructured_kind("apps/v1", "Deployment"), metadata_only(Deployment))
     forms = (*kinds, "deployments.apps")
     assert {tuple(granted(RbacRule("get", form))) for form in forms} == {("get deployments.apps",)}
 
@@ -138,7 +138,7 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
         rbac=[applies(Pod)],
     )(reconcile)
     before = decorated.rules()
-    decorated.prepare(Config(host="http://localhost:1"))
+    decorated.prepare(RestConfig(host="http://localhost:1"))
     built = Operator("x")
 
     @built.setup
@@ -148,7 +148,7 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
         builder.finalizer("demo.opsdk.dev/x", clean_up).reconciler(reconcile).complete()
 
     assert not built.rules()
-    built.prepare(Config(host="http://localhost:1"))
+    built.prepare(RestConfig(host="http://localhost:1"))
     assert texts(before) == texts(decorated.rules()) == texts(built.rules())
 
 
@@ -158,7 +158,7 @@ def test_a_condition_of_pauses_needs_its_writes() -> None:
     decorated, built = Operator("x"), Operator("x")
     decorated.reconciler(Node, options=options)(reconcile)
     built.setup(lambda operator: operator.controller_for(Node, options=options).reconciler(reconcile).complete())
-    built.prepare(Config(host="http://localhost:1"))
+    built.prepare(RestConfig(host="http://localhost:1"))
     assert texts(decorated.rules()) == texts(built.rules())
     assert "patch nodes/status" in texts(decorated.rules())
 
@@ -168,14 +168,14 @@ async def test_sources_of_the_operators_own_cache_count() -> None:
     other = Operator("other")
     other.rbac(RbacRule("get", "nodes"))
     other.reconciler(Pod)(reconcile)
-    other.prepare(Config(host="http://localhost:2"))
+    other.prepare(RestConfig(host="http://localhost:2"))
     operator = Operator("x")
     sources = [
         lambda op: KindSource(op.cluster.cache, Secret, EnqueueRequestForObject()),
         KindSource(other.cluster.cache, ConfigMap, EnqueueRequestForObject()),
     ]
     operator.reconciler(name="sources", sources=sources)(reconcile)
-    operator.prepare(Config(host="http://localhost:1"))
+    operator.prepare(RestConfig(host="http://localhost:1"))
     assert texts(operator.rules()) == granted(reads(Secret))
     await operator.cluster.aclose()
     await other.cluster.aclose()

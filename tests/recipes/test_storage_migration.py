@@ -16,7 +16,7 @@ from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.storage.sqlite import SqliteStorage
@@ -59,7 +59,7 @@ effects = pytest.importorskip("envtest.testing.effects", reason="needs the envte
 install = pytest.importorskip("envtest.plane.install", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 NAME = "sites.demo.opsdk.dev"
-DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFINITION = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 SMALL = MigrationOptions(page_size=3, concurrency=2)
 SERVICE = WebhookClientConfig(service=WebhookService(name="hooks", namespace="default"))
 CONVERTER = HubSpokeConverter(
@@ -398,7 +398,7 @@ async def test_bad_targets() -> None:
         with pytest.raises(
             NoMatchError, match=r"the server does not serve Car.example.com: install its CustomResourceDefinition"
         ):
-            await migrate_storage_version(here.client, unstructured("example.com/v1", "Car"))
+            await migrate_storage_version(here.client, unstructured_kind("example.com/v1", "Car"))
         with pytest.raises(UsageError, match=r"write plural\.group, or pass a class"):
             await migrate_storage_version(here.client, "sites")
         with pytest.raises(UsageError, match="ConfigMap is not a custom resource"):

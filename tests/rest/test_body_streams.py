@@ -21,7 +21,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.http.body_stream import BodyStream
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.httpx_client import httpx_client
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -137,13 +137,13 @@ async def uploading(place: str, hook: TelemetryHook | None = None) -> AsyncItera
     """Yield a transport to a server that receives an upload."""
     if place == "in process":
         upload = Upload()
-        async with Transport(Config(app=upload.app), hook=hook) as transport:
+        async with Transport(RestConfig(app=upload.app), hook=hook) as transport:
             yield transport, upload
         return
     upload = SocketUpload()
     async with (
         listening(upload.serve) as server,
-        Transport(Config(host=f"http://127.0.0.1:{port_of(server)}"), hook=hook) as transport,
+        Transport(RestConfig(host=f"http://127.0.0.1:{port_of(server)}"), hook=hook) as transport,
     ):
         yield transport, upload
 
@@ -273,7 +273,7 @@ async def test_a_started_body_is_not_sent_again(status: int) -> None:
         writer.close()
 
     async with listening(serve) as server:
-        config = Config(host=f"http://127.0.0.1:{port_of(server)}", token="t")
+        config = RestConfig(host=f"http://127.0.0.1:{port_of(server)}", token="t")
         async with Transport(config, hook=recorder) as transport:
             response = await transport.send(Source([PIECE], hangs=True).request())
             assert response.status == status
@@ -293,7 +293,7 @@ async def test_a_lost_connection_is_not_retried_even_for_a_read() -> None:
         writer.transport.abort()
 
     async with listening(serve) as server:
-        config = Config(host=f"http://127.0.0.1:{port_of(server)}")
+        config = RestConfig(host=f"http://127.0.0.1:{port_of(server)}")
         async with Transport(config, hook=recorder) as transport:
             with pytest.raises(ConnectionLostError):
                 await transport.send(Source([PIECE], hangs=True).request(method="GET"))
@@ -307,7 +307,7 @@ async def test_a_body_that_was_not_started_is_sent_after_a_refused_connection() 
     async with listening(upload.serve) as server:
         port = port_of(server)
     recorder, source = Recorder(), Source([PIECE])
-    async with Transport(Config(host=f"http://127.0.0.1:{port}"), hook=recorder) as transport:
+    async with Transport(RestConfig(host=f"http://127.0.0.1:{port}"), hook=recorder) as transport:
         sending = asyncio.ensure_future(transport.send(source.request()))
         await until(lambda: recorder.attempts)
         assert isinstance(recorder.attempts[0].error, ConnectError)

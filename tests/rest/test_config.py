@@ -11,7 +11,7 @@ import yaml
 
 from opsdk.errors import ConfigError
 from opsdk.rest import in_cluster
-from opsdk.rest.config import Config, ExecConfig, Impersonate, default_user_agent, parse_host
+from opsdk.rest.config import ExecConfig, Impersonate, RestConfig, default_user_agent, parse_host
 from opsdk.rest.in_cluster import in_cluster_config
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
@@ -58,8 +58,8 @@ SECRETS: JsonObject = {
 
 def test_repr_shows_no_secret() -> None:
     """The repr and str of a configuration name the secrets that are set, without their values."""
-    config = Config(host="https://x", **SECRETS)
-    basic = Config(host="https://x", username="me", password="s3cret-password")
+    config = RestConfig(host="https://x", **SECRETS)
+    basic = RestConfig(host="https://x", username="me", password="s3cret-password")
     for text in (repr(config), str(config), repr(basic), f"{config.exec!r}"):
         assert "s3cret" not in text
     assert "aws" in repr(config)
@@ -82,7 +82,7 @@ def test_repr_shows_no_secret() -> None:
 def test_contradictions_are_refused(settings: JsonObject) -> None:
     """Settings that cannot be meant together are refused when they are written down."""
     with pytest.raises(ConfigError, match="configuration for"):
-        Config(host="https://x", **settings)
+        RestConfig(host="https://x", **settings)
 
 
 def test_impersonation_headers() -> None:

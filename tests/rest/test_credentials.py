@@ -16,7 +16,7 @@ from http_servers import make_ca
 
 from opsdk.aio.randomness import loop_random
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.rest.config import Config, ExecConfig
+from opsdk.rest.config import ExecConfig, RestConfig
 from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
 from opsdk.rest.exec_plugin import ExecCredentials, exec_info, parse_credential
 from opsdk.rest.request import RestRequest
@@ -38,7 +38,7 @@ V1 = "client.authentication.k8s.io/v1"
 )
 async def test_static_credentials_never_change(settings: JsonObject, headers: dict[str, str]) -> None:
     """Static credentials send the same headers, and a 401 does not change them."""
-    source = credentials_for(Config(host="https://x", **settings))
+    source = credentials_for(RestConfig(host="https://x", **settings))
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate(source.generation)
@@ -108,7 +108,7 @@ async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
     """A token that the server refuses is read again at once, and the same request repeated once."""
     file, app = tmp_path / "token", _Guard("new")
     file.write_text("old")
-    async with Transport(Config(app=app, token_file=str(file))) as transport:
+    async with Transport(RestConfig(app=app, token_file=str(file))) as transport:
         assert (await transport.send(GET)).status == 401
         file.write_text("new")
         assert (await transport.send(RestRequest("POST", "/", body=b"x"))).status == 200
@@ -119,7 +119,7 @@ async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
 async def test_a_401_is_final_for_static_credentials() -> None:
     """A 401 with static credentials is not retried."""
     app = _Guard()
-    async with Transport(Config(app=app, token="t")) as transport:
+    async with Transport(RestConfig(app=app, token="t")) as transport:
         assert (await transport.send(GET)).status == 401
     assert len(app.seen) == 1
 
@@ -152,7 +152,7 @@ def plugin(tmp_path: Path) -> PluginMaker:
 
 
 def _source(plugin: ExecConfig, **settings: Any) -> ExecCredentials:
-    return ExecCredentials(plugin, Config(host="https://x", exec=plugin, **settings))
+    return ExecCredentials(plugin, RestConfig(host="https://x", exec=plugin, **settings))
 
 
 @pytest.mark.realtime
@@ -187,7 +187,7 @@ async def test_a_plugin_runs_again_when_its_credential_expires(
 async def test_a_401_runs_the_plugin_again(plugin: PluginMaker) -> None:
     """A refused credential is fetched again, and the request repeated once."""
     app = _Guard("run-2")
-    async with Transport(Config(app=app, exec=plugin("say(token=f'run-{runs()}')"))) as transport:
+    async with Transport(RestConfig(app=app, exec=plugin("say(token=f'run-{runs()}')"))) as transport:
         assert (await transport.send(GET)).status == 200
     assert app.seen == [b"Bearer run-1", b"Bearer run-2"]
 
@@ -241,7 +241,7 @@ class _Plugin(ExecCredentials):
     """A plugin whose runs take a second each, and print what a test says."""
 
     def __init__(self, outputs: list[str | Exception]) -> None:
-        super().__init__(ExecConfig(command="/none"), Config(host="https://x"))
+        super().__init__(ExecConfig(command="/none"), RestConfig(host="https://x"))
         self.outputs = outputs
         self.runs = 0
 
@@ -379,5 +379,5 @@ def test_unusable_output_is_described_and_not_quoted(printed: bytes, words: str)
 
 def test_cluster_info_needs_provide_cluster_info() -> None:
     """A plugin gets the cluster information only with ``provideClusterInfo``."""
-    info = json.loads(exec_info(ExecConfig(command="x"), Config(host="https://x"), interactive=True))
+    info = json.loads(exec_info(ExecConfig(command="x"), RestConfig(host="https://x"), interactive=True))
     assert info == {"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": True}}

@@ -11,7 +11,7 @@ from http_servers import Seen, Server, always, answer, in_turn
 from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import FENCE, check_fence
 from opsdk.errors import LeaderElectionLostError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.httpx_client import httpx_client
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -35,7 +35,7 @@ class Gate:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "put"])
 async def test_a_write_behind_a_closed_fence_is_not_sent(method: str) -> None:
     """The error names the request without its query; the server sees nothing, and the connection stays usable."""
-    async with Server(always(answer())) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host)) as transport:
         await transport.send(GET)
         FENCE.set(Gate(0))
         with pytest.raises(LeaderElectionLostError, match=rf"^{method} /a: closed"):
@@ -48,7 +48,7 @@ async def test_a_write_behind_a_closed_fence_is_not_sent(method: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 async def test_reads_pass_a_closed_fence(method: str) -> None:
     """A replica that does not lead may read."""
-    async with Server(always(answer(body=b""))) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(answer(body=b""))) as server, Transport(RestConfig(host=server.host)) as transport:
         FENCE.set(Gate(0))
         assert (await transport.send(RestRequest(method, "/a"))).status == 200
 
@@ -56,7 +56,7 @@ async def test_reads_pass_a_closed_fence(method: str) -> None:
 async def test_each_attempt_is_checked() -> None:
     """The leadership ends while the client waits to repeat a request."""
     answers = in_turn(answer(429, Retry_After="5"), answer())
-    async with Server(answers) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(answers) as server, Transport(RestConfig(host=server.host)) as transport:
         FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)
@@ -65,7 +65,10 @@ async def test_each_attempt_is_checked() -> None:
 
 async def test_the_check_comes_after_the_throttling() -> None:
     """The leadership ends while the request waits for its turn."""
-    async with Server(always(answer())) as server, Transport(Config(host=server.host, qps=0.1, burst=1)) as transport:
+    async with (
+        Server(always(answer())) as server,
+        Transport(RestConfig(host=server.host, qps=0.1, burst=1)) as transport,
+    ):
         await transport.send(GET)
         FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
@@ -75,7 +78,7 @@ async def test_the_check_comes_after_the_throttling() -> None:
 
 async def test_the_check_comes_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leadership ends while the connection is made."""
-    async with Server(always(answer())) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host)) as transport:
         pool: Any = transport._backend
         dial = pool._dial
 
@@ -97,14 +100,14 @@ async def test_a_running_write_is_not_touched() -> None:
         await asyncio.sleep(5)
         writer.write(answer())
 
-    async with Server(slow) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(slow) as server, Transport(RestConfig(host=server.host)) as transport:
         FENCE.set(Gate(monotonic() + 3))
         assert (await transport.send(PUT)).status == 200
 
 
 async def test_httpx_and_streams_have_the_same_fence() -> None:
     """A client of the user's own, and a response that is read as it arrives."""
-    async with Server(always(answer())) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host)) as transport:
         FENCE.set(Gate(0))
         async with httpx_client(transport) as client:
             assert (await client.get("/a")).status_code == 200
@@ -125,7 +128,7 @@ async def test_a_server_in_this_process_has_the_same_fence() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    async with Transport(Config(host="http://in.process", app=app)) as transport:
+    async with Transport(RestConfig(host="http://in.process", app=app)) as transport:
         FENCE.set(Gate(0))
         await transport.send(GET)
         with pytest.raises(LeaderElectionLostError):
@@ -158,7 +161,7 @@ async def test_a_cancelled_write_is_not_delivered_later() -> None:
         except ConnectionResetError:
             ends.set_result("reset")
 
-    async with Server(deaf) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(deaf) as server, Transport(RestConfig(host=server.host)) as transport:
         write = asyncio.create_task(transport.send(PUT))
         await asyncio.sleep(1)
         write.cancel()

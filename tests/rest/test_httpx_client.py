@@ -12,7 +12,7 @@ from http_servers import Server, always, answer
 
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.httpx_client import httpx_client
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -21,7 +21,7 @@ from opsdk.rest.transport import Transport
 async def test_httpx_clients_share_the_pool() -> None:
     """An httpx client of this transport has its address, credentials and connections, and no other server."""
     async with Server(always(answer(body=gzip.compress(b"hi"), Content_Encoding="gzip"))) as server:
-        async with Transport(Config(host=f"{server.host}/base", token="t")) as transport:
+        async with Transport(RestConfig(host=f"{server.host}/base", token="t")) as transport:
             async with httpx_client(transport) as client:
                 response = await client.post("/x", params={"q": "1"}, json={"a": 1})
                 assert (response.status_code, response.text) == (200, "hi")
@@ -38,7 +38,7 @@ async def test_httpx_clients_share_the_pool() -> None:
 async def test_a_cluster_has_an_http_client_of_its_own() -> None:
     """The HTTP client of a cluster sends its credentials, and closes with it."""
     async with Server(always(answer(body=b"hi"))) as server:
-        async with Cluster(Config(host=server.host, token="t")) as cluster:
+        async with Cluster(RestConfig(host=server.host, token="t")) as cluster:
             client = cluster.http
             assert (await client.get("/x")).text == "hi"
         assert client.is_closed

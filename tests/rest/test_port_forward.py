@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from opsdk import Cluster, ObjectMeta, Unstructured
 from opsdk.api.core.v1 import Node
 from opsdk.errors import ApiError, ForbiddenError, NotFoundError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.port_forward import PortForward
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -36,7 +36,7 @@ async def shout(pod: Any, port: int, pipe: Any) -> None:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Any, Config]]:
+async def served() -> AsyncIterator[tuple[Any, RestConfig]]:
     """A served environment with a pod on a node."""
     tokens = {"good": user.User(name="good", groups=("system:masters",)), "bad": user.User(name="bad")}
     async with environment.Environment(tokens=tokens) as env, Cluster(env.config) as cluster:
@@ -44,7 +44,7 @@ async def served() -> AsyncIterator[tuple[Any, Config]]:
         await cluster.uncached.create(Unstructured.from_tree(POD))
         env.responders.forwarded = shout
         url = (await env.serve()).url
-        yield env, Config(host=url, token="good", ca_data=env.authority.pair.cert)
+        yield env, RestConfig(host=url, token="good", ca_data=env.authority.pair.cert)
 
 
 async def echo(forward: PortForward, data: bytes, size: int) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opsdk.base.limits import Limits
 from opsdk.errors import ApiError, ResponseLimitError
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.response_budget import ResponseBudget
@@ -71,9 +71,9 @@ async def test_an_endless_body_is_an_error(request_: RestRequest, limit: str, pa
     sent: list[int] = []
     body = gzip.compress(bytes(2000)) if packed else bytes(500)
     headers = [(b"content-encoding", b"gzip")] if packed else []
-    config = Config(app=endless(200, body, headers, sent), limits=LIMITS)
+    config = RestConfig(app=endless(200, body, headers, sent), limits=LIMITS)
     async with Transport(config) as transport:
-        with pytest.raises(ResponseLimitError, match=f"raise {limit} of Config.limits") as raised:
+        with pytest.raises(ResponseLimitError, match=f"raise {limit} of RestConfig.limits") as raised:
             await transport.send(request_)
     assert raised.value.request is not None
     assert not raised.value.retryable
@@ -88,7 +88,7 @@ async def test_a_body_of_the_limit_is_complete(size: int) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": bytes(size)})
 
-    async with Transport(Config(app=app, limits=LIMITS)) as transport:
+    async with Transport(RestConfig(app=app, limits=LIMITS)) as transport:
         if size > LIMITS.object_bytes:
             with pytest.raises(ResponseLimitError):
                 await transport.send(GET)
@@ -99,7 +99,7 @@ async def test_a_body_of_the_limit_is_complete(size: int) -> None:
 async def test_an_endless_error_keeps_its_status() -> None:
     """The failure of a request is known, whatever its body is; a watch that fails reads no more either."""
     sent: list[int] = []
-    config = Config(app=endless(404, b"not here ", [], sent), limits=LIMITS)
+    config = RestConfig(app=endless(404, b"not here ", [], sent), limits=LIMITS)
     async with Transport(config) as transport:
         response = await transport.send(GET)
         with pytest.raises(ApiError, match="404") as raised:

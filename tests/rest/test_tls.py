@@ -11,7 +11,7 @@ import pytest
 from http_servers import Pair, Server, always, answer, listening, make_ca, port_of
 
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError, TlsError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.tls import RELOAD_EVERY, ClientCert, TlsContexts
 from opsdk.rest.transport import Transport
@@ -34,7 +34,7 @@ def _server(folder: Path, pair: Pair = SERVER, *, clients: Pair | None = None) -
 
 async def test_a_trusted_server_responds(tmp_path: Path) -> None:
     """Requests to a server with a certificate of the CA succeed, on one kept connection."""
-    async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_data=CA.cert)) as transport:
+    async with _server(tmp_path) as server, Transport(RestConfig(host=server.host, ca_data=CA.cert)) as transport:
         for _ in range(2):
             assert (await transport.send(GET)).body == b"ok"
         assert server.accepted == 1
@@ -45,7 +45,7 @@ async def test_a_ca_with_basic_constraints_only_is_trusted(tmp_path: Path) -> No
     authority = make_ca(minimal=True)
     async with (
         _server(tmp_path, authority.issue("server", "127.0.0.1")) as server,
-        Transport(Config(host=server.host, ca_data=authority.cert)) as transport,
+        Transport(RestConfig(host=server.host, ca_data=authority.cert)) as transport,
     ):
         assert (await transport.send(GET)).body == b"ok"
 
@@ -56,7 +56,7 @@ async def test_a_ca_with_basic_constraints_only_is_trusted(tmp_path: Path) -> No
 async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: JsonObject) -> None:
     """A certificate of another CA, or for another name, fails the call before anything is sent."""
     async with _server(tmp_path) as server:
-        async with Transport(Config(host=server.host, **{"ca_data": CA.cert, **settings})) as transport:
+        async with Transport(RestConfig(host=server.host, **{"ca_data": CA.cert, **settings})) as transport:
             with pytest.raises(TlsError, match="not trusted") as caught:
                 await transport.send(GET)
             assert not caught.value.retryable
@@ -68,7 +68,7 @@ async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: Json
 )
 async def test_verification_can_be_disabled(tmp_path: Path, settings: JsonObject) -> None:
     """Without verification any server will do; with a server name, that name must be in the certificate."""
-    async with _server(tmp_path) as server, Transport(Config(host=server.host, **settings)) as transport:
+    async with _server(tmp_path) as server, Transport(RestConfig(host=server.host, **settings)) as transport:
         assert (await transport.send(GET)).status == 200
 
 
@@ -79,10 +79,10 @@ async def test_a_client_certificate_is_sent(tmp_path: Path) -> None:
     with_files = {"client_cert_file": str(cert), "client_key_file": str(key)}
     async with _server(tmp_path, clients=CA) as server:
         for settings in (with_data, with_files):
-            async with Transport(Config(host=server.host, ca_data=CA.cert, **settings)) as transport:
+            async with Transport(RestConfig(host=server.host, ca_data=CA.cert, **settings)) as transport:
                 assert (await transport.send(GET)).status == 200
         # asyncio's server hangs up without the alert that others send.
-        async with Transport(Config(host=server.host, ca_data=CA.cert)) as transport:
+        async with Transport(RestConfig(host=server.host, ca_data=CA.cert)) as transport:
             with pytest.raises((TlsError, ConnectionLostError, ConnectError)):
                 await transport.send(POST)
 
@@ -91,7 +91,7 @@ async def test_plain_server_behind_https(tmp_path: Path) -> None:
     """TLS with a server that speaks none fails as TLS or as a connection, never as an answer."""
     async with Server(always(answer())) as server:
         host = server.host.replace("http:", "https:")
-        async with Transport(Config(host=host, insecure_skip_tls_verify=True)) as transport:
+        async with Transport(RestConfig(host=host, insecure_skip_tls_verify=True)) as transport:
             with pytest.raises((TlsError, ConnectError)):
                 await transport.send(POST)
 
@@ -100,7 +100,7 @@ async def test_replaced_certificates_are_used_within_five_minutes(tmp_path: Path
     """New files mean new connections, also where the old one is still open."""
     cert, key = CLIENT.files(tmp_path, "client")
     async with _server(tmp_path, clients=CA) as server:
-        config = Config(host=server.host, ca_data=CA.cert, client_cert_file=str(cert), client_key_file=str(key))
+        config = RestConfig(host=server.host, ca_data=CA.cert, client_cert_file=str(cert), client_key_file=str(key))
         async with Transport(config) as transport:
             await transport.send(GET)
             CA.issue("joe").files(tmp_path, "client")
@@ -119,7 +119,7 @@ async def test_a_tls_failure_reads_the_ca_again_at_once(tmp_path: Path) -> None:
     """After a TLS failure the files are read again before the error is raised."""
     file = tmp_path / "ca.crt"
     file.write_bytes(make_ca("old").cert)
-    async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_file=str(file))) as transport:
+    async with _server(tmp_path) as server, Transport(RestConfig(host=server.host, ca_file=str(file))) as transport:
         with pytest.raises(TlsError):
             await transport.send(POST)
         file.write_bytes(CA.cert)
@@ -131,7 +131,7 @@ async def test_deleted_files_keep_the_old_certificates(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(CA.cert)
     changes: list[None] = []
-    contexts = TlsContexts(Config(host="https://x", ca_file=str(file)), on_change=lambda: changes.append(None))
+    contexts = TlsContexts(RestConfig(host="https://x", ca_file=str(file)), on_change=lambda: changes.append(None))
     first = contexts.context()
     for broken in (b"", b"garbage"):
         file.write_bytes(broken)
@@ -141,7 +141,7 @@ async def test_deleted_files_keep_the_old_certificates(tmp_path: Path) -> None:
     assert not contexts.refresh(force=True)
     assert changes == []
     with pytest.raises(ConfigError, match=str(file)):
-        TlsContexts(Config(host="https://x", ca_file=str(file)), on_change=_ignore).context()
+        TlsContexts(RestConfig(host="https://x", ca_file=str(file)), on_change=_ignore).context()
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ async def test_deleted_files_keep_the_old_certificates(tmp_path: Path) -> None:
 async def test_unusable_certificates_are_named(settings: JsonObject, words: str) -> None:
     """Certificates that cannot be used are a configuration error that names them and quotes nothing."""
     with pytest.raises(ConfigError, match=words) as caught:
-        TlsContexts(Config(host="https://x", **settings), on_change=_ignore).context()
+        TlsContexts(RestConfig(host="https://x", **settings), on_change=_ignore).context()
     assert "s3cret" not in str(caught.value)
 
 
 async def test_an_issued_certificate_changes_the_context() -> None:
     """A certificate from a plugin replaces the one before, and the same again changes nothing."""
     changes: list[None] = []
-    contexts = TlsContexts(Config(host="https://x"), on_change=lambda: changes.append(None))
+    contexts = TlsContexts(RestConfig(host="https://x"), on_change=lambda: changes.append(None))
     contexts.use(None)
     contexts.context()
     for _ in range(2):
@@ -174,7 +174,7 @@ async def test_an_issued_certificate_changes_the_context() -> None:
 
 def test_loading_a_key_leaks_no_file_descriptor() -> None:
     """Making contexts leaks no open file."""
-    config = Config(host="https://x", client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
+    config = RestConfig(host="https://x", client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
 
     async def make() -> None:
         TlsContexts(config, on_change=_ignore).context()
@@ -222,11 +222,11 @@ async def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
     """TLS is end to end: the proxy sees only the address, the server's certificate is verified for its own name."""
     async with _Tunnel() as tunnel, _server(tmp_path) as server:
         proxy = f"http://127.0.0.1:{tunnel.port}"
-        async with Transport(Config(host=server.host, ca_data=CA.cert, proxy_url=proxy)) as transport:
+        async with Transport(RestConfig(host=server.host, ca_data=CA.cert, proxy_url=proxy)) as transport:
             for _ in range(2):
                 assert (await transport.send(GET)).body == b"ok"
         assert tunnel.targets == [f"127.0.0.1:{server.port}"]
-        async with Transport(Config(host=server.host, ca_data=make_ca().cert, proxy_url=proxy)) as transport:
+        async with Transport(RestConfig(host=server.host, ca_data=make_ca().cert, proxy_url=proxy)) as transport:
             with pytest.raises(TlsError, match="not trusted"):
                 await transport.send(GET)
 
@@ -235,7 +235,7 @@ async def test_cancelling_a_dial_at_every_iteration_leaks_nothing(tmp_path: Path
     """Wherever a tunnelled TLS dial is cancelled, no task and no socket stay."""
     async with _Tunnel() as tunnel, _server(tmp_path) as server:
         proxy = f"http://127.0.0.1:{tunnel.port}"
-        config = Config(host=server.host, ca_data=CA.cert, proxy_url=proxy)
+        config = RestConfig(host=server.host, ca_data=CA.cert, proxy_url=proxy)
         for turn in range(60):
             async with Transport(config) as transport:
                 task = asyncio.create_task(transport.send(POST))

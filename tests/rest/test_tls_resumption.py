@@ -13,7 +13,7 @@ from tls_sessions import NAME, contexts, exchange, sessions
 
 from opsdk.errors import TransportError
 from opsdk.http.tls_session import TlsSession, TlsState
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.tls_resumption import RESUME_SECONDS
 from opsdk.rest.transport import Transport
@@ -51,7 +51,7 @@ def _server(folder: Path, *, clients: Pair | None = None) -> Server:
 async def test_further_connections_resume_the_first_one(tmp_path: Path) -> None:
     """After one full handshake, other connections resume its session, also with a client certificate."""
     async with _server(tmp_path, clients=CA) as server:
-        config = Config(host=server.host, ca_data=CA.cert, client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
+        config = RestConfig(host=server.host, ca_data=CA.cert, client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
         async with Transport(config) as transport:
             handshakes = Handshakes(transport)
             await transport.send(GET)
@@ -62,7 +62,7 @@ async def test_further_connections_resume_the_first_one(tmp_path: Path) -> None:
 
 async def test_the_certificate_is_verified_again_after_a_time(tmp_path: Path) -> None:
     """A session does not extend its own life: five minutes after the full handshake, there is another one."""
-    async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_data=CA.cert)) as transport:
+    async with _server(tmp_path) as server, Transport(RestConfig(host=server.host, ca_data=CA.cert)) as transport:
         handshakes = Handshakes(transport)
         await transport.send(GET)
         counts = []
@@ -78,7 +78,7 @@ async def test_new_certificates_make_a_full_handshake(tmp_path: Path) -> None:
     """New CA certificates cause a full handshake, so the old verification is not reused."""
     file = tmp_path / "ca.crt"
     file.write_bytes(CA.cert)
-    async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_file=str(file))) as transport:
+    async with _server(tmp_path) as server, Transport(RestConfig(host=server.host, ca_file=str(file))) as transport:
         await transport.send(GET)
         file.write_bytes(make_ca("other").cert)
         assert transport._tls is not None
@@ -110,7 +110,7 @@ async def test_tls_1_2_is_not_resumed(tmp_path: Path) -> None:
     server = _server(tmp_path)
     assert server.tls is not None
     server.tls.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with server, Transport(Config(host=server.host, ca_data=CA.cert)) as transport:
+    async with server, Transport(RestConfig(host=server.host, ca_data=CA.cert)) as transport:
         handshakes = Handshakes(transport)
         await asyncio.gather(*(transport.send(GET) for _ in range(3)))
         assert handshakes.resumed == 0

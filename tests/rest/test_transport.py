@@ -25,7 +25,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.http.client import errors
-from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.config import Impersonate, RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
@@ -38,7 +38,7 @@ POST = RestRequest("POST", "/a", body=b'{"x":1}', verb="create", resource="thing
 async def test_a_connection_is_kept_for_the_next_request() -> None:
     """Requests one after another share a connection, and carry address, agent and query."""
     async with Server(always(answer(body=b"hi"))) as server:
-        async with Transport(Config(host=f"{server.host}/base/", user_agent="me/1")) as transport:
+        async with Transport(RestConfig(host=f"{server.host}/base/", user_agent="me/1")) as transport:
             for number in range(3):
                 response = await transport.send(RestRequest("GET", "/a", query=[("n", f"{number} ")]))
                 assert (response.status, response.body) == (200, b"hi")
@@ -56,7 +56,7 @@ async def test_concurrent_requests_have_a_connection_each() -> None:
         await asyncio.sleep(1)
         writer.write(answer())
 
-    async with Server(slow) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(slow) as server, Transport(RestConfig(host=server.host)) as transport:
         started = monotonic()
         await asyncio.gather(*(transport.send(GET) for _ in range(5)))
         assert monotonic() - started < 1.5
@@ -67,9 +67,9 @@ async def test_concurrent_requests_have_a_connection_each() -> None:
 
 async def test_headers_of_the_request_take_precedence() -> None:
     """A header of the request replaces the transport's own; impersonation repeats its header."""
-    config = Config(host="http://x", token="t", impersonate=Impersonate(user="u", groups=["a", "b"]))
+    config = RestConfig(host="http://x", token="t", impersonate=Impersonate(user="u", groups=["a", "b"]))
     async with Server(always(answer())) as server:
-        async with Transport(Config(**{**_fields(config), "host": server.host})) as transport:
+        async with Transport(RestConfig(**{**_fields(config), "host": server.host})) as transport:
             await transport.send(RestRequest("GET", "/", headers={"user-agent": "mine", "Accept": "x/y"}))
         headers = server.seen[0].headers
         assert [v for k, v in headers if k.lower() == "user-agent"] == ["mine"]
@@ -77,8 +77,8 @@ async def test_headers_of_the_request_take_precedence() -> None:
         assert server.seen[0].header("authorization") == "Bearer t"
 
 
-def _fields(config: Config) -> JsonObject:
-    return {name: getattr(config, name) for name in Config.__dataclass_fields__}
+def _fields(config: RestConfig) -> JsonObject:
+    return {name: getattr(config, name) for name in RestConfig.__dataclass_fields__}
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n0\r\n\r\n"
@@ -105,7 +105,7 @@ async def test_responses_split_at_every_byte_read_the_same(form: str) -> None:
         writer.write(data[cut:])
 
     async with Server(in_two) as server:
-        async with Transport(Config(host=server.host)) as transport:
+        async with Transport(RestConfig(host=server.host)) as transport:
             for _ in range(1, len(data)):
                 assert (await transport.send(GET)).body == b"hello world"
         assert server.accepted == 1
@@ -122,7 +122,7 @@ async def test_connections_lost_at_every_byte_are_errors(form: str) -> None:
         await writer.drain()
         writer.close()
 
-    async with Server(cut) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(cut) as server, Transport(RestConfig(host=server.host)) as transport:
         for _ in range(len(data)):
             with pytest.raises(ConnectionLostError):
                 await transport.send(POST)
@@ -137,7 +137,7 @@ async def test_a_response_without_length_ends_with_its_connection() -> None:
         await writer.drain()
         writer.close()
 
-    async with Server(until_close) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(until_close) as server, Transport(RestConfig(host=server.host)) as transport:
         assert (await transport.send(POST)).body == b"hello"
         assert (await transport.send(POST)).body == b"hello"
         assert server.accepted == 2
@@ -149,7 +149,7 @@ async def test_a_response_without_length_ends_with_its_connection() -> None:
 )
 async def test_empty_responses(data: bytes) -> None:
     """An answer without a body is whole at once, and keeps its connection."""
-    async with Server(always(data)) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(data)) as server, Transport(RestConfig(host=server.host)) as transport:
         for _ in range(2):
             assert (await transport.send(POST)).body == b""
         assert server.accepted == 1
@@ -159,7 +159,7 @@ async def test_head_has_no_body() -> None:
     """The length in an answer to HEAD is not waited for."""
     async with (
         Server(always(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
     ):
         for _ in range(2):
             assert (await transport.send(RestRequest("HEAD", "/"))).body == b""
@@ -170,14 +170,14 @@ async def test_head_has_no_body() -> None:
 )
 async def test_an_invalid_http_response_is_an_error(data: bytes) -> None:
     """Bytes that are not an answer, or one too many, end the connection."""
-    async with Server(always(data)) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(data)) as server, Transport(RestConfig(host=server.host)) as transport:
         with pytest.raises(ConnectionLostError, match="not valid HTTP"):
             await transport.send(POST)
 
 
 async def test_a_connection_with_a_second_response_is_not_reused() -> None:
     """Bytes after a response belong to no request; the first response is returned."""
-    async with Server(always(answer() + answer(500))) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(always(answer() + answer(500))) as server, Transport(RestConfig(host=server.host)) as transport:
         for _ in range(2):
             assert (await transport.send(POST)).status == 200
         assert server.accepted == 2
@@ -187,7 +187,7 @@ async def test_garbage_gzip_is_a_decode_error() -> None:
     """A response with Content-Encoding gzip and other bytes raises DecodeError."""
     async with (
         Server(always(answer(body=b"nonsense", Content_Encoding="gzip"))) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
     ):
         with pytest.raises(DecodeError, match="gzip"):
             await transport.send(GET)
@@ -198,7 +198,7 @@ async def test_a_gzip_without_its_end_is_a_decode_error() -> None:
     short = gzip.compress(b"hello world" * 100)[:-9]
     async with (
         Server(always(answer(body=short, Content_Encoding="gzip"))) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
     ):
         with pytest.raises(DecodeError, match="unexpected end"):
             await transport.send(GET)
@@ -214,7 +214,7 @@ async def test_large_bodies_go_both_ways() -> None:
     async def echo(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(answer(body=seen.body))
 
-    async with Server(echo) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(echo) as server, Transport(RestConfig(host=server.host)) as transport:
         assert (await transport.send(RestRequest("POST", "/", body=big))).body == big
 
 
@@ -233,7 +233,7 @@ async def test_large_bodies_go_both_ways() -> None:
 @pytest.mark.parametrize("inside", [True, False])
 async def test_line_breaks_in_targets_and_headers_are_refused(request_: RestRequest, inside: bool) -> None:
     """A path or header that would end its line is refused before anything is sent, and not quoted."""
-    config = Config(app=_never) if inside else Config(host="http://127.0.0.1:1")
+    config = RestConfig(app=_never) if inside else RestConfig(host="http://127.0.0.1:1")
     # Dialling is not reached: nobody listens there.
     async with Transport(config) as transport:
         with pytest.raises(UsageError) as caught:
@@ -250,7 +250,7 @@ async def _never(*_: Any) -> None:
 async def test_429_is_repeated_with_the_same_body() -> None:
     """The request is sent again after Retry-After with the same bytes, for every method."""
     async with Server(in_turn(answer(429, Retry_After="7"), answer(429, Retry_After="30"), answer(201))) as server:
-        async with Transport(Config(host=server.host)) as transport:
+        async with Transport(RestConfig(host=server.host)) as transport:
             started = monotonic()
             assert (await transport.send(POST)).status == 201
             assert 37 <= monotonic() - started < 38
@@ -261,7 +261,7 @@ async def test_429_is_repeated_with_the_same_body() -> None:
 async def test_429_is_repeated_ten_times() -> None:
     """A request is repeated ten times after 429 responses; then the response is returned."""
     async with Server(always(answer(429, Retry_After="1"))) as server:
-        async with Transport(Config(host=server.host)) as transport:
+        async with Transport(RestConfig(host=server.host)) as transport:
             assert (await transport.send(POST)).status == 429
             assert (await transport.send(POST, retry=False)).status == 429
         assert len(server.seen) == 12
@@ -271,7 +271,7 @@ async def test_a_retry_delay_beyond_the_deadline_is_not_started() -> None:
     """If Retry-After ends after the deadline, the 429 response is returned instead of a timeout."""
     async with (
         Server(always(answer(429, Retry_After="60"))) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
     ):
         assert (await transport.send(POST, timeout=10)).status == 429
         assert monotonic() < 1
@@ -279,7 +279,10 @@ async def test_a_retry_delay_beyond_the_deadline_is_not_started() -> None:
 
 async def test_lost_connections_repeat_reads_only() -> None:
     """A connection that breaks underway is tried again for GET, and is an error for POST."""
-    async with Server(in_turn(None, None, answer(), None)) as server, Transport(Config(host=server.host)) as transport:
+    async with (
+        Server(in_turn(None, None, answer(), None)) as server,
+        Transport(RestConfig(host=server.host)) as transport,
+    ):
         assert (await transport.send(GET)).status == 200
         with pytest.raises(ConnectionLostError):
             await transport.send(POST)
@@ -296,7 +299,7 @@ async def test_a_body_lost_in_the_middle_is_read_again() -> None:
             await writer.drain()
             writer.close()
 
-    async with Server(cut_first) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(cut_first) as server, Transport(RestConfig(host=server.host)) as transport:
         assert (await transport.send(GET)).body == b"hello"
 
 
@@ -304,7 +307,7 @@ async def test_a_refused_connection_is_a_connect_error() -> None:
     """The ConnectError names the server, after a few attempts."""
     async with Server(always(answer())) as server:
         port = server.port
-    async with Transport(Config(host=f"http://127.0.0.1:{port}", token="s3cret")) as transport:
+    async with Transport(RestConfig(host=f"http://127.0.0.1:{port}", token="s3cret")) as transport:
         with pytest.raises(ConnectError, match=f"127.0.0.1:{port}") as caught:
             await transport.send(POST)
         assert caught.value.retryable
@@ -313,7 +316,7 @@ async def test_a_refused_connection_is_a_connect_error() -> None:
 
 async def test_qps_limits_all_but_watches() -> None:
     """Requests beyond the burst wait for the rate; watches do not."""
-    async with Server(always(answer())) as server, Transport(Config(host=server.host, qps=2, burst=3)) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host, qps=2, burst=3)) as transport:
         started = monotonic()
         for _ in range(5):
             await transport.send(GET)
@@ -332,7 +335,7 @@ async def test_each_attempt_is_recorded() -> None:
             attempts.append(record)
 
     async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
-        config = Config(host=server.host, qps=0.5, burst=1)
+        config = RestConfig(host=server.host, qps=0.5, burst=1)
         async with Transport(config, hook=Seen()) as transport:
             assert (await transport.send(GET)).status == 201
     assert [record.status for record in attempts] == [429, 0, 201]
@@ -350,7 +353,7 @@ async def test_a_missing_response_is_a_deadline_error(configured: float | None, 
     async def silent(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await seen.gone()
 
-    async with Server(silent) as server, Transport(Config(host=server.host, timeout=configured)) as transport:
+    async with Server(silent) as server, Transport(RestConfig(host=server.host, timeout=configured)) as transport:
         with pytest.raises(DeadlineError, match="get things a: no response within 5 s"):
             await transport.send(GET, timeout=given)
         assert "0 busy, 0 idle" in repr(transport)
@@ -371,7 +374,7 @@ async def test_a_stream_yields_bytes_as_they_arrive() -> None:
             await asyncio.sleep(10)
         writer.write(b"0\r\n\r\n")
 
-    async with Server(ticking) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(ticking) as server, Transport(RestConfig(host=server.host)) as transport:
         async with transport.stream(GET, idle_timeout=15) as stream:
             assert (stream.status, stream.headers["x"]) == (200, "y")
             got = [(monotonic() // 10, piece) async for piece in stream]
@@ -387,7 +390,7 @@ async def _open_ended(seen: Seen, writer: asyncio.StreamWriter) -> None:
 
 async def test_leaving_a_stream_closes_its_connection() -> None:
     """A stream left in the middle does not go back to the pool, and the server notices at once."""
-    async with Server(_open_ended) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(_open_ended) as server, Transport(RestConfig(host=server.host)) as transport:
         async with transport.stream(GET) as stream:
             assert await anext(aiter(stream)) == b"first"
         assert "0 busy, 0 idle" in repr(transport)
@@ -398,7 +401,7 @@ async def test_an_idle_stream_times_out() -> None:
     """A stream without data for `idle_timeout` raises DeadlineError."""
     async with (
         Server(_open_ended) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
         transport.stream(GET, idle_timeout=30) as stream,
     ):
         assert await anext(stream) == b"first"
@@ -410,7 +413,7 @@ async def test_the_timeout_of_calls_does_not_apply_to_streams() -> None:
     """A stream may live longer than the configuration's timeout."""
     async with (
         Server(_open_ended) as server,
-        Transport(Config(host=server.host, timeout=5)) as transport,
+        Transport(RestConfig(host=server.host, timeout=5)) as transport,
         transport.stream(GET) as stream,
     ):
         await asyncio.sleep(100)
@@ -420,7 +423,7 @@ async def test_the_timeout_of_calls_does_not_apply_to_streams() -> None:
 async def test_a_failed_stream_is_an_api_error() -> None:
     """An error status is raised with its whole body read, before the block is entered."""
     async with Server(always(answer(404, b"nope", Content_Type="text/plain"))) as server:
-        async with Transport(Config(host=server.host)) as transport:
+        async with Transport(RestConfig(host=server.host)) as transport:
             with pytest.raises(NotFoundError, match="could not find") as caught:
                 async with transport.stream(GET):
                     pytest.fail("entered")
@@ -441,7 +444,7 @@ async def test_a_cut_stream_is_an_error() -> None:
 
     async with (
         Server(cut) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
         transport.stream(GET) as stream,
     ):
         assert await anext(stream) == b"first"
@@ -464,7 +467,7 @@ async def test_a_slow_reader_stops_the_sender() -> None:
 
     async with (
         Server(flood) as server,
-        Transport(Config(host=server.host)) as transport,
+        Transport(RestConfig(host=server.host)) as transport,
         transport.stream(GET) as stream,
     ):
         for _ in range(50):
@@ -474,7 +477,7 @@ async def test_a_slow_reader_stops_the_sender() -> None:
 
 
 # ------------------------------------------------------------------ cancellation
-async def _cancel_at(turn: int, server: Server, config: Config) -> bool:
+async def _cancel_at(turn: int, server: Server, config: RestConfig) -> bool:
     """Cancel a call after so many turns of the loop; whether it was still underway."""
     async with Transport(config) as transport:
         task = asyncio.create_task(transport.send(POST))
@@ -501,7 +504,7 @@ async def test_cancelling_at_every_iteration_leaks_nothing() -> None:
 
     async with Server(in_pieces) as server:
         turn = 0
-        while await _cancel_at(turn, server, Config(host=server.host)):
+        while await _cancel_at(turn, server, RestConfig(host=server.host)):
             turn += 1
             await server.all_closed()
         assert turn > 5
@@ -510,7 +513,7 @@ async def test_cancelling_at_every_iteration_leaks_nothing() -> None:
 async def test_closing_ends_running_requests() -> None:
     """Closing the transport ends calls as lost, is idempotent, and no call can follow."""
     async with Server(_open_ended) as server:
-        transport = Transport(Config(host=server.host))
+        transport = Transport(RestConfig(host=server.host))
         task = asyncio.create_task(transport.send(POST))
         await asyncio.sleep(1)
         await transport.aclose()
@@ -529,7 +532,7 @@ async def test_idle_connections_are_bounded_in_number_and_age() -> None:
         await gate.wait()
         writer.write(answer())
 
-    async with Server(gated) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(gated) as server, Transport(RestConfig(host=server.host)) as transport:
         for requests, opened, expected in ((64, 64, 64), (64, 64, 64), (260, 260, 256)):
             gate.clear()
             before = len(server.seen)
@@ -553,7 +556,7 @@ async def test_a_connection_closed_while_idle_is_not_used() -> None:
         await writer.drain()
         writer.close()
 
-    async with Server(once) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(once) as server, Transport(RestConfig(host=server.host)) as transport:
         for _ in range(3):
             assert (await transport.send(POST)).status == 200
             await asyncio.sleep(0.01)
@@ -589,7 +592,7 @@ def test_every_transport_exception_is_translated(sent: bool) -> None:
 async def test_plain_http_through_a_proxy_names_the_whole_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy gets absolute targets and its own credentials."""
     async with Server(always(answer())) as proxy:
-        config = Config(host="http://api.example:8080/b", proxy_url=f"http://me:pw@127.0.0.1:{proxy.port}")
+        config = RestConfig(host="http://api.example:8080/b", proxy_url=f"http://me:pw@127.0.0.1:{proxy.port}")
         async with Transport(config) as transport:
             await transport.send(GET)
         assert proxy.seen[0].target == "http://api.example:8080/b/a"
@@ -608,7 +611,7 @@ async def test_a_refused_tunnel_is_a_connect_error(refusal: bytes | None) -> Non
             writer.write(refusal)
 
     async with Server(refuse) as proxy:
-        config = Config(host="https://api.example", proxy_url=f"http://127.0.0.1:{proxy.port}")
+        config = RestConfig(host="https://api.example", proxy_url=f"http://127.0.0.1:{proxy.port}")
         async with Transport(config) as transport:
             with pytest.raises(ConnectError):
                 await transport.send(POST)

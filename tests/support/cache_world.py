@@ -8,7 +8,7 @@ from typing import Any
 from fake_server import FakeServer
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.kinds import Kind, unstructured
+from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, ServedResource
 from opsdk.apimachinery.scheme import Scheme
@@ -17,9 +17,9 @@ from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.options import CacheScope
 from opsdk.structured_merge.value import JsonObject
 
-THING: Kind[Unstructured] = unstructured("v1", "Thing")
-WIDGET: Kind[Unstructured] = unstructured("demo.opsdk.dev/v1", "Widget")
-CLUSTER_THING: Kind[Unstructured] = unstructured("demo.opsdk.dev/v1", "Zone")
+THING: Kind[Unstructured] = unstructured_kind("v1", "Thing")
+WIDGET: Kind[Unstructured] = unstructured_kind("demo.opsdk.dev/v1", "Widget")
+CLUSTER_THING: Kind[Unstructured] = unstructured_kind("demo.opsdk.dev/v1", "Zone")
 
 
 def mapping(gvk: GroupVersionKind, *, namespaced: bool = True) -> RestMapping:

@@ -16,23 +16,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator, OperatorProcess
 
-SITE = unstructured("demo.opsdk.dev/v1", "Site")
-CONFIG_MAP = unstructured("v1", "ConfigMap")
-SECRET = unstructured("v1", "Secret")
+SITE = unstructured_kind("demo.opsdk.dev/v1", "Site")
+CONFIG_MAP = unstructured_kind("v1", "ConfigMap")
+SECRET = unstructured_kind("v1", "Secret")
 FINALIZER = "demo.opsdk.dev/foreign"
 NAMESPACE = "default"
 DEFINITION: JsonObject = {
@@ -89,7 +89,7 @@ class Behaviour(StrEnum):
     """It needs a Secret."""
 
 
-async def operate(config: Config, behaviour: Behaviour) -> int:
+async def operate(config: RestConfig, behaviour: Behaviour) -> int:
     """Run an operator until it is cancelled. Returns its exit status if it ends by itself."""
     if behaviour is Behaviour.EXITS:
         print("cannot read the licence", flush=True)  # noqa: T201 - the output of a program
@@ -180,7 +180,7 @@ class _Task:
 
 
 class _InProcess:
-    def __init__(self, config: Config, behaviour: Behaviour) -> None:
+    def __init__(self, config: RestConfig, behaviour: Behaviour) -> None:
         self._config, self._behaviour = config, behaviour
 
     async def start(self) -> OperatorProcess:
@@ -202,7 +202,7 @@ def in_process(behaviour: Behaviour) -> OpenOperator:
     return opened
 
 
-def main(words: Sequence[str], load: Callable[[], Config] = load_config) -> int:
+def main(words: Sequence[str], load: Callable[[], RestConfig] = load_config) -> int:
     """Run an operator in its own process, on the cluster of KUBECONFIG."""
     return asyncio.run(operate(load(), Behaviour(words[0])))
 

@@ -128,7 +128,7 @@ class Server:
 
     @property
     def host(self) -> str:
-        """For a `Config`."""
+        """For a `RestConfig`."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

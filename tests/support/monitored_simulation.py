@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from boxes import Box, BoxSpec
 
 import envtest
-from opsdk import Context, MergeFrom, ObjectMeta, Operator, OperatorOptions, crd_for, deep_copy
+from opsdk import Context, MergeFrom, ObjectMeta, Operator, OperatorOptions, crd_for
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.faults import DELETIONS
 from opsdk.engine.world.link import Link

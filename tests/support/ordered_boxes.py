@@ -10,8 +10,9 @@ from typing import Any
 from boxes import Box
 
 import envtest
-from opsdk import Child, Client, Cluster, Context, ControllerOptions, ObjectMeta, Operator, crd_for
+from opsdk import Client, Cluster, Context, ControllerOptions, ObjectMeta, Operator, crd_for
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.children.ordering import Child
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import is_deleting
 

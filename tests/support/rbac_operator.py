@@ -17,7 +17,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -44,7 +44,7 @@ async def install(client: Client, rules: RuleSet, names: RbacNames) -> Sequence[
     return objects
 
 
-async def service_account(env: envtest.Environment, client: Client, names: RbacNames) -> Config:
+async def service_account(env: envtest.Environment, client: Client, names: RbacNames) -> RestConfig:
     """The configuration of a pod that runs as the service account of the manifests."""
     account = await client.get(ServiceAccount, f"{names.namespace}/{names.service_account or names.name}")
     token = await client.subresource("token").create(account, TokenRequest())

@@ -9,8 +9,9 @@ from datetime import timedelta
 import msgspec
 from msgspec import field
 
-from opsdk import Child, Condition, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator
+from opsdk import Condition, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.children.ordering import Child
 from opsdk.controller.external import ExternalRef, ExternalResource, ExternalStatus
 
 

@@ -12,21 +12,11 @@ from box_simulation import BOXES
 from thread_simulation import THREADS
 
 import envtest
-from opsdk import (
-    Context,
-    MergeFrom,
-    ObjectKey,
-    ObjectMeta,
-    Operator,
-    OperatorOptions,
-    Request,
-    Result,
-    crd_for,
-    deep_copy,
-)
+from opsdk import Context, MergeFrom, ObjectKey, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for
 from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
+from opsdk.apimachinery.object import deep_copy
 from opsdk.client.patch import merge_patch
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.pausing import PAUSED_ANNOTATION, RECONCILE_ANNOTATION, Pause, format_time, read_pause

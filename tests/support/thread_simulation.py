@@ -9,19 +9,10 @@ from box_simulation import FINALIZER, NAMESPACE, delete_box, make_box
 from boxes import Box
 
 import envtest
-from opsdk import (
-    BlockingContext,
-    ControllerOptions,
-    ObjectMeta,
-    Operator,
-    OperatorOptions,
-    Request,
-    Result,
-    WatchSpec,
-    crd_for,
-)
+from opsdk import BlockingContext, ControllerOptions, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for
 from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.builder.arguments import WatchSpec
 from opsdk.client.blocking import BlockingClient
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.steps.last_reconciled import annotation_of

@@ -12,7 +12,7 @@ import pytest
 from http_servers import Server, always, answer, in_turn
 
 from opsdk.errors import ConflictError, ConnectionLostError, InternalServerError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.context import current
@@ -67,7 +67,7 @@ def ended(error: BaseException | None = None) -> Reconciled:
 async def test_a_reconcile_is_a_span_with_its_requests_as_children() -> None:
     """Requests of the reconcile and of its tasks are children; each carries its own ``traceparent``."""
     hook, exporter = tracing()
-    async with Server(always(answer())) as server, Transport(Config(host=server.host), hook=hook) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host), hook=hook) as transport:
         with hook.reconcile(STARTED):
             await transport.send(PATCH)
             async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ async def test_a_reconcile_is_a_span_with_its_requests_as_children() -> None:
 async def test_spans_have_the_fields_of_the_log() -> None:
     """A reconcile span has the fields of its log lines; a request span has resource, key and status."""
     hook, exporter = tracing()
-    async with Server(always(answer())) as server, Transport(Config(host=server.host), hook=hook) as transport:
+    async with Server(always(answer())) as server, Transport(RestConfig(host=server.host), hook=hook) as transport:
         with hook.reconcile(STARTED):
             await transport.send(PATCH)
             hook.record(ended())
@@ -111,7 +111,7 @@ async def test_errors_are_set_from_the_records() -> None:
     """Status and text of a failure; a traceback only for mistakes; a handled error leaves the reconcile unmarked."""
     hook, exporter = tracing()
     handler = in_turn(answer(409), None, answer(500))
-    async with Server(handler) as server, Transport(Config(host=server.host), hook=hook) as transport:
+    async with Server(handler) as server, Transport(RestConfig(host=server.host), hook=hook) as transport:
         with hook.reconcile(STARTED):
             await transport.send(PATCH, retry=False)
             with pytest.raises(ConnectionLostError):
@@ -133,7 +133,7 @@ async def test_retries_are_spans_of_their_own() -> None:
     """Each attempt is a span; a retry has its number."""
     hook, exporter = tracing()
     handler = in_turn(answer(503, Retry_After="1"), answer())
-    async with Server(handler) as server, Transport(Config(host=server.host), hook=hook) as transport:
+    async with Server(handler) as server, Transport(RestConfig(host=server.host), hook=hook) as transport:
         await transport.send(PATCH)
     first, second = exporter.get_finished_spans()
     assert "http.request.resend_count" not in (first.attributes or {})
@@ -182,7 +182,7 @@ async def test_a_broken_exporter_fails_no_reconcile(processor: SpanProcessor, ca
     hook = Hooks([OpenTelemetryHook(provider)])
     async with (
         Server(always(answer(body=b"hi"))) as server,
-        Transport(Config(host=server.host), hook=hook) as transport,
+        Transport(RestConfig(host=server.host), hook=hook) as transport,
     ):
         with hook.reconcile(STARTED):
             assert (await transport.send(PATCH)).body == b"hi"

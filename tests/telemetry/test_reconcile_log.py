@@ -9,7 +9,7 @@ import pytest
 from http_servers import Server, always, answer
 
 from opsdk.errors import ConflictError, InternalServerError, RequestInfo, TerminalError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
@@ -75,9 +75,12 @@ async def test_requests_are_shown_at_debug(caplog: pytest.LogCaptureFixture) -> 
         "PUT", "/x", query=[("q", "s3cret")], body=b"s3cret", verb="update", group="apps", resource="deployments",
         subresource="status", namespace="ns", name="web",
     )  # fmt: skip
-    async with Server(always(answer(503, Retry_After="1"))) as server, Transport(Config(host=server.host)) as transport:
+    async with (
+        Server(always(answer(503, Retry_After="1"))) as server,
+        Transport(RestConfig(host=server.host)) as transport,
+    ):
         await transport.send(request, timeout=1.5)
-    async with Transport(Config(host="http://127.0.0.1:1")) as transport:
+    async with Transport(RestConfig(host="http://127.0.0.1:1")) as transport:
         with pytest.raises(Exception, match="no connection"):
             await transport.send(request, retry=False)
     records = [record for record in caplog.records if record.name == "opsdk.requests"]

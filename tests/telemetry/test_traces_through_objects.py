@@ -20,7 +20,7 @@ from envtest.environment import Environment
 from opsdk import BlockingContext, Cluster, Context, Operator, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.base.traceparent import TRACEPARENT_ANNOTATION
 from opsdk.client.patch import merge_patch
@@ -174,7 +174,7 @@ async def test_an_update_that_the_server_reverts_comes_to_rest() -> None:
     """Only the first one carries the annotation. Without it, the update has no effect, and causes no event."""
     operator, names = Operator("reverted"), list[str]()
 
-    @operator.reconciler(unstructured("v1", "ConfigMap"))
+    @operator.reconciler(unstructured_kind("v1", "ConfigMap"))
     async def reconcile(config: Unstructured, ctx: Context) -> None:
         names.append(config.metadata.name)
         config.content["unknown"] = {"field": "of a server that drops it"}

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from opsdk import Cluster, MergeFrom, ObjectMeta, Unstructured, UsageError, crd_for, deep_copy
+from opsdk import Cluster, MergeFrom, ObjectMeta, Unstructured, UsageError, crd_for
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.codec import encode
+from opsdk.apimachinery.object import deep_copy
 from opsdk.client.activity import ObjectRead
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_to_json

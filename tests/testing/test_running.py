@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envtest import Environment
-from opsdk import GroupVersionKind, Model, Object, Operator, Request, WatchSpec
+from opsdk import GroupVersionKind, Model, Object, Operator, Request
+from opsdk.builder.arguments import WatchSpec
 from opsdk.testing.running import OperatorTimeoutError, running
 
 

@@ -18,7 +18,7 @@ from opsdk.webhook.authentication import (
     TokenResponse,
     authenticated,
     decode_review,
-    errored,
+    review_failed,
     unauthenticated,
 )
 from opsdk.webhook.server import WebhookServer
@@ -30,7 +30,7 @@ async def check(request: TokenRequest) -> TokenResponse:
     if request.token == "crash":
         raise RuntimeError("the directory is down")
     if request.token == "late":
-        return errored("try again")
+        return review_failed("try again")
     if request.token != "good":
         return unauthenticated("unknown token")
     return authenticated(UserInfo(username="ann", groups=["devs"]), audiences=request.audiences)

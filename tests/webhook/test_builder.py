@@ -8,7 +8,7 @@ import pytest
 from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec, operations, post, review, site_tree
 
 from opsdk.api.core.v1 import Pod
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import AdmissionDeniedError, UsageError
 from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
@@ -63,7 +63,7 @@ def test_names_and_scopes_come_from_the_kind() -> None:
     """A name has at least three segments; the scope is open for a kind without a class."""
     server = WebhookServer()
     WebhookBuilder().for_(Pod).with_validator(create=refuse).complete(server)
-    policy = unstructured("networking.k8s.io/v1", "NetworkPolicy")
+    policy = unstructured_kind("networking.k8s.io/v1", "NetworkPolicy")
     builder = WebhookBuilder().for_(policy, plural="networkpolicies", scope="Namespaced")
     builder.with_validator(create=refuse).complete(server)
     assert [(r.name, r.path, r.resource, r.scope) for r in server.registrations] == [

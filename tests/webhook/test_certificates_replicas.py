@@ -12,7 +12,7 @@ import pytest
 
 from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import Secret
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
@@ -433,7 +433,9 @@ async def test_definitions_and_api_services_get_the_ca() -> None:
         encoded = base64.b64encode((await w.secret()).data["ca.crt"]).decode()
         book = await w.cluster.uncached.get(inject[0].kind.kind, inject[0].name)
         assert book["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == encoded
-        shelf = await w.cluster.uncached.get(unstructured("apiregistration.k8s.io/v1", "APIService"), inject[1].name)
+        shelf = await w.cluster.uncached.get(
+            unstructured_kind("apiregistration.k8s.io/v1", "APIService"), inject[1].name
+        )
         assert shelf["spec"]["caBundle"] == encoded
         assert shelf["spec"]["groupPriorityMinimum"] == 1000
 

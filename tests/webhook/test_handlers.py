@@ -18,7 +18,7 @@ from opsdk.aio.blocking import blocking
 from opsdk.api.core.v1 import Namespace
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
@@ -127,7 +127,9 @@ async def test_objects_without_a_class_have_defaults_too() -> None:
         obj["spec"]["deep"]["list"].append(2)
 
     tree = site_tree(deep={"list": [1]})
-    response = await DefaulterHandler(unstructured("demo.opsdk.dev/v1", "Site"), label).handle(request(object=tree))
+    response = await DefaulterHandler(unstructured_kind("demo.opsdk.dev/v1", "Site"), label).handle(
+        request(object=tree)
+    )
     assert list(response.patches) == [{"op": "add", "path": "/spec/deep/list/-", "value": 2}]
     assert tree["spec"]["deep"]["list"] == [1]
 

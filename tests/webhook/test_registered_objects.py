@@ -16,8 +16,8 @@ from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk import Context, Operator, OperatorOptions
 from opsdk.aio.clock import monotonic, utc_now
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.client.client import Client
 from opsdk.client.patch import json_patch
 from opsdk.cluster.cluster import Cluster
@@ -37,8 +37,8 @@ from tests.webhook.certificate_world import RecordingHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
-CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-CONFIGURATION = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+CRD = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CONFIGURATION = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 DEFINITIONS = "customresourcedefinitions"
 NAME = "sites.demo.opsdk.dev"
 OBJECTS = "opsdk.webhook.registered"
@@ -95,7 +95,7 @@ class Installation:
 
     async def definition(self) -> dict[str, Any]:
         """The definition in the cluster."""
-        return dict(to_tree(await self.client.get(CRD, NAME, uncached=True)))
+        return dict(to_dict(await self.client.get(CRD, NAME, uncached=True)))
 
     async def replace(self, change: Callable[[dict[str, Any]], None], *, manager: str = "kubectl-replace") -> None:
         """Replace the definition, as ``kubectl replace`` and OLM do."""

@@ -14,7 +14,7 @@ import pytest
 from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.cluster.cluster import Cluster
@@ -137,7 +137,7 @@ async def test_unknown_fields_survive_the_defaulter() -> None:
     server = make_server()
     async with world(server, app=server.app) as (_, cluster):
         tree = {"image": "nginx:1", "newField": {"a": 1}}
-        kind = unstructured("demo.opsdk.dev/v1", "Site")
+        kind = unstructured_kind("demo.opsdk.dev/v1", "Site")
         obj = Unstructured("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="default"), {"spec": tree})
         await cluster.uncached.create(obj)
         stored = await cluster.uncached.get(kind, "default/a")

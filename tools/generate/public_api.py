@@ -59,13 +59,13 @@ def read_products(root: Path) -> list[Product]:
 
 
 def public_names(root: Path, product: Product) -> list[str]:
-    """The public names of a product, each once: a name that two public modules export counts where it is defined."""
+    """The public names of a product, each once: what several public modules export counts in one of them."""
     sources = _Sources(root)
     return [
         f"{module}.{name}"
         for module in product.modules
         for name in sources.names(module)
-        if sources.home(module, name) not in {*product.modules} - {module}
+        if sources.public_home(module, name, product.modules) == module
     ]
 
 
@@ -89,15 +89,17 @@ class _Sources:
     def describe_module(self, module: str, public: Collection[str]) -> Iterator[str]:
         """Yield the lines of a module's public names."""
         for name in self.names(module):
-            home = self.home(module, name)
-            if home != module and home in public:
+            home = self.public_home(module, name, public)
+            if home != module:
                 yield f"{module}.{name} = {home}.{name}"
             else:
                 yield from self._describe(module, name, public)
 
-    def home(self, module: str, name: str) -> str:
-        """Return the module that defines a name."""
-        return self._find(module, name)[0]
+    def public_home(self, module: str, name: str, public: Collection[str]) -> str:
+        """Return the public module where a name counts: the one that defines it, or the last that exports it."""
+        home = self._find(module, name)[0]
+        exporting = [each for each in public if name in self.names(each) and self._find(each, name)[0] == home]
+        return home if home in exporting else exporting[-1]
 
     def _describe(self, module: str, name: str, modules: Collection[str]) -> Iterator[str]:
         """Yield the lines of a name: its signature, and a class's public methods."""

@@ -17,7 +17,7 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.builder.recording_report import add_recording_report
 from opsdk.cli.app import app
 from opsdk.recording.status import RecordingStatus
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 FOLDER = "docs/reference"
 _Command = Any
@@ -149,7 +149,7 @@ async def _exposed_metrics() -> str:
     """Return what ``/metrics`` of a recorded operator shows before its start. The metrics read the loop's clock."""
     operator = Operator("reference")
     operator.setup(lambda _: None)
-    manager = operator.prepare(Config())
+    manager = operator.prepare(RestConfig())
     add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0), save=print)
     text = manager.metrics.expose().decode()
     await operator.cluster.aclose()

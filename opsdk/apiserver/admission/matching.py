@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import LabelSelector
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.structured_merge.value import JsonObject
 
@@ -131,13 +131,13 @@ def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ..
 
 
 # ------------------------------------------------------------------ selectors
-def selector_of(tree: JsonObject | None) -> Selector:
+def selector_of(tree: JsonObject | None) -> LabelRequirements:
     """Return a validated label selector; None selects everything."""
     selector = {key: value for key, value in (tree or {}).items() if value is not None}
-    return Selector.of(msgspec.convert(selector, LabelSelector))
+    return LabelRequirements.of(msgspec.convert(selector, LabelSelector))
 
 
-def selects_object(selector: Selector, attributes: Attributes) -> bool:
+def selects_object(selector: LabelRequirements, attributes: Attributes) -> bool:
     """Report whether the selector matches the new or the old object."""
     return not selector.requirements or any(
         obj is not None and "metadata" in obj and selector.matches(obj["metadata"].get("labels") or {})

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import RequestAttributes, RuleWithOperations, in_some_namespace, selected_labels
 from opsdk.apiserver.resources import InstalledResource
@@ -71,7 +71,7 @@ class VersionedAttributesAccessor:
                     return other
         return None
 
-    def selects_namespace(self, selector: Selector) -> bool:
+    def selects_namespace(self, selector: LabelRequirements) -> bool:
         """Report whether the selector matches the namespace; requests without a namespace always match."""
         review = self._review
         if not selector.requirements or not in_some_namespace(review):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.errors import ConfigError
 
-__all__ = ["ClientAuthenticationConfig"]
+__all__ = ["NAME", "NAMESPACE", "ClientAuthenticationConfig"]
 
 NAMESPACE = "kube-system"
 """Namespace of the ConfigMap `NAME`."""

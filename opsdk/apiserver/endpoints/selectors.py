@@ -13,8 +13,8 @@ from opsdk.apimachinery import validation
 from opsdk.apimachinery.selectors import (
     FieldRequirement,
     FieldSelector,
+    LabelRequirements,
     Requirement,
-    Selector,
     SelectorOperator,
     check_terms,
     label_tokens,
@@ -48,9 +48,9 @@ def _counted(read: Callable[[str], T], text: str) -> T:
         raise _bad_request(str(error)) from None
 
 
-def parse_labels(text: str) -> Selector:
+def parse_labels(text: str) -> LabelRequirements:
     """Parse a label selector. Raises a 400."""
-    return Selector(tuple(_LabelParser(text).parse()))
+    return LabelRequirements(tuple(_LabelParser(text).parse()))
 
 
 class _LabelParser:

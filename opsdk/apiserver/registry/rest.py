@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import StoragePreconditions, StorageWatch
 from opsdk.http.server.request import HttpRequest
@@ -22,7 +22,7 @@ from opsdk.structured_merge.value import JsonObject
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The label and field selectors of a request."""
 
-    labels: Selector = msgspec.field(default_factory=Selector)
+    labels: LabelRequirements = msgspec.field(default_factory=LabelRequirements)
     fields: FieldSelector = msgspec.field(default_factory=FieldSelector)
 
     @property

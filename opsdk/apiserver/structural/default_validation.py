@@ -12,7 +12,7 @@ from opsdk.apiserver.structural.embedded import change_embedded, check_object, c
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
-from opsdk.apiserver.structural.validation import Validator
+from opsdk.apiserver.structural.validation import SchemaValidator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -62,7 +62,7 @@ def _check_part(schema: Schema, path: FieldPath, wrap: Callable[[JsonValue], Jso
     for cause in causes:
         yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
     if not causes:
-        yield from Validator(str(path)).validate(default, SchemaNode(schema, mixed=True), "").errors
+        yield from SchemaValidator(str(path)).validate(default, SchemaNode(schema, mixed=True), "").errors
 
 
 def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
@@ -78,7 +78,7 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
         yield from map(_without_label, mistyped)
         return
-    errors = Validator(str(path)).validate(default, node, "").errors
+    errors = SchemaValidator(str(path)).validate(default, node, "").errors
     # Errors of an embedded object hide those of its schema.
     causes = [error for place, obj in objects.items() for error in check_object(obj, place)]
     if causes or pruner.unknown:

@@ -16,7 +16,7 @@ from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
-from opsdk.apiserver.structural.validation import BLOCKING, RuleViolation, Validator
+from opsdk.apiserver.structural.validation import BLOCKING, RuleViolation, SchemaValidator
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonValue
@@ -97,7 +97,7 @@ class StructuralSchema:
         """
         before = ABSENT if old is None else old
         embedded = check_embedded(tree, self._root) if self._root.nests else ()
-        errors = [*Validator().validate(tree, self._root, "", before).errors, *beside, *embedded]
+        errors = [*SchemaValidator().validate(tree, self._root, "", before).errors, *beside, *embedded]
         return self._add_list_and_rule_errors(errors, tree, old, warn)
 
     def validate_status(
@@ -112,7 +112,7 @@ class StructuralSchema:
         errors: list[FieldError] = []
         node = self._root.entry("status")
         if node is not None and "status" in tree:
-            errors = Validator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
+            errors = SchemaValidator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
         return self._add_list_and_rule_errors([*errors, *beside], tree, old, warn)
 
     def _add_list_and_rule_errors(

@@ -74,7 +74,7 @@ class ValidationResult:
         self.checks += other.checks
 
 
-class Validator:
+class SchemaValidator:
     """Validates values below a base path; an empty base is the object itself."""
 
     def __init__(self, base: str = "") -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.builder.deployed import field_manager, labelled
 from opsdk.cli.deploy.diagnosis import certificate_problems, deployment_problems
@@ -118,7 +118,7 @@ class Deployer:
     async def _prune(self, surplus: Sequence[JsonObject]) -> None:
         for tree in surplus:
             live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
-            if live is None or not is_deployed(to_tree(live), self._manager):
+            if live is None or not is_deployed(to_dict(live), self._manager):
                 continue
             if not self._dry_run:
                 await self._client.delete(live, missing_ok=True)
@@ -150,7 +150,7 @@ class Deployer:
         """Apply one object, and report the step."""
         subject = subject_of_tree(tree)
         live = await self._client.get_or_none(kind_of_tree(tree), key_of_tree(tree))
-        before = to_tree(live) if live is not None else None
+        before = to_dict(live) if live is not None else None
         if before is not None and not is_deployed(before, self._manager):
             if tree["kind"] == "Namespace":
                 # Not even with `force`: undeploy would delete what others have in it.
@@ -167,7 +167,7 @@ class Deployer:
             return
         if tree["kind"] == "Namespace" and before is None:
             self._new_namespaces.add(tree["metadata"]["name"])
-        after = to_tree(await self._send(tree, subject))
+        after = to_dict(await self._send(tree, subject))
         changes = changes_of(before, after) if before is not None else ()
         action = DeployAction.CREATED if before is None else DeployAction.CHANGED if changes else DeployAction.UNCHANGED
         self._report(DeployStep(subject=subject, action=action, changes=changes, dry_run=self._dry_run))
@@ -213,7 +213,7 @@ class Deployer:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _read(self, tree: JsonObject) -> JsonObject:
-        return to_tree(await self._client.get(kind_of_tree(tree), key_of_tree(tree)))
+        return to_dict(await self._client.get(kind_of_tree(tree), key_of_tree(tree)))
 
     async def _explain(self, deployments: Sequence[JsonObject], called: Sequence[JsonObject]) -> list[str]:
         problems = []
@@ -232,7 +232,9 @@ class Deployer:
         return problems + certificate_problems([await self._read(tree) for tree in called])
 
     async def _list(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
-        return [to_tree(each) for each in await self._client.list(unstructured(api_version, kind), namespace=namespace)]
+        return [
+            to_dict(each) for each in await self._client.list(unstructured_kind(api_version, kind), namespace=namespace)
+        ]
 
 
 def _is_converted(tree: JsonObject) -> bool:
@@ -246,13 +248,13 @@ async def find_surplus(client: Client, objects: Sequence[JsonObject]) -> list[Js
         live = await client.get_or_none(kind_of_tree(main), key_of_tree(main))
     except ForbiddenError:
         return []  # the check of the permissions names it
-    return surplus_objects(to_tree(live), objects) if live is not None else []
+    return surplus_objects(to_dict(live), objects) if live is not None else []
 
 
 async def wait_gone(client: Client, tree: JsonObject, deadline: float) -> None:
     """Return when an object is deleted. Raises `DeadlineError` with the finalizers that it waits for."""
     while (live := await client.get_or_none(kind_of_tree(tree), key_of_tree(tree))) is not None:
         if monotonic() >= deadline:
-            message = tree_summary(to_tree(live)).message or "it is not deleted"
+            message = tree_summary(to_dict(live)).message or "it is not deleted"
             raise DeadlineError(f"{subject_of_tree(tree)} still exists at the end of --timeout: {message}")
         await asyncio.sleep(POLL_SECONDS)

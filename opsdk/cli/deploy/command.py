@@ -23,7 +23,7 @@ from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
 from opsdk.cluster.cluster import Cluster
 from opsdk.rbac.manifests import RbacNames, manifests
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
@@ -152,11 +152,11 @@ def deployer_roles(parts: PackageInputs) -> Sequence[TypedObject]:
     return manifests(rules, RbacNames(name=name, namespace=parts.workload.namespace, create_namespace=True))
 
 
-async def _deploy(config: Config, parts: PackageInputs, make: Callable[[Cluster], Deployer]) -> list[str]:
+async def _deploy(config: RestConfig, parts: PackageInputs, make: Callable[[Cluster], Deployer]) -> list[str]:
     async with Cluster(config) as cluster:
         return await make(cluster).deploy(_objects(parts), parts.rules)
 
 
-async def _undeploy(config: Config, parts: PackageInputs, make: Callable[[Cluster], Remover]) -> None:
+async def _undeploy(config: RestConfig, parts: PackageInputs, make: Callable[[Cluster], Remover]) -> None:
     async with Cluster(config) as cluster:
         await make(cluster).undeploy(_objects(parts))

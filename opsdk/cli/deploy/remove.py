@@ -8,7 +8,7 @@ from typing import Final
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import metadata_only
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_dict
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.builder.deployed import field_manager
@@ -111,7 +111,7 @@ class Remover:
         if live is None:
             self._report(DeployStep(subject=subject, action=DeployAction.MISSING))
             return None
-        if not is_deployed(to_tree(live), self._manager):
+        if not is_deployed(to_dict(live), self._manager):
             self._report(DeployStep(subject=subject, action=DeployAction.KEPT, reason="opsdk deploy did not create it"))
             return None
         return subject

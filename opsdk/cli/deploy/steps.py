@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from opsdk.apimachinery.kinds import Kind, unstructured
+from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.apimachinery.tree_names import key_of_tree
@@ -111,7 +111,7 @@ def other_manager(live: JsonObject) -> str:
 
 def kind_of_tree(tree: JsonObject) -> Kind[Unstructured]:
     """Return the kind of an object as a JSON tree."""
-    return unstructured(tree["apiVersion"], tree["kind"])
+    return unstructured_kind(tree["apiVersion"], tree["kind"])
 
 
 def changes_of(live: JsonObject, applied: JsonObject) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import OpsdkError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, local_address, with_local_webhooks
 
@@ -98,7 +98,7 @@ class DevSession(Closing):
 
     def __init__(
         self,
-        config: Config,
+        config: RestConfig,
         load: Callable[[], Operator],
         *,
         webhook_port: int = 9443,

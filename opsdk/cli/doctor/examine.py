@@ -12,8 +12,8 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import Namespace, Service
 from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from opsdk.apimachinery.kinds import metadata_only, unstructured
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.kinds import metadata_only, unstructured_kind
+from opsdk.apimachinery.object import to_dict
 from opsdk.builder.operator import Operator
 from opsdk.cli.doctor.findings import (
     ORPHAN_PREFIXES,
@@ -37,7 +37,7 @@ from opsdk.lifecycle.orphans import drain_all
 from opsdk.rbac.observed import with_repeated_events
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
@@ -47,7 +47,7 @@ _PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
 async def examine(
-    operator: Operator, config: Config, *, namespace: str, orphans: bool = False, recorded: RuleSet | None = None
+    operator: Operator, config: RestConfig, *, namespace: str, orphans: bool = False, recorded: RuleSet | None = None
 ) -> list[Finding]:
     """Return the findings of all checks, in the order of the checks.
 
@@ -146,7 +146,7 @@ async def _definitions(operator: Operator, client: Client) -> list[Finding]:
         # The address of the webhook server depends on the installation.
         expected["spec"].pop("conversion", None)
         live = await client.get_or_none(target.kind.kind, target.name)
-        findings += of_definition(expected, to_tree(live) if live is not None else None, registered.get(target))
+        findings += of_definition(expected, to_dict(live) if live is not None else None, registered.get(target))
     return findings
 
 
@@ -162,9 +162,9 @@ async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
         endpoints[f"{endpoint_slice.metadata.namespace}/{service}"] += ready
     findings: list[Finding] = []
     for expected in configurations:
-        kind = unstructured(expected["apiVersion"], expected["kind"])
+        kind = unstructured_kind(expected["apiVersion"], expected["kind"])
         live = await client.get_or_none(kind, expected["metadata"]["name"])
-        tree = to_tree(live) if live is not None else None
+        tree = to_dict(live) if live is not None else None
         for key in called_services(tree or {}):
             # The server resolves such a name itself, so the Service has no endpoints.
             if not endpoints[key] and await _is_external_name(client, key):
@@ -182,7 +182,7 @@ async def _deletions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
         try:
-            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+            objects = await client.list(unstructured_kind(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # the CRD check reports it
         findings += slow_finalizers(objects, utc_now())
@@ -216,7 +216,7 @@ class Removal:
     action: str
 
 
-async def clean(operator: Operator, config: Config, *, definitions: bool, dry_run: bool) -> list[Removal]:
+async def clean(operator: Operator, config: RestConfig, *, definitions: bool, dry_run: bool) -> list[Removal]:
     """Remove what the operator leaves in a cluster, and return it.
 
     Finalizers come first, then webhook configurations: without the operator, both block other clients.
@@ -250,7 +250,7 @@ async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: boo
     finalizers = operator.finalizer_names()
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
         try:
-            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+            objects = await client.list(unstructured_kind(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # without a CRD, there are no objects
         for obj in objects:
@@ -265,7 +265,7 @@ async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: boo
 
 
 async def _delete(client: Client, tree: JsonObject, *, dry_run: bool) -> list[Removal]:
-    live = await client.get_or_none(unstructured(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
+    live = await client.get_or_none(unstructured_kind(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
     if live is None:
         return []
     if not dry_run:

@@ -9,11 +9,11 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.cli.doctor.examine import Removal
 from opsdk.cluster.cluster import Cluster
 from opsdk.lifecycle.orphans import DrainResult, check_names, drain_all
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 async def remove_finalizers(
-    config: Config, names: Sequence[str], *, kinds: Sequence[str], namespace: str, dry_run: bool
+    config: RestConfig, names: Sequence[str], *, kinds: Sequence[str], namespace: str, dry_run: bool
 ) -> DrainResult:
     """Remove finalizers from the objects of a cluster.
 

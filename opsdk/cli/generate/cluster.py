@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from opsdk.errors import DecodeError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
@@ -21,17 +21,17 @@ _ROOT = "/openapi/v3"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def fetch_schemas(groups: Sequence[str] = (), config: Config | None = None) -> Mapping[str, Any]:
+def fetch_schemas(groups: Sequence[str] = (), config: RestConfig | None = None) -> Mapping[str, Any]:
     """Return ``components.schemas`` of the documents of `groups` (empty: all) of the server in the kubeconfig."""
     return asyncio.run(read_schemas(config or load_config(), groups))
 
 
-def fetch_definitions(groups: Sequence[str] = (), config: Config | None = None) -> Sequence[JsonObject]:
+def fetch_definitions(groups: Sequence[str] = (), config: RestConfig | None = None) -> Sequence[JsonObject]:
     """Return the CustomResourceDefinitions of `groups` (empty: all) of the server in the kubeconfig."""
     return asyncio.run(read_definitions(config or load_config(), groups))
 
 
-async def read_definitions(config: Config, groups: Sequence[str] = ()) -> Sequence[JsonObject]:
+async def read_definitions(config: RestConfig, groups: Sequence[str] = ()) -> Sequence[JsonObject]:
     """Async variant for a given server.
 
     Raises `ApiError` or `TransportError` if the server does not return them.
@@ -41,7 +41,7 @@ async def read_definitions(config: Config, groups: Sequence[str] = ()) -> Sequen
     return [crd for crd in answer.get("items") or () if not groups or crd["spec"]["group"] in groups]
 
 
-async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[str, Any]:
+async def read_schemas(config: RestConfig, groups: Sequence[str] = ()) -> Mapping[str, Any]:
     """Async variant for a given server.
 
     Raises `ApiError` or `TransportError` if the server does not answer, `UsageError` for a group it does not have.

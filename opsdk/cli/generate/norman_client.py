@@ -12,7 +12,7 @@ import typer
 from opsdk.errors import UsageError
 from opsdk.norman.client.client import NormanClient
 from opsdk.norman.client.stubs import typed_client
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 def norman_client(
@@ -32,7 +32,7 @@ def norman_client(
         raise UsageError(f"{url!r} is not the URL of an API version: write https://HOST/VERSION")
     if not class_name.isidentifier():
         raise UsageError(f"{class_name!r} is not a class name")
-    config = Config(host=f"{parts.scheme}://{parts.netloc}", token=token, ca_file=str(ca_file or ""))
+    config = RestConfig(host=f"{parts.scheme}://{parts.netloc}", token=token, ca_file=str(ca_file or ""))
     text = asyncio.run(_typed_client(config, parts.path, class_name))
     if out is None:
         print(text, end="")
@@ -40,6 +40,6 @@ def norman_client(
         out.write_text(text)
 
 
-async def _typed_client(config: Config, path: str, class_name: str) -> str:
+async def _typed_client(config: RestConfig, path: str, class_name: str) -> str:
     async with NormanClient(config, path) as client:
         return typed_client(client.schemas.values(), class_name=class_name, source=f"{config.host}{path}")

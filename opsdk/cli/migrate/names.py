@@ -79,7 +79,7 @@ ADVICE: Final[Mapping[str, str]] = {
         ("kopf.build_owner_reference", "kopf.remove_owner_reference", "kopf.build_object_reference"),
         "use set_owner_reference and remove_owner_reference of opsdk.recipes",
     ),
-    **dict.fromkeys(("kopf.LoginError", "kopf.ConnectionInfo", "kopf.AiohttpSession"), "use opsdk.Config"),
+    **dict.fromkeys(("kopf.LoginError", "kopf.ConnectionInfo", "kopf.AiohttpSession"), "use opsdk.RestConfig"),
     **dict.fromkeys(
         ("kopf.DaemonStopped", "kopf.DaemonStoppingReason"), "a daemon is cancelled when its object is deleted"
     ),
@@ -118,7 +118,7 @@ ADVICE: Final[Mapping[str, str]] = {
 SETTINGS_ADVICE: Final[Mapping[str, str]] = {
     "settings.posting": "Events are written only where the program calls post_event or ctx.event",
     "settings.watching": "opsdk resumes watches by itself; timeouts are ListWatchOptions of the cache",
-    "settings.networking": "Config has the timeouts of requests",
+    "settings.networking": "RestConfig has the timeouts of requests",
     "settings.batching": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.queueing": "ControllerOptions(max_concurrent_reconciles=...)",
     "settings.execution": "handlers run in up to 100 threads; ControllerOptions(max_concurrent_reconciles=...)",

@@ -124,7 +124,8 @@ class _Writer:
         arguments = self._record_arguments(handlers)
         if uses_memo:
             arguments.append(f"memo={self._memo}")
-        declared = f'{words.kind} = opsdk.unstructured("{kind.api_version}", "{kind.kind}")'
+        gvk = f'opsdk.GroupVersionKind.parse("{kind.api_version}", "{kind.kind}")'
+        declared = f"{words.kind} = opsdk.Kind({gvk}, opsdk.Unstructured)"
         self._parts[0] += f"\n{declared}\n{words.record} = kopf_handlers.KopfKind({', '.join(arguments)})"
         self._watching[words.kind] = [handler for handler in handlers if handler.kind in CHANGES]
         changes = [handler for handler in handlers if handler.kind in CHANGES - {HandlerKind.DELETE}]

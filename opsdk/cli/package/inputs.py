@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import to_dict
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate.rbac import rules_of
 from opsdk.cli.loading import load_operator
@@ -95,7 +95,7 @@ def inputs_of(project: Project, operator: Operator, *, namespace: str = "", imag
 def role_objects(workload: Workload, rules: RuleSet) -> list[JsonObject]:
     """Return the service account, and the roles and bindings that grant it `rules`."""
     names = RbacNames(name=workload.name, namespace=workload.namespace)
-    return [to_tree(obj) for obj in manifests(rules, names)]
+    return [to_dict(obj) for obj in manifests(rules, names)]
 
 
 def _rules(operator: Operator, workload: Workload, watch_namespaces: Sequence[str]) -> RuleSet:

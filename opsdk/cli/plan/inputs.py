@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.cli.exit_status import ExitStatus
@@ -157,7 +157,7 @@ def _apply(tree: JsonObject) -> Change:
 def _delete(resource: str, namespace: str, name: str) -> Change:
     async def change(client: Client) -> None:
         mapping = await client.mapper.kind_for(resource)
-        await client.delete(unstructured(mapping.gvk.api_version, mapping.gvk.kind), name, namespace=namespace)
+        await client.delete(unstructured_kind(mapping.gvk.api_version, mapping.gvk.kind), name, namespace=namespace)
 
     return change
 
@@ -165,7 +165,7 @@ def _delete(resource: str, namespace: str, name: str) -> Change:
 def _scale(resource: str, namespace: str, name: str, replicas: int) -> Change:
     async def change(client: Client) -> None:
         mapping = await client.mapper.kind_for(resource)
-        kind = unstructured(mapping.gvk.api_version, mapping.gvk.kind)
+        kind = unstructured_kind(mapping.gvk.api_version, mapping.gvk.kind)
         obj = await client.get(kind, name, namespace=namespace)
         obj["spec"]["replicas"] = replicas
         await client.update(obj)

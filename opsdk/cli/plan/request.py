@@ -17,7 +17,7 @@ from opsdk.cli.project import find_project
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.config import Impersonate, RestConfig
 from opsdk.rest.load import load_config
 
 __all__ = ["ClusterChoice", "OperatorChoice", "show_kind"]
@@ -38,7 +38,7 @@ class ClusterChoice:
     user: str = ""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """The configuration of its clients."""
         config = load_config(kubeconfig=self.kubeconfig, context=self.context or None)
         return replace(config, impersonate=Impersonate(user=self.user)) if self.user else config

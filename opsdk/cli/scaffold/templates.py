@@ -200,7 +200,8 @@ VERSION = Template('''"""$kind in $version, and its conversion. Objects are stor
 from __future__ import annotations
 
 from msgspec.structs import asdict
-from opsdk import GroupVersionKind, Object, Operator, deep_copy
+from opsdk import GroupVersionKind, Object, Operator
+from opsdk.apimachinery.object import deep_copy
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 
 from $package.$variable import $kind, ${kind}Spec, ${kind}Status

@@ -15,7 +15,7 @@ from opsdk.cli.top.client import DebugClient
 from opsdk.cli.top.tables import RowTarget
 from opsdk.controller.pausing import PAUSE_REASON_ANNOTATION, PAUSED_ANNOTATION
 from opsdk.errors import UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 _REASON = "paused from opsdk top"
 _SAFE_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -42,7 +42,7 @@ class Actions:
         config: returns the address of the operator's cluster.
     """
 
-    def __init__(self, client: DebugClient, config: Callable[[], Config]) -> None:
+    def __init__(self, client: DebugClient, config: Callable[[], RestConfig]) -> None:
         self._client = client
         self._config = config
 

@@ -14,7 +14,7 @@ import msgspec
 from opsdk.aio.closing import Closing
 from opsdk.cli.top.untrusted import clean, mapping
 from opsdk.errors import ApiError, ConnectError, DecodeError, NotFoundError, TransportError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
@@ -141,7 +141,7 @@ class DebugClient(Closing):
         async with self._connecting:
             if self._transport is None:
                 url = await self._stack.enter_async_context(self._open_url())
-                self._transport = await self._stack.enter_async_context(Transport(Config(host=url)))
+                self._transport = await self._stack.enter_async_context(Transport(RestConfig(host=url)))
             return self._transport
 
     async def _disconnect(self) -> None:

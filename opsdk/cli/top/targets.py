@@ -13,7 +13,7 @@ from opsdk.cli.top.client import DebugClient, check_url
 from opsdk.cli.top.untrusted import mapping
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NotFoundError, OpsdkError, UsageError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.rest.port_forward import PortForward
 
@@ -40,7 +40,7 @@ class ForwardedClient:
         port: of the debug pages in the Pod.
     """
 
-    def __init__(self, config: Callable[[], Config], port: int) -> None:
+    def __init__(self, config: Callable[[], RestConfig], port: int) -> None:
         self._config = config
         self._port = port
         self._forward: PortForward | None = None
@@ -96,7 +96,7 @@ class ForwardedClient:
         return str(error) if error is not None else ""
 
 
-async def ready_pods(config: Config, key: ObjectKey) -> list[str]:
+async def ready_pods(config: RestConfig, key: ObjectKey) -> list[str]:
     """Return the names of the ready Pods of a Deployment, the oldest first. Raises `NotFoundError` without one."""
     async with Cluster(config) as cluster:
         deployment = await cluster.uncached.get(Deployment, key)
@@ -121,11 +121,11 @@ def _key(key: str, option: str) -> tuple[str, str]:
     return namespace, name
 
 
-def config_of(context: str) -> Callable[[], Config]:
+def config_of(context: str) -> Callable[[], RestConfig]:
     """Return a function that loads the configuration of a kubeconfig context, once."""
-    loaded: list[Config] = []
+    loaded: list[RestConfig] = []
 
-    def config() -> Config:
+    def config() -> RestConfig:
         if not loaded:
             loaded.append(load_config(context=context or None))
         return loaded[0]

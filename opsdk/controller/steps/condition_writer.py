@@ -10,7 +10,7 @@ import msgspec
 from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_tree
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_dict
 from opsdk.base.place import caller_place
 from opsdk.client.activity import recorded_conditions
 from opsdk.client.patch import merge_patch
@@ -83,7 +83,7 @@ class ConditionWriter:
             if obj is None:
                 return
             # As a tree: items of other controllers keep fields that opsdk's `Condition` does not have.
-            conditions = (to_tree(obj).get("status") or {}).get("conditions") or []
+            conditions = (to_dict(obj).get("status") or {}).get("conditions") or []
             place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
             own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
             generation = obj.metadata.generation

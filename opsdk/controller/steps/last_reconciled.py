@@ -14,7 +14,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_tree, without_nulls
+from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_dict, without_nulls
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.base.closest_name import closest_name
 from opsdk.client.activity import OwnChange, record_own_change
@@ -84,7 +84,7 @@ class SpecRecorder:
 
     def begin(self, ctx: Context, obj: AnyObject) -> None:
         """Give the context the record and the present spec of an object."""
-        tree = to_tree(obj)
+        tree = to_dict(obj)
         ctx.specs = SpecComparison(self._cls, obj.metadata.uid, self._record(tree), tree.get("spec") or {})
 
     async def write(self, ctx: Context) -> None:
@@ -99,7 +99,7 @@ class SpecRecorder:
             obj: Any = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
             if obj is None or obj.metadata.uid != specs.uid or is_deleting(obj):
                 return
-            patch = self._patch(to_tree(obj), specs.present if size <= MAX_BYTES else None)
+            patch = self._patch(to_dict(obj), specs.present if size <= MAX_BYTES else None)
             if patch is None:
                 return
             try:

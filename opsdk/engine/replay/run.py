@@ -36,7 +36,7 @@ from opsdk.recording.boundary import BOUNDARY
 from opsdk.recording.files import RecordingError
 from opsdk.recording.process import code_digest
 from opsdk.recording.records import CallBegan, ExchangeBegan, RecordingBegan
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["OperatorReplay", "PlaceKind", "ReplayOutcome", "ReplayPlace"]
@@ -323,9 +323,11 @@ class OperatorReplay:
         return f"<OperatorReplay of {self.timeline.began.operator} at {self._loop.time():.6f} s>"
 
 
-def config_of(began: RecordingBegan) -> Config:
+def config_of(began: RecordingBegan) -> RestConfig:
     """Return the configuration of a replay. What decides when requests are sent is that of the recording."""
-    return Config(host=began.host, namespace=began.namespace, qps=began.qps, burst=began.burst, timeout=began.timeout)
+    return RestConfig(
+        host=began.host, namespace=began.namespace, qps=began.qps, burst=began.burst, timeout=began.timeout
+    )
 
 
 class _RecordedSlices:

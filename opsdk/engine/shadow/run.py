@@ -36,7 +36,7 @@ from opsdk.engine.snapshot import ClusterSnapshot, Unseen
 from opsdk.engine.snapshot_kinds import UnreadKinds, blind_spots
 from opsdk.engine.writes import Entry
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["ShadowRun"]
@@ -74,7 +74,7 @@ class ShadowRun:
     snapshot: ClusterSnapshot
     operator: Operator
     environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
-    cluster: Config
+    cluster: RestConfig
     leader: Collection[str] = ()
     namespace: str = "default"
     wait: float = 10.0

@@ -14,14 +14,14 @@ from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory
 from opsdk.engine.installation import WriteJournal
 from opsdk.engine.world.exchange import Exchange
 from opsdk.http.asgi_types import App
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 class RunningEnvironment(Protocol):
     """A started environment, such as ``envtest.Environment``."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """Client configuration with an `app`: no sockets."""
         ...
 

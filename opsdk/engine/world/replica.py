@@ -23,7 +23,7 @@ from opsdk.engine.world.link import Link
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 _RESTART_DELAY = 1.0
 """Seconds until an operator that ended without a fault is restarted."""
@@ -62,7 +62,7 @@ class Observer:
     finish: Callable[[Request], None] = lambda _: None
     max_latency: float = 0.01
     absence: float = 1.0
-    record: Callable[[Operator, Config], Callable[[], None]] | None = None
+    record: Callable[[Operator, RestConfig], Callable[[], None]] | None = None
 
 
 class _ObservedReconciles:
@@ -105,7 +105,7 @@ class Replica:
         self,
         number: int,
         factory: Callable[[], Operator],
-        config: Config,
+        config: RestConfig,
         observer: Observer,
         ledger: LeaseLedger,
         *,

@@ -19,7 +19,7 @@ from opsdk.engine.world.rest_state import StateRecorder
 from opsdk.engine.world.runner import WorldRunner
 from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 __all__ = ["WorldRun"]
 
@@ -53,7 +53,7 @@ class WorldRun(ABC):
         seed: int,
         order: int | None = None,
         disturber: Disturber | None = None,
-        record: Callable[[Operator, Config], Callable[[], None]] | None = None,
+        record: Callable[[Operator, RestConfig], Callable[[], None]] | None = None,
     ) -> None:
         self.declared, self.seed = declared, seed
         self.disturber = disturber if disturber is not None else Disturber()

@@ -21,7 +21,7 @@ from opsdk.aio.closing import Closing
 from opsdk.errors import CodecError, TransportError, UsageError
 from opsdk.norman.client.subscription import SubscribeEvent, frames
 from opsdk.norman.errors import NormanError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.pages import Pages
 from opsdk.rest.request import RestRequest
@@ -71,7 +71,7 @@ class NormanClient(Closing):
 
     ::
 
-        async with NormanClient(Config(host="https://library.example", token=token), "/v3") as client:
+        async with NormanClient(RestConfig(host="https://library.example", token=token), "/v3") as client:
             book = await client.create("book", {"name": "dune"})
             await client.action(book, "lend", {"days": 7})
             async for other in client.list("book", {"pages_ne": 0}):
@@ -82,7 +82,7 @@ class NormanClient(Closing):
         path: of the version.
     """
 
-    def __init__(self, config: Config, path: str) -> None:
+    def __init__(self, config: RestConfig, path: str) -> None:
         self._config = config
         self._path = path.rstrip("/")
         self._transport = Transport(config)

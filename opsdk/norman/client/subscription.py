@@ -9,7 +9,7 @@ import msgspec
 from opsdk.base.extras import RequiredExtra
 from opsdk.errors import CodecError, ConnectionLostError
 from opsdk.norman.errors import NormanError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.tls import TlsContexts
 from opsdk.structured_merge.value import JsonObject
@@ -35,7 +35,9 @@ class SubscribeEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     revision: str = ""
 
 
-async def frames(config: Config, request: RestRequest, headers: Mapping[str, str]) -> AsyncGenerator[SubscribeEvent]:
+async def frames(
+    config: RestConfig, request: RestRequest, headers: Mapping[str, str]
+) -> AsyncGenerator[SubscribeEvent]:
     """Connect, and yield events until the connection ends. `headers` hold the credentials.
 
     Raises:

@@ -18,7 +18,7 @@ from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
 from opsdk.norman.importing.classes import ClassImporter
@@ -87,7 +87,7 @@ class DefinitionImport:
     def __init__(
         self, registry: SchemaRegistry, version: ApiVersion, definition: Definition, *, schema_id: str
     ) -> None:
-        tree = definition if isinstance(definition, dict) else to_tree(definition)
+        tree = definition if isinstance(definition, dict) else to_dict(definition)
         self._registry = registry
         self._name: str = tree["metadata"]["name"]
         self._served = _served_version(tree, version.version)

@@ -13,8 +13,8 @@ from typing import Final
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.crd_markers import INT_OR_STRING, PRESERVE
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.plurals import guess_plural
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError, UsageError
@@ -32,7 +32,7 @@ __all__ = ["assign_stores", "create_definitions", "definition_for"]
 FIELD_OWNER: Final = "opsdk-norman"
 """The field manager of the definitions."""
 
-_DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_DEFINITION: Final = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 # Kubernetes declares some of these, and norman adds the others to each object.
 _NOT_DECLARED: Final = frozenset({"apiVersion", "kind", "metadata", "id", "type", "links", "actions"})
@@ -88,10 +88,10 @@ async def assign_stores(
     definitions = await create_definitions(client, schemas, assigned, structural=structural, within=within)
     for schema, definition in zip(assigned, definitions, strict=True):
         gvk = gvk_of_schema(schema)
-        names = to_tree(definition)["spec"]["names"]
+        names = to_dict(definition)["spec"]["names"]
         schema.attributes[GVK] = gvk
         schema.attributes[RESOURCE] = GroupVersionResource(gvk.group, gvk.version, names["plural"])
-        schema.store = ProxyStore(client_for or client, unstructured(gvk.api_version, names["kind"]))
+        schema.store = ProxyStore(client_for or client, unstructured_kind(gvk.api_version, names["kind"]))
     return definitions
 
 
@@ -112,7 +112,7 @@ async def create_definitions(
     definitions = await wait_established(client, names, within=remaining)
     for schema, definition in zip(defined, definitions, strict=True):
         version = gvk_of_schema(schema).version
-        if version not in {each["name"] for each in to_tree(definition)["spec"]["versions"] if each["served"]}:
+        if version not in {each["name"] for each in to_dict(definition)["spec"]["versions"] if each["served"]}:
             raise NoMatchError(
                 f"{definition.metadata.name} does not serve the version {version}: another program created the"
                 f" definition; import its own version, or delete it"

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TypeVar
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured
-from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured_kind
+from opsdk.apimachinery.object import AnyObject, Unstructured, to_dict
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
@@ -60,7 +60,7 @@ class ProxyStore:
 
     def __init__(self, client: Client | ClientFor, kind: KindLike[AnyObject]) -> None:
         gvk = kind_of(kind).gvk
-        self.kind: Kind[Unstructured] = unstructured(gvk.api_version, gvk.kind)
+        self.kind: Kind[Unstructured] = unstructured_kind(gvk.api_version, gvk.kind)
         self._client_for: ClientFor = (lambda _: client) if isinstance(client, Client) else client
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
@@ -82,7 +82,7 @@ class ProxyStore:
                     raise
                 # The permission was revoked after the namespaces were found.
                 continue
-            trees += [to_tree(obj) for obj in objects if query.visible.contains(*_key_of(obj))]
+            trees += [to_dict(obj) for obj in objects if query.visible.contains(*_key_of(obj))]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -105,7 +105,7 @@ class ProxyStore:
             metadata["generateName"] = _generate_name_prefix(schema.id)
         created = await self._client_for(context).create(Unstructured.from_tree(tree))
         await self._on_write(schema, _key_of(created), created.metadata.resource_version)
-        return self._external(context, schema, to_tree(created))
+        return self._external(context, schema, to_dict(created))
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
         """Merge the fields into the stored object, and retry after a conflict.
@@ -128,7 +128,7 @@ class ProxyStore:
                     raise
                 continue
             await self._on_write(schema, _key_of(updated), updated.metadata.resource_version)
-            return self._external(context, schema, to_tree(updated))
+            return self._external(context, schema, to_dict(updated))
         raise AssertionError("the last try returns or raises")
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
@@ -165,7 +165,7 @@ class ProxyStore:
                 if event.type is WatchEventType.BOOKMARK:
                     continue
                 removed = event.type is WatchEventType.DELETED
-                data = self._external(context, schema, to_tree(event.object))
+                data = self._external(context, schema, to_dict(event.object))
                 yield ResourceEvent(type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE, data=data)
 
     @asynccontextmanager
@@ -184,7 +184,7 @@ class ProxyStore:
             obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
         except NotFoundError as error:
             raise not_found(object_id) from error
-        return to_tree(obj)
+        return to_dict(obj)
 
     async def _on_write(self, schema: Schema, key: ObjectKey, version: str | None) -> None:
         """React to a write; the version is that of the object, or None if it is gone."""

@@ -15,7 +15,7 @@ from opsdk.builder.operator import Operator
 from opsdk.recording.files import FileEncoder
 from opsdk.recording.recorder import begin_recording, describe_start
 from opsdk.recording.records import CheckpointBegan, OperatorEnded, Record, RecordingBegan
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 __all__ = ["RecordedStart", "StartRecorder"]
 
@@ -59,7 +59,7 @@ class StartRecorder:
         self.starts: list[RecordedStart] = []
         self._period = checkpoint_period
 
-    def record(self, operator: Operator, config: Config) -> Callable[[], None]:
+    def record(self, operator: Operator, config: RestConfig) -> Callable[[], None]:
         """Record the operator that starts in this context. See `Observer.record`."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)

@@ -29,7 +29,7 @@ from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.verification.checks import ObjectCheck
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
@@ -94,7 +94,7 @@ class ServedEnvironment(Protocol):
     """A started environment that can listen on a socket, such as ``envtest.Environment``."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> RestConfig:
         """Client configuration with an `app`: no sockets."""
         ...
 

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
@@ -119,7 +119,7 @@ async def _target(client: Client, reference: str) -> Unstructured:
 async def _until_gone(client: Client, target: Unstructured, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    kind, metadata = unstructured(target.gvk.api_version, target.gvk.kind), target.metadata
+    kind, metadata = unstructured_kind(target.gvk.api_version, target.gvk.kind), target.metadata
     while (remaining := await client.get_or_none(kind, metadata.name, namespace=metadata.namespace)) is not None:
         if loop.time() > end:
             finalizers = ", ".join(remaining.metadata.finalizers or ()) or "none"

@@ -8,7 +8,7 @@ from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.schema import EvaluateRules
-from opsdk.apiserver.structural.validation import Validator
+from opsdk.apiserver.structural.validation import SchemaValidator
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.workload.schema_fields import Path, SchemaField
@@ -36,9 +36,9 @@ class FieldChecks:
             return not field.required
         node = field.node
         if value is None:
-            return node.nullable and Validator().validate(value, node, _NAME).is_valid
+            return node.nullable and SchemaValidator().validate(value, node, _NAME).is_valid
         value = apply_defaults(drop_nulls(value, node), node)
-        if not Validator().validate(value, node, _NAME).is_valid:
+        if not SchemaValidator().validate(value, node, _NAME).is_valid:
             return False
         pruner = Pruner()
         pruner.prune(value, node, resource=False)

@@ -14,7 +14,7 @@ from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.rule_locations import RULES
-from opsdk.apiserver.structural.validation import Validator
+from opsdk.apiserver.structural.validation import SchemaValidator
 from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.workload.patterns import MAX_STRING, matching_strings
 from opsdk.verification.workload.schema_fields import ENTRY, SchemaField
@@ -125,7 +125,7 @@ def _strings(node: SchemaNode) -> Iterator[FieldValue]:
     """Yield strings of the format, of the pattern, or any, and those at the bounds of their length."""
     shortest, longest = _length(node, "minLength"), _length(node, "maxLength")
     proposals = dict.fromkeys(chain.from_iterable(_texts(node, shortest, longest)))
-    texts = [text for text in proposals if Validator().validate(text, node, "value").is_valid]
+    texts = [text for text in proposals if SchemaValidator().validate(text, node, "value").is_valid]
     ordinary = [text for text in texts if text and _is_ordinary(text)] or texts
     for index, text in enumerate(ordinary[:3]):
         yield valid(text, ("a string", "another string", "a third string")[index])

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from opsdk.apimachinery.kinds import Kind, unstructured
+from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig
@@ -32,7 +32,7 @@ class InjectionKind(Enum):
     @property
     def kind(self) -> Kind[Unstructured]:
         """The kind, for a client."""
-        return unstructured(*self.value)
+        return unstructured_kind(*self.value)
 
 
 @dataclass(frozen=True, slots=True)

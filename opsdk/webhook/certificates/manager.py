@@ -15,7 +15,7 @@ from opsdk.aio.randomness import loop_random
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import to_tree
+from opsdk.apimachinery.object import to_dict
 from opsdk.client.client import Client
 from opsdk.errors import (
     AlreadyExistsError,
@@ -278,7 +278,7 @@ class CertificateManager:
                 for target in self.registered.targets
             }
             trusted = (
-                trusted_certificates(target, to_tree(obj), self._client_config)
+                trusted_certificates(target, to_dict(obj), self._client_config)
                 for target, obj in objects.items()
                 if obj is not None
             )

@@ -14,7 +14,7 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.named_sleep import named_sleep
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.codec import decode
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
@@ -191,7 +191,7 @@ class RegisteredObjects:
         by_name = ByObject(field_selector=FieldSelector.parse(f"metadata.name={target.name}"))
 
         def on_delta(delta: Delta) -> None:
-            followed.tree = to_tree(decode(delta.new.data, kind)) if delta.new is not None else None
+            followed.tree = to_dict(decode(delta.new.data, kind)) if delta.new is not None else None
             followed.changed.set()
 
         async with (
@@ -275,13 +275,13 @@ class RegisteredObjects:
             except NotFoundError:
                 self._report(followed, *followed.observe(None, self._wanted).faults)
                 return
-            tree = to_tree(obj)
+            tree = to_dict(obj)
             comparison = followed.observe(tree, self._wanted)
             if not comparison.patch:
                 self._report(followed, *comparison.faults)
                 return
             try:
-                followed.tree = to_tree(await self._patch(followed, obj, comparison, last_writer(tree)))
+                followed.tree = to_dict(await self._patch(followed, obj, comparison, last_writer(tree)))
             except (ConflictError, ContendedError):
                 raise
             except OpsdkError as error:

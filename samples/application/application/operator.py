@@ -5,10 +5,11 @@ from __future__ import annotations
 from application.api import Application
 from application.children import database, migration, servers, service
 from application.dns import DnsClient, DnsRecord, is_active
-from opsdk import Child, Context, ControllerOptions, Operator, OperatorOptions
+from opsdk import Context, ControllerOptions, Operator, OperatorOptions
 from opsdk.api.apps.v1 import Deployment, StatefulSet
 from opsdk.api.batch.v1 import Job
 from opsdk.api.core.v1 import Service
+from opsdk.children.ordering import Child
 from opsdk.rbac.rules import applies, deletes, records_events
 
 DATABASE_PORT, WEB_PORT = 5432, 80

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bookshelf.api import GROUP, Book
-from opsdk import Client, JsonObject
+from opsdk import Client
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
 from opsdk.apiserver.extension_server import extension_server
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.typed_resources import FieldPrinter, KindStrategy, resources_of
+from opsdk.structured_merge.value import JsonObject
 
 ADDED_BY = f"{GROUP}/added-by"
 _COLUMNS = FieldPrinter(("Title", "spec.title"), ("Author", "spec.author"), ("Pages", "spec.pages"))

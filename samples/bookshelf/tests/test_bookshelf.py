@@ -11,9 +11,10 @@ import pytest
 import envtest
 from bookshelf.api import GROUP, Book, BookSpec, BookStatus
 from bookshelf.server import ADDED_BY, make_server
-from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, deep_copy
+from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured
 from opsdk.api.apiregistration.v1 import APIService
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.object import deep_copy
 from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.errors import ForbiddenError, InvalidError

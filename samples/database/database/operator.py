@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from database.api import FINALIZER, Database
 from database.service import DatabaseService, Instance, Order, RejectedError, ServiceError
-from opsdk import Context, Operator, OperatorOptions, Request, Result, referenced
+from opsdk import Context, Operator, OperatorOptions, Request, Result, references
 from opsdk.api.core.v1 import Secret
 from opsdk.event.timers import PollSource
 from opsdk.rbac.rules import patches_status, records_events
@@ -86,7 +86,7 @@ def make_operator(service: DatabaseService, options: OperatorOptions | None = No
     operator, reconciler = Operator("database-operator", options), DatabaseReconciler(service)
 
     # The cache has the metadata of all Secrets, and the passwords of those that a Database refers to.
-    secrets = referenced(Secret, by=lambda database: database.spec.credentials.name)
+    secrets = references(Secret, by=lambda database: database.spec.credentials.name)
     poll = PollSource(reconciler.poll, POLL_INTERVAL, name="service")
     finalizers = {FINALIZER: reconciler.delete_instance}
     rbac = [patches_status(Database), records_events()]

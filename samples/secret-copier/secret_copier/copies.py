@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opsdk import ObjectMeta, PartialObjectMetadata, Selector
+from opsdk import LabelRequirements, ObjectMeta, PartialObjectMetadata
 from opsdk.api.core.v1 import Secret
 
 PREFIX = "secret-copier.opsdk.dev"
@@ -41,7 +41,7 @@ def is_desired(source: Secret, namespace: PartialObjectMetadata | None) -> bool:
         return False
     if source.metadata.deletion_timestamp or namespace.metadata.deletion_timestamp:
         return False
-    targets = Selector.parse(source.metadata.annotations.get(TARGETS, ""))
+    targets = LabelRequirements.parse(source.metadata.annotations.get(TARGETS, ""))
     return namespace.metadata.name != source.metadata.namespace and targets.matches(namespace.metadata.labels)
 
 

@@ -8,23 +8,23 @@ from opsdk import (
     ClusterOptions,
     Context,
     ControllerOptions,
+    LabelRequirements,
     Operator,
     OperatorOptions,
     PartialObjectMetadata,
     Result,
-    Selector,
     UsageError,
-    WatchSpec,
-    metadata_only,
 )
 from opsdk.api.core.v1 import Namespace, Secret
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import WatchSpec
 from opsdk.event.predicates import labels_changed
 from opsdk.rbac.rules import applies, deletes, records_events
 from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is_desired, is_source, requests
 
 RETRY_INTERVAL = 300.0
 """Seconds before a name that a foreign Secret has is retried: the cache does not contain that Secret."""
-CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse(ROLE))})
+CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=LabelRequirements.parse(ROLE))})
 OPTIONS = OperatorOptions(
     cluster=ClusterOptions(cache=CACHE), controller=ControllerOptions(max_concurrent_reconciles=8)
 )

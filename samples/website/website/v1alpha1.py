@@ -6,8 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opsdk import GroupVersionKind, Model, Object, deep_copy
+from opsdk import GroupVersionKind, Model, Object
 from opsdk.apimachinery.crd import PrinterColumn, Scale
+from opsdk.apimachinery.object import deep_copy
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from website.api import GROUP, Website, WebsiteSpec, WebsiteStatus
 

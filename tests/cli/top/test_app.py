@@ -22,7 +22,7 @@ from opsdk.cli.top.monitor import Monitor
 from opsdk.cli.top.targets import client_of
 from opsdk.cli.top.views import TopView
 from opsdk.errors import ConfigError, ConnectError
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from tools.screenshot.pages import bad_night
 
 pytestmark = pytest.mark.realtime
@@ -50,7 +50,7 @@ class FakeActions(Actions):
     """Actions whose pauses are recorded in place of a cluster."""
 
     def __init__(self, client: DebugClient) -> None:
-        super().__init__(client, lambda: Config(host="https://cluster.example:6443"))
+        super().__init__(client, lambda: RestConfig(host="https://cluster.example:6443"))
         self.pauses: list[tuple[str, str, bool]] = []
 
     async def pause(self, target: Any, config_map: str, *, paused: bool) -> str:

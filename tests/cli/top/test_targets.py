@@ -16,7 +16,7 @@ from opsdk.client.patch import merge_patch
 from opsdk.errors import ConnectError
 from opsdk.manager.manager import Manager
 from opsdk.manager.phases import Phase
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 user = pytest.importorskip("opsdk.apiserver.auth.user")
@@ -51,7 +51,7 @@ class Standby:
 class World:
     """A served environment whose Pods are managers of this process."""
 
-    def __init__(self, env: Any, client: Any, config: Config) -> None:
+    def __init__(self, env: Any, client: Any, config: RestConfig) -> None:
         self.env, self.client, self.config = env, client, config
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
@@ -108,7 +108,7 @@ async def world() -> AsyncIterator[World]:
     async with environment.Environment(tokens=tokens) as env, Cluster(env.config) as cluster:
         await cluster.uncached.create(Node(metadata=ObjectMeta(name="n")))
         url = (await env.serve()).url
-        created = World(env, cluster.uncached, Config(host=url, token="good", ca_data=env.authority.pair.cert))
+        created = World(env, cluster.uncached, RestConfig(host=url, token="good", ca_data=env.authority.pair.cert))
         env.responders.forwarded = created.relay
         try:
             yield created
@@ -147,7 +147,7 @@ async def test_the_leader_of_a_deployment_is_chosen() -> None:
 
 def test_a_pod_needs_its_namespace() -> None:
     """A name without a namespace is refused before anything is opened."""
-    forwarded = ForwardedClient(Config, 6060)
+    forwarded = ForwardedClient(RestConfig, 6060)
     for key in ("a", "/a", "a/", "a/b/c"):
         with pytest.raises(UsageError, match="write NAMESPACE/NAME"):
             forwarded.pod(key)

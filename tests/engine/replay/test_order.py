@@ -25,7 +25,7 @@ from opsdk.recording.boundary import Boundary
 from opsdk.recording.calls import MethodCall
 from opsdk.recording.recorder import ExchangeRecorder, describe_start
 from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def test_the_report_names_what_moved(name: str) -> None:
 
 def test_a_replay_has_the_limits_of_the_recorded_client() -> None:
     """They decide when a request is sent, and when it is given up."""
-    config = Config(host="http://localhost:1", namespace="shop", qps=2.5, burst=3, timeout=None)
+    config = RestConfig(host="http://localhost:1", namespace="shop", qps=2.5, burst=3, timeout=None)
     loop = VirtualLoop()
     began = describe_start(config, loop, operator="shop", seed=1)
     loop.close()

@@ -13,7 +13,7 @@ from envtest.controllers import job_pods
 from envtest.controllers.job import JobBackoff, JobView, is_finished, plan
 from envtest.controllers.job_pods import FINALIZER, INDEX, format_intervals, has_tracking_finalizer, parse_intervals
 from envtest.controllers.objects import conditions_of, deleting, is_active, is_true, phase_of
-from envtest.controllers.pod_control import claim
+from envtest.controllers.pods.control import claim
 from envtest.controllers.writes import JOBS, PODS
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.world import World

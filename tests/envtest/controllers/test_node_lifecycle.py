@@ -1,4 +1,4 @@
-"""Laws of `envtest.controllers.node_lifecycle` and `envtest.controllers.pod_garbage_collector`."""
+"""Laws of `envtest.controllers.node_lifecycle` and `envtest.controllers.pods.garbage_collector`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envtest.controllers.node_lifecycle import (
     with_taints,
 )
 from envtest.controllers.objects import stamp
-from envtest.controllers.pod_garbage_collector import collect_terminated
+from envtest.controllers.pods.garbage_collector import collect_terminated
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template

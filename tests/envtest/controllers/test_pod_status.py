@@ -1,4 +1,4 @@
-"""Laws of `envtest.controllers.pod_status` and `envtest.controllers.stages`."""
+"""Laws of `envtest.controllers.pods.status` and `envtest.controllers.stages`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.controllers.objects import condition_in, conditions_of, is_true
-from envtest.controllers.pod_status import (
+from envtest.controllers.pods.status import (
     PodTransition,
     final_state,
     needs_refresh,

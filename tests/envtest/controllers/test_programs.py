@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envtest.controllers.programs import Program, missing_image, program_of
+from envtest.controllers.programs import SimulatedProgram, missing_image, program_of
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import CORE, Kubectl, settle
@@ -25,19 +25,19 @@ def pod(*containers: JsonObject, job: bool = False) -> JsonObject:
 @pytest.mark.parametrize(
     ("command", "program"),
     [
-        (["sleep", "30"], Program(30)),
-        (["/bin/sleep", "1m", "0.5"], Program(60.5)),
-        (["sleep", "infinity"], Program(math.inf)),
-        (["sleep", "soon"], Program(0, 1)),
-        (["false"], Program(0, 1)),
-        (["/bin/true"], Program(0)),
-        (["sh", "-c", "exit 3"], Program(0, 3)),
-        (["/bin/sh", "-ec", "echo hi; sleep 2\nsleep 3 && exit 7; sleep 100"], Program(5, 7)),
-        (["sh", "-c", "false && sleep 5"], Program(0, 1)),
-        (["sh", "-c", "false; sleep 5"], Program(5)),
+        (["sleep", "30"], SimulatedProgram(30)),
+        (["/bin/sleep", "1m", "0.5"], SimulatedProgram(60.5)),
+        (["sleep", "infinity"], SimulatedProgram(math.inf)),
+        (["sleep", "soon"], SimulatedProgram(0, 1)),
+        (["false"], SimulatedProgram(0, 1)),
+        (["/bin/true"], SimulatedProgram(0)),
+        (["sh", "-c", "exit 3"], SimulatedProgram(0, 3)),
+        (["/bin/sh", "-ec", "echo hi; sleep 2\nsleep 3 && exit 7; sleep 100"], SimulatedProgram(5, 7)),
+        (["sh", "-c", "false && sleep 5"], SimulatedProgram(0, 1)),
+        (["sh", "-c", "false; sleep 5"], SimulatedProgram(5)),
         (["sh", "-c", "while true; do sleep 1; done"], None),
         (["sh", "-c", "sleep $N"], None),
-        (["sh", "-c", "echo 'while you wait' && sleep 4"], Program(4)),
+        (["sh", "-c", "echo 'while you wait' && sleep 4"], SimulatedProgram(4)),
         (["sh", "-c", "echo done"], None),
         (["nginx", "-g", "daemon off;"], None),
         (["sh", "-c"], None),
@@ -45,7 +45,7 @@ def pod(*containers: JsonObject, job: bool = False) -> JsonObject:
         ([], None),
     ],
 )
-def test_what_a_command_says(command: list[str], program: Program | None) -> None:
+def test_what_a_command_says(command: list[str], program: SimulatedProgram | None) -> None:
     """The seconds of sleeps add up, and the last exit code counts; other commands are not interpreted."""
     assert program_of(pod({"image": "busybox", "command": command[:1], "args": command[1:]})) == program
 
@@ -53,11 +53,11 @@ def test_what_a_command_says(command: list[str], program: Program | None) -> Non
 def test_a_pod_ends_with_its_last_container() -> None:
     """Unknown programs run on, and end at once in pods of jobs; one failed container fails the pod."""
     sleep, fail, unknown = {"args": ["sleep", "5"]}, {"command": ["false"]}, {"image": "nginx"}
-    assert program_of(pod(sleep, fail)) == Program(5, 1)
-    assert program_of(pod(sleep, unknown)) == Program(math.inf)
-    assert program_of(pod(sleep, unknown, job=True)) == Program(5)
+    assert program_of(pod(sleep, fail)) == SimulatedProgram(5, 1)
+    assert program_of(pod(sleep, unknown)) == SimulatedProgram(math.inf)
+    assert program_of(pod(sleep, unknown, job=True)) == SimulatedProgram(5)
     assert program_of(pod(unknown, job=True)) is None
-    assert program_of(pod({"image": "registry.k8s.io/pause:3.10"}, job=True)) == Program(math.inf)
+    assert program_of(pod({"image": "registry.k8s.io/pause:3.10"}, job=True)) == SimulatedProgram(math.inf)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from envtest.controllers import controller_history, daemonset, replicaset, statefulset
 from envtest.controllers.objects import deleting, is_active, is_ready, phase_of
-from envtest.controllers.pod_control import claim
-from envtest.controllers.pod_ranking import COST, deletion_order
+from envtest.controllers.pods.control import claim
+from envtest.controllers.pods.ranking import COST, deletion_order
 from envtest.controllers.writes import (
     CLAIMS,
     DAEMON_SETS,

@@ -16,7 +16,7 @@ from server_caller import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.extensions.conversion import validate_conversion
-from envtest.extensions.conversion_review import ConversionError, accept, read_response
+from envtest.extensions.conversion_review import WebhookResponseError, accept, read_response
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "x.example.com"
@@ -258,7 +258,7 @@ def test_converted_metadata_keeps_all_but_labels_and_annotations() -> None:
 def test_an_answer_that_is_no_review_is_refused(answer: JsonObject, why: str) -> None:
     """Kind, uid and result are checked in this order."""
     review = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", **answer} if answer else answer
-    with pytest.raises(ConversionError, match="^" + re.escape(why)):
+    with pytest.raises(WebhookResponseError, match="^" + re.escape(why)):
         read_response(review, "u", "v1")
 
 

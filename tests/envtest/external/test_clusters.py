@@ -87,9 +87,9 @@ def etcd(tmp_path: Path, *, options: ProcessOptions = QUICK, before: str = "", s
     """A process that pretends to be etcd."""
     binary = executable(tmp_path / "etcd", HEALTHY, before=before, status=status)
     port = free_port()
-    from opsdk.rest.config import Config
+    from opsdk.rest.config import RestConfig
 
-    config = Config(host=f"http://127.0.0.1:{port}")
+    config = RestConfig(host=f"http://127.0.0.1:{port}")
     return Process(
         etcd_command(binary, tmp_path, config.host),
         directory=tmp_path,

@@ -32,7 +32,7 @@ from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest as WebRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import WebServer
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
@@ -65,23 +65,23 @@ class World:
         self.port = free_port()
         self.assets = assets
 
-    def config(self, user: str = "admin", groups: Sequence[str] = ("system:masters",)) -> Config:
+    def config(self, user: str = "admin", groups: Sequence[str] = ("system:masters",)) -> RestConfig:
         """For a user with a client certificate."""
         pair = self.ca.client(user, tuple(groups))
         host = f"https://127.0.0.1:{self.port}"
-        return Config(host=host, ca_data=self.ca.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
+        return RestConfig(host=host, ca_data=self.ca.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
 
     def etcd(self) -> Process:
         """Not started yet."""
         command = etcd_command(self.assets / "etcd", self.directory / "etcd", self.etcd_url)
-        return self._process(command, Config(host=self.etcd_url), "/health")
+        return self._process(command, RestConfig(host=self.etcd_url), "/health")
 
     def apiserver(self, *more: str) -> Process:
         """Not started yet."""
         command = apiserver_command(self.assets / "kube-apiserver", self.directory, self.port, self.etcd_url)
         return self._process([*command, *more], self.config(), "/readyz")
 
-    def _process(self, command: Sequence[str], config: Config, path: str) -> Process:
+    def _process(self, command: Sequence[str], config: RestConfig, path: str) -> Process:
         async def healthy() -> bool:
             return await clusters._answers(config, path)
 
@@ -103,7 +103,7 @@ async def running(*processes: Process) -> AsyncIterator[None]:
 
 
 async def send(
-    config: Config, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    config: RestConfig, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
     """Status and answer of one request."""
     raw = b"" if body is None else json.dumps(body).encode()
@@ -199,7 +199,7 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
         "--bind-address", "127.0.0.1", "--secure-port", str(world.port), "--token-auth-file", str(tmp_path / "tokens"),
         "--enable-priority-and-fairness", "--feature-gates=Anything=true",
     ]  # fmt: skip
-    plain = Config(host=f"https://127.0.0.1:{world.port}", token="secret", insecure_skip_tls_verify=True)
+    plain = RestConfig(host=f"https://127.0.0.1:{world.port}", token="secret", insecure_skip_tls_verify=True)
 
     async def healthy() -> bool:
         return await clusters._answers(plain, "/readyz")

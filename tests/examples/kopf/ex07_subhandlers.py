@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from opsdk import Operator, WatchSpec
+from opsdk import Operator
+from opsdk.builder.arguments import WatchSpec
 from opsdk.event.predicates import generation_changed
 from tests.examples.kopf.kinds import Example
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opsdk import Operator, Request, WatchSpec
+from opsdk import Operator, Request
+from opsdk.builder.arguments import WatchSpec
 from opsdk.event.event import Event
 from opsdk.event.handlers import Funcs
 from tests.examples.kopf.kinds import Example

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from opsdk import Cluster, Config, Context, ObjectMeta, Operator
+from opsdk import Cluster, Context, ObjectMeta, Operator, RestConfig
 from tests.examples.kopf.kinds import Example, ExampleSpec
 
 
@@ -22,7 +22,7 @@ def make_operator(created: str, deleted: str) -> Operator:
     return operator
 
 
-async def main(config: Config, steps: int = 3) -> None:
+async def main(config: RestConfig, steps: int = 3) -> None:
     """Start the operator, do the application's work, and stop the operator."""
     operator = make_operator(created="hello, %s", deleted="good bye, %s")
     operator.prepare(config)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, Operator, to_tree
+from opsdk import Context, ControllerOptions, GroupVersionKind, Model, Object, Operator
+from opsdk.apimachinery.object import to_dict
+from opsdk.children.ordering import Child
 from tests.examples.kro.aws import EC2, ack
 
 
@@ -37,6 +39,6 @@ def make_operator() -> Operator:
         *live, _ = await ctx.apply_all([*children, group])
         async with ctx.status(stack) as patch:
             patch.status.vpc_id = vpc_id
-            patch.status.subnets = [to_tree(subnet)["status"]["subnetID"] for subnet in live]
+            patch.status.subnets = [to_dict(subnet)["status"]["subnetID"] for subnet in live]
 
     return operator

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import field
 
-from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator, to_tree
+from opsdk import Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.object import to_dict
+from opsdk.children.ordering import Child
 from tests.examples.kro.aws import EC2, RDS, ack
 
 
@@ -52,6 +54,6 @@ def make_operator() -> Operator:
             ]
         )
         async with ctx.status(obj) as patch:
-            patch.status.endpoint = to_tree(live)["status"]["endpoint"]["address"]
+            patch.status.endpoint = to_dict(live)["status"]["endpoint"]["address"]
 
     return operator

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 
-from opsdk import JsonObject, Kind, Model, Unstructured
+from opsdk import Kind, Model, Unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.batch.v1 import Job
 from opsdk.api.core.v1 import Service
 from opsdk.api.networking.v1 import Ingress
 from opsdk.client.patch import merge_patch
+from opsdk.structured_merge.value import JsonObject
 from tests.examples.kro import job_deployment, networking_stack, postgres, web_app, worker_app
 from tests.examples.kro.aws import EC2, RDS
 from tests.examples.kro.job_deployment import JobDeployment, JobDeploymentSpec

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from opsdk import Child, Context, ControllerOptions, GroupVersionKind, Model, Object, Operator
+from opsdk import Context, ControllerOptions, GroupVersionKind, Model, Object, Operator
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Container, ContainerPort, Service
 from opsdk.api.networking.v1 import Ingress
+from opsdk.children.ordering import Child
 from tests.examples.parts import deployment, ingress, service
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from envtest import Environment
-from opsdk import Client, MergeFrom, ObjectMeta, Operator, unstructured
+from opsdk import Client, MergeFrom, ObjectMeta, Operator
 from opsdk.aio.clock import utc_now
 from opsdk.api.batch.v1 import Job, JobSpec
 from opsdk.api.core.v1 import Container, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import InvalidError
 from opsdk.recipes import get_condition
 from opsdk.testing.running import running
@@ -206,7 +207,7 @@ async def test_admission(k8s_env: Environment, k8s_client: Client) -> None:
     """The definition sets the defaults; the webhook refuses long names and wrong schedules, also in updates."""
     async with operating(k8s_env):
         await k8s_client.create(cron_job())
-        stored = (await k8s_client.get(unstructured(f"{GROUP}/v1", "CronJob"), "default/report"))["spec"]
+        stored = (await k8s_client.get(unstructured_kind(f"{GROUP}/v1", "CronJob"), "default/report"))["spec"]
         defaults = {"suspend": False, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
         assert stored.items() >= (defaults | {"concurrencyPolicy": "Allow"}).items()
         with pytest.raises(InvalidError) as caught:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import Environment
-from opsdk import Client, MergeFrom, ObjectMeta, unstructured
+from opsdk import Client, MergeFrom, ObjectMeta
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.api.batch.v1 import Job, JobSpec
 from opsdk.api.core.v1 import Container, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import ConversionError, InvalidError
 from opsdk.testing.running import running
 from opsdk.webhook.conversion import check_round_trip
@@ -53,7 +54,7 @@ async def test_both_versions_are_served(k8s_env: Environment, k8s_client: Client
         await k8s_client.patch(v1, MergeFrom())
         v2 = await k8s_client.get(CronJobV2, KEY)
         assert (v2.spec.schedule, v2.spec.suspend) == (CronSchedule(), False)
-        raw = await k8s_client.get(unstructured(f"{GROUP}/v2", "CronJob"), KEY)
+        raw = await k8s_client.get(unstructured_kind(f"{GROUP}/v2", "CronJob"), KEY)
         assert raw["spec"]["schedule"] == {}
         await asyncio.sleep(65)
         assert len(await k8s_client.list(Job, namespace="default")) == 1

@@ -11,7 +11,7 @@ from http_servers import Seen, Server, always, answer, listening, make_ca, port_
 from opsdk.aio.fence import FENCE
 from opsdk.errors import ConnectError, LeaderElectionLostError
 from opsdk.http.client.checked_socket import open_socket
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
@@ -37,7 +37,10 @@ async def test_a_fence_that_closes_before_the_system_call(encrypted: bool, tmp_p
     authority = make_ca()
     tls = authority.issue("127.0.0.1", "127.0.0.1").server_context(tmp_path) if encrypted else None
     ca = authority.cert if encrypted else b""
-    async with Server(always(answer()), tls) as server, Transport(Config(host=server.host, ca_data=ca)) as transport:
+    async with (
+        Server(always(answer()), tls) as server,
+        Transport(RestConfig(host=server.host, ca_data=ca)) as transport,
+    ):
         await transport.send(GET)
         token = FENCE.set(Gate(1))
         with pytest.raises(LeaderElectionLostError, match=r"^PUT /a: closed"):
@@ -66,7 +69,10 @@ async def test_a_closed_fence_stops_a_partly_sent_body() -> None:
 
     read = asyncio.Event()
     body = bytes(64 << 20)
-    async with listening(accept) as server, Transport(Config(host=f"http://127.0.0.1:{port_of(server)}")) as transport:
+    async with (
+        listening(accept) as server,
+        Transport(RestConfig(host=f"http://127.0.0.1:{port_of(server)}")) as transport,
+    ):
         gate = Gate(2)
         FENCE.set(gate)
         write = asyncio.create_task(transport.send(RestRequest("PUT", "/a", body=body)))
@@ -85,7 +91,7 @@ async def test_a_cancelled_write_stays_cancelled() -> None:
     async def deaf(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await seen.gone()
 
-    async with Server(deaf) as server, Transport(Config(host=server.host)) as transport:
+    async with Server(deaf) as server, Transport(RestConfig(host=server.host)) as transport:
         FENCE.set(Gate(2))
         write = asyncio.create_task(transport.send(PUT))
         await server.has_seen(1)
@@ -96,10 +102,13 @@ async def test_a_cancelled_write_stays_cancelled() -> None:
 
 async def test_connecting_tries_every_address() -> None:
     """A connection uses the first address that accepts; if none does, the first error is raised."""
-    async with Server(always(answer())) as server, Transport(Config(host=f"http://localhost:{server.port}")) as client:
+    async with (
+        Server(always(answer())) as server,
+        Transport(RestConfig(host=f"http://localhost:{server.port}")) as client,
+    ):
         assert (await client.send(GET)).status == 200
     with pytest.raises(OSError, match="Connect call failed"):
         await open_socket("127.0.0.1", server.port)
-    async with Transport(Config(host=f"http://localhost:{server.port}")) as transport:
+    async with Transport(RestConfig(host=f"http://localhost:{server.port}")) as transport:
         with pytest.raises(ConnectError):
             await transport.send(GET, retry=False)

@@ -11,7 +11,7 @@ import pytest
 
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConnectionLostError, DeadlineError, InternalServerError, NotFoundError, UsageError
-from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.config import Impersonate, RestConfig
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
@@ -38,7 +38,7 @@ async def test_the_application_sees_the_request() -> None:
         await send(_start(201, (b"X-A", b"1"), (b"x-a", b"2")))
         await send(_body(b"made"))
 
-    config = Config(host="https://h/base", app=app, token="t", impersonate=Impersonate(user="jane"))
+    config = RestConfig(host="https://h/base", app=app, token="t", impersonate=Impersonate(user="jane"))
     async with Transport(config) as transport:
         request = RestRequest("POST", "/a%2Fb", query=[("q", "1 2")], headers={"Accept": "x"}, body=b"{}")
         response = await transport.send(request)
@@ -63,7 +63,7 @@ async def test_the_application_has_its_own_context() -> None:
         await send(_start())
         await send(_body(variable.get().encode()))
 
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         assert (await transport.send(GET)).body == b"server"
 
 
@@ -77,7 +77,7 @@ async def test_a_watch_streams() -> None:
             await asyncio.sleep(10)
         await send(_body(b""))
 
-    async with Transport(Config(app=app)) as transport, transport.stream(GET) as stream:
+    async with Transport(RestConfig(app=app)) as transport, transport.stream(GET) as stream:
         assert [(monotonic(), piece) async for piece in stream] == [(0, b"0"), (10, b"1"), (20, b"2")]
 
 
@@ -106,7 +106,7 @@ class _Watcher:
 async def test_leaving_a_stream_ends_the_application(listens: bool, ended: str) -> None:
     """An application that receives gets the disconnect; another one is cancelled and has ended when the block ends."""
     app = _Watcher(listens=listens)
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         async with transport.stream(GET) as stream:
             assert await anext(stream) == b"first"
         assert app.ended == [ended]
@@ -131,7 +131,7 @@ async def test_cancelling_at_every_iteration_ends_the_application() -> None:
         finally:
             running -= 1
 
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         for turn in range(100):
             task = asyncio.create_task(transport.send(POST))
             for _ in range(turn):
@@ -150,7 +150,7 @@ async def test_cancelling_at_every_iteration_ends_the_application() -> None:
 async def test_closing_ends_everything() -> None:
     """Closing the transport ends its applications, calls in flight are lost, and none may follow."""
     app = _Watcher(listens=False)
-    transport = Transport(Config(app=app))
+    transport = Transport(RestConfig(app=app))
     task = asyncio.create_task(transport.send(POST))
     await asyncio.sleep(1)
     await transport.aclose()
@@ -172,7 +172,7 @@ async def test_a_failure_before_the_head_is_a_500(caplog: pytest.LogCaptureFixtu
         return
 
     for app in (broken, silent):
-        async with Transport(Config(app=app)) as transport:
+        async with Transport(RestConfig(app=app)) as transport:
             response = await transport.send(GET)
             with pytest.raises(InternalServerError):
                 raise_for_status(response, GET)
@@ -188,7 +188,7 @@ async def test_a_failure_in_the_middle_is_a_cut() -> None:
         await send(_body(b"first", more=True))
         raise LookupError("boom")
 
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         with pytest.raises(ConnectionLostError) as caught:
             await transport.send(POST)
         assert isinstance(caught.value.__cause__, LookupError)
@@ -206,7 +206,7 @@ async def test_a_slow_reader_stops_the_application() -> None:
             sent += 100_000
         await send(_body(b""))
 
-    async with Transport(Config(app=app)) as transport, transport.stream(GET) as stream:
+    async with Transport(RestConfig(app=app)) as transport, transport.stream(GET) as stream:
         await asyncio.sleep(1)
         assert sent < 2_000_000
         assert sum([len(piece) async for piece in stream]) == 10_000_000
@@ -221,7 +221,7 @@ async def test_error_statuses_and_deadlines() -> None:
         await send(_start(404))
         await send(_body(b""))
 
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         with pytest.raises(NotFoundError):
             async with transport.stream(GET):
                 pytest.fail("entered")
@@ -242,7 +242,7 @@ async def test_the_application_continues_after_a_complete_response() -> None:
         await asyncio.sleep(3600)
         steps.append("never")
 
-    async with Transport(Config(app=app)) as transport:
+    async with Transport(RestConfig(app=app)) as transport:
         await transport.send(GET)
         await asyncio.sleep(10)
     assert steps == ["worked on"]

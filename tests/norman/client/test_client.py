@@ -26,7 +26,7 @@ from opsdk.norman.schema_parts import Action, Field, Filter
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.tokens import token_of
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 
 pytestmark = pytest.mark.realtime
 
@@ -79,7 +79,10 @@ def make_server() -> NormanServer:
 @asynccontextmanager
 async def connected() -> AsyncIterator[NormanClient]:
     """A client of a served API."""
-    async with WebServer(make_server().app) as web, NormanClient(Config(host=web.url, token="good"), "/v3") as client:
+    async with (
+        WebServer(make_server().app) as web,
+        NormanClient(RestConfig(host=web.url, token="good"), "/v3") as client,
+    ):
         yield client
 
 
@@ -110,7 +113,7 @@ async def test_the_actions_of_a_generated_client(tmp_path: Path, monkeypatch: py
     generated = importlib.import_module("generated_library")
     async with (
         WebServer(make_server().app) as web,
-        generated.Library(Config(host=web.url, token="good"), "/v3") as library,
+        generated.Library(RestConfig(host=web.url, token="good"), "/v3") as library,
     ):
         book = await library.books.create({"name": "dune"})
         assert (await library.books.lend(book, {"days": 7}))["days"] == 7
@@ -138,7 +141,7 @@ async def test_lists_go_over_all_pages() -> None:
 async def test_errors_say_what_is_wrong() -> None:
     """A rejected body has code and field; an unknown type names the existing ones; a wrong token is a 401."""
     async with WebServer(make_server().app) as web:
-        async with NormanClient(Config(host=web.url, token="good"), "/v3") as client:
+        async with NormanClient(RestConfig(host=web.url, token="good"), "/v3") as client:
             with pytest.raises(NormanError) as raised:
                 await client.create("book", {"name": "a", "pages": 0})
             assert (raised.value.code, raised.value.field_name) == ("MinLimitExceeded", "pages")
@@ -147,13 +150,13 @@ async def test_errors_say_what_is_wrong() -> None:
             with pytest.raises(UsageError, match="has no link 'pages'"):
                 await client.link(await client.create("book", {"name": "a"}), "pages")
         with pytest.raises(NormanError, match="must authenticate"):
-            async with NormanClient(Config(host=web.url, token="bad"), "/v3"):
+            async with NormanClient(RestConfig(host=web.url, token="bad"), "/v3"):
                 pass
         with pytest.raises(NormanError, match="no API version is served"):
-            async with NormanClient(Config(host=web.url, token="good"), "/v9"):
+            async with NormanClient(RestConfig(host=web.url, token="good"), "/v9"):
                 pass
     with pytest.raises(ConnectError):
-        async with NormanClient(Config(host=web.url, token="good"), "/v3"):
+        async with NormanClient(RestConfig(host=web.url, token="good"), "/v3"):
             pass
 
 
@@ -169,7 +172,7 @@ async def test_a_subscription_survives_a_server_that_restarts() -> None:
     """A subscription continues after a broken connection; if events were lost, the client gets resync."""
     first = WebServer(make_server().app)
     await first.start()
-    config = Config(host=first.url, token="good")
+    config = RestConfig(host=first.url, token="good")
     async with NormanClient(config, "/v3") as client:
         names = (f"n{number}" for number in itertools.count())
 

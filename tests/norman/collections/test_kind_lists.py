@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 import envtest
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.errors import NoMatchError
 from opsdk.norman.collections.field_path import cell_at
 from opsdk.norman.collections.kind_list import ListForm
 from opsdk.norman.collections.kind_lists import KindLists
 from tests.norman.collections.kit import config_map, running_cluster
 
-CONFIG_MAPS = unstructured("v1", "ConfigMap")
+CONFIG_MAPS = unstructured_kind("v1", "ConfigMap")
 FORM = ListForm("columns", lambda path: lambda item: cell_at({}, path), lambda tree: tree)
 
 

@@ -14,7 +14,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.client.client import Client
@@ -27,7 +27,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from tests.norman.mappers.kit import V3, types
 
-DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFINITION = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class SiteSpec(Model):

@@ -15,7 +15,7 @@ from normankit import NormanKit
 import envtest
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.client.client import Client
@@ -82,7 +82,7 @@ def proxied(client: Client, schema: Schema) -> None:
     """Give a schema a store on the API server."""
     gvk = schema.attributes[GVK]
     assert isinstance(gvk, GroupVersionKind)
-    schema.store = ProxyStore(client, unstructured(gvk.api_version, gvk.kind))
+    schema.store = ProxyStore(client, unstructured_kind(gvk.api_version, gvk.kind))
 
 
 @asynccontextmanager
@@ -130,7 +130,7 @@ async def test_a_flat_body_is_stored_nested() -> None:
         await eventually(lambda: post("/v3/clusters", {"name": "c-1"}))
         body = {"name": "a", "namespace": "default", "scale": 3, "ports": {"web": {"number": 80}}, "clusterId": "c-1"}
         await eventually(lambda: post("/v3/sites", body))
-        stored = await client.get(unstructured("example.com/v3", "Site"), "default/a")
+        stored = await client.get(unstructured_kind("example.com/v3", "Site"), "default/a")
         assert stored["spec"] == {"replicas": 3, "ports": [{"name": "web", "number": 80}], "clusterName": "c-1"}
         body_read = (await kit.get("/v3/sites/default:a")).body
         assert {name: body_read[name] for name in ("id", "type", "name", "scale", "big", "clusterId", "namespace")} == {
@@ -152,7 +152,7 @@ async def test_a_flat_body_is_stored_nested() -> None:
         assert (await kit.call("PUT", "/v3/sites/default:b", unset.body)).status == 200
         changed = await kit.call("PUT", "/v3/sites/default:a", {"scale": 1})
         assert (changed.body["scale"], changed.body["big"]) == (1, False)
-        stored = await client.get(unstructured("example.com/v3", "Site"), "default/a")
+        stored = await client.get(unstructured_kind("example.com/v3", "Site"), "default/a")
         assert stored["spec"]["replicas"] == 1
         assert stored["spec"]["ports"] == [{"name": "web", "number": 80}]
 
@@ -213,5 +213,5 @@ async def test_a_spec_with_names_that_are_taken_is_served_nested() -> None:
             assert (body_read["name"], body_read["labels"]["l"], body_read["spec"]) == (name, "m", spec)
             changed = await kit.call("PUT", f"/v3/ships/default:{name}", {"spec": {"name": "other"}})
             assert changed.body["spec"] == {**spec, "name": "other"}
-            stored = await client.get(unstructured("example.com/v3", "Ship"), f"default/{name}")
+            stored = await client.get(unstructured_kind("example.com/v3", "Ship"), f"default/{name}")
             assert (stored["spec"]["name"], stored.metadata.name) == ("other", name)

@@ -12,8 +12,8 @@ from normankit import V3, NormanKit
 
 from opsdk import Client, GroupVersionKind, Model, Object
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
 from opsdk.errors import ApiError, DeadlineError, InvalidError, NoMatchError, UsageError
@@ -26,7 +26,7 @@ from opsdk.norman.schemas import NormanSchemas
 from opsdk.norman.server.server import NormanServer
 from opsdk.norman.stores.definitions import FIELD_OWNER, assign_stores, create_definitions, definition_for
 
-DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFINITION = unstructured_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class Spec(Model):
@@ -106,7 +106,7 @@ async def test_a_definition_of_another_program_without_the_version(k8s_client: C
 
 def node_of(definition: Unstructured) -> dict[str, Any]:
     """Return the schema of the only version."""
-    node: dict[str, Any] = to_tree(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    node: dict[str, Any] = to_dict(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return node
 
 
@@ -138,7 +138,7 @@ async def test_structural_schemas_check_and_prune(k8s_client: Client) -> None:
     limited = registry.add(dataclasses.replace(LIMITED, resource_fields=dict(LIMITED.resource_fields)))
     (created,) = await assign_stores(k8s_client, registry, [limited], structural=True)
     assert "id" not in node_of(created)["properties"]
-    kind = unstructured("example.com/v3", "Limited")
+    kind = unstructured_kind("example.com/v3", "Limited")
     good = {
         "size": 5, "mode": None, "title": "abc", "labels": {"a": ["b"]}, "ownerId": "x", "port": 80,
         "anything": {"a": [1]}, "when": "2026-01-02T03:04:05Z", "self": {"title": 1}, "unknown": [{"a": 1}],
@@ -146,7 +146,7 @@ async def test_structural_schemas_check_and_prune(k8s_client: Client) -> None:
     head = {"apiVersion": "example.com/v3", "kind": "Limited"}
     tree = {**head, "metadata": {"name": "good"}, **good, "undeclared": 1}
     await k8s_client.create(Unstructured.from_tree(tree))
-    stored = to_tree(await k8s_client.get(kind, "good", uncached=True))
+    stored = to_dict(await k8s_client.get(kind, "good", uncached=True))
     assert {name: stored.get(name) for name in (*good, "undeclared")} == {**good, "undeclared": None}
     for wrong in (
         {"size": 6},

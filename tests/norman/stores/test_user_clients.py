@@ -10,13 +10,13 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UnauthorizedError
 from opsdk.norman.stores.user_clients import ImpersonatingClients
-from opsdk.rest.config import Config
+from opsdk.rest.config import RestConfig
 from opsdk.rest.transport import Transport
 
 
 async def test_a_user_has_one_transport_and_idle_ones_are_closed_first() -> None:
     """Each user has one transport; only idle transports are closed."""
-    transports = ImpersonatingClients(Cluster(Config()), max_users=1)
+    transports = ImpersonatingClients(Cluster(RestConfig()), max_users=1)
     ann, bob = User(name="ann", uid="u1", groups=("dev",)), User(name="bob")
     async with transports.transport(ann) as first:
         impersonate = first.config.impersonate
@@ -45,7 +45,7 @@ async def test_a_transport_that_a_request_takes_while_another_closes_stays_open(
         await going_on.wait()
 
     monkeypatch.setattr(Transport, "aclose", close)
-    transports = ImpersonatingClients(Cluster(Config()), max_users=3)
+    transports = ImpersonatingClients(Cluster(RestConfig()), max_users=3)
     users = [User(name=name) for name in ("ann", "bob", "cid")]
 
     async def use(user: User) -> None:
@@ -66,6 +66,6 @@ async def test_a_transport_that_a_request_takes_while_another_closes_stays_open(
 
 async def test_a_user_without_name_gets_no_connection() -> None:
     """Without the header of a user, requests would have the permissions of the program."""
-    async with ImpersonatingClients(Cluster(Config())) as transports:
+    async with ImpersonatingClients(Cluster(RestConfig())) as transports:
         with pytest.raises(UnauthorizedError, match="without name"):
             await transports.transport(User(name="", groups=())).__aenter__()

@@ -10,12 +10,9 @@ from ordered_boxes import boxes, broken_order, make_sequence_operator, make_set_
 from shops import Service, Shop, make_operator, shop
 
 import envtest
-from opsdk import (
-    MergeFrom,
-    crd_for,
-    deep_copy,
-)
+from opsdk import MergeFrom, crd_for
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.object import deep_copy
 from opsdk.client.patch import merge_patch
 from opsdk.recipes import get_condition, is_deleting
 from opsdk.testing.doubles import ClusterSnapshot, Doubles

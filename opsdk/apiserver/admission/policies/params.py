@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
 
@@ -25,7 +25,7 @@ class ParamSource(Protocol):
         """Return one object, in the version of paramKind."""
         ...
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
+    async def select(self, namespace: str, selector: LabelRequirements) -> Sequence[JsonObject]:
         """Return the objects that a selector matches, sorted by name."""
         ...
 

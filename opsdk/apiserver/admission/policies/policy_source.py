@@ -10,7 +10,7 @@ from typing import Self, TypeVar, cast
 
 import msgspec
 
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
 from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 from opsdk.structured_merge.value import JsonObject
@@ -28,8 +28,8 @@ class MatchCriteria(msgspec.Struct, frozen=True, kw_only=True):
 
     rules: tuple[RuleWithOperations, ...] = ()
     excluded: tuple[RuleWithOperations, ...] = ()
-    namespaces: Selector = msgspec.field(default_factory=Selector)
-    objects: Selector = msgspec.field(default_factory=Selector)
+    namespaces: LabelRequirements = msgspec.field(default_factory=LabelRequirements)
+    objects: LabelRequirements = msgspec.field(default_factory=LabelRequirements)
     equivalent: bool = True
 
     @classmethod
@@ -55,7 +55,7 @@ class ParamRef(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     namespace: str = ""
-    selector: Selector | None = None
+    selector: LabelRequirements | None = None
     deny: bool = False
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
 from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget, target_of
@@ -30,8 +30,8 @@ class WebhookAccessor(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     client_config: JsonObject
     rules: tuple[RuleWithOperations, ...]
-    namespaces: Selector = msgspec.field(default_factory=Selector)
-    objects: Selector = msgspec.field(default_factory=Selector)
+    namespaces: LabelRequirements = msgspec.field(default_factory=LabelRequirements)
+    objects: LabelRequirements = msgspec.field(default_factory=LabelRequirements)
     ignore_failures: bool = False
     equivalent: bool = True
     timeout: int = 10

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from opsdk import JsonObject
+from opsdk.structured_merge.value import JsonObject
 
 FASTER = 15
 """The rules are evaluated so many times as often, and their alerts wait so many times shorter: a demo is no night."""

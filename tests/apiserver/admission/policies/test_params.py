@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.apiserver.admission.policies.params import ConfigurationError, collect, source_of
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
@@ -32,7 +32,7 @@ class Source:
     async def get(self, namespace: str, name: str) -> JsonObject | None:
         return next((obj for obj in self._in(namespace) if obj["metadata"]["name"] == name), None)
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
+    async def select(self, namespace: str, selector: LabelRequirements) -> Sequence[JsonObject]:
         return [obj for obj in self._in(namespace) if selector.matches(obj["metadata"]["labels"])]
 
 

@@ -1,0 +1,1 @@
+"""What several controllers of Pods share, and the collector of terminated Pods."""
