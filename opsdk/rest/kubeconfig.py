@@ -17,6 +17,7 @@ import msgspec
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.errors import ConfigError
 from opsdk.rest.config import ExecConfig, Impersonate, RestConfig
+from opsdk.rest.proxy import parse_proxy
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -116,6 +117,9 @@ def _parse(path: Path, raw: bytes) -> Mapping[str, JsonValue]:
         return {}
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: a kubeconfig is a mapping, not {type(document).__name__}")
+    for key, expected in (("apiVersion", "v1"), ("kind", "Config")):
+        if (value := document.get(key) or expected) != expected:
+            raise ConfigError(f"{path}: {key} is {value!r}, but that of a kubeconfig is {expected}")
     return document
 
 
@@ -229,12 +233,17 @@ def _resolve_reference(
 
 def _cluster_settings(cluster: KubeconfigEntry) -> JsonObject:
     insecure, ca_data = cluster.flag("insecure-skip-tls-verify"), cluster.data_of("certificate-authority-data")
+    if proxy_url := cluster.text("proxy-url"):
+        try:
+            parse_proxy(proxy_url if "://" in proxy_url else f"://{proxy_url}")
+        except ConfigError as error:
+            raise cluster.fail(f"proxy-url: {error}") from None
     return {
         "ca_data": ca_data,
         "ca_file": "" if ca_data else cluster.path("certificate-authority"),
         "insecure_skip_tls_verify": insecure,
         "tls_server_name": cluster.text("tls-server-name"),
-        "proxy_url": cluster.text("proxy-url"),
+        "proxy_url": proxy_url,
         "disable_compression": cluster.flag("disable-compression"),
     }
 
@@ -280,7 +289,8 @@ def _exec_config(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig 
         raise entry.fail("has no command")
     if version not in _EXEC_VERSIONS:
         raise entry.fail(f"apiVersion must be one of {', '.join(_EXEC_VERSIONS)}, not {version!r}")
-    mode = entry.text("interactiveMode") or "IfAvailable"
+    # Version v1 has no default, as in client-go.
+    mode = entry.text("interactiveMode") or ("IfAvailable" if version != _EXEC_VERSIONS[0] else "")
     if mode not in _INTERACTIVE_MODES:
         raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE_MODES)}, not {mode!r}")
     env = entry.data.get("env") or []

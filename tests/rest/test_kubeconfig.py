@@ -124,7 +124,7 @@ def test_exec_is_read() -> None:
     assert (result.cluster_config, result.interactive_mode) == ({"audience": "me"}, "Never")
 
 
-_EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
+_EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,9 @@ _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
         (_document(user={"exec": {**_EXEC, "command": ""}}), r"exec of user 'u': has no command"),
         (_document(user={"exec": {**_EXEC, "apiVersion": "v1alpha1"}}), r"exec of user 'u': apiVersion must be"),
         (_document(user={"exec": {**_EXEC, "interactiveMode": "x"}}), r"exec of user 'u': interactiveMode must be"),
+        (_document(user={"exec": {**_EXEC, "interactiveMode": ""}}), r"exec of user 'u': interactiveMode must be"),
+        (_document(cluster={"server": "x", "proxy-url": "ftp://p:1"}), r"cluster 'c': proxy-url: .*ftp:// is not"),
+        (_document(cluster={"server": "x", "proxy-url": "p:1"}), r"cluster 'c': proxy-url: the proxy must be http"),
         (_document(user={"exec": {**_EXEC, "env": "x"}}), r"exec of user 'u': env must be a list"),
         (_document(user={"client-key-data": _b64("K")}), r"context 'dev': .* key without its certificate"),
     ],
@@ -181,6 +184,8 @@ def test_files_are_read_and_missing_ones_skipped(tmp_path: Path) -> None:
         ("a: [", "not valid YAML in line"),
         ("users:\n- token: s3cret: x", "not valid YAML in line"),
         ("- a", "a kubeconfig is a mapping"),
+        ("kind: Secret", "kind is 'Secret', but that of a kubeconfig is Config"),
+        ("apiVersion: v2", "apiVersion is 'v2', but that of a kubeconfig is v1"),
         ("\x00", "not valid YAML"),
     ],
 )
