@@ -10,13 +10,13 @@ import typer
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.fleet.canary_change import CanaryLease, FleetView, end_canary, start_canary
 from opsdk.fleet.canary_rules import Canary, CanaryPhase, describe_canary
 from opsdk.fleet.shard_lease import FLEET_LABEL
 from opsdk.rest.config import RestConfig
-from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
 _Version = Annotated[str, typer.Argument(metavar="VERSION", help="FleetOptions(version=...) of the new version")]
@@ -30,7 +30,6 @@ _Fallback = Annotated[
 _Force = Annotated[bool, typer.Option("--force", help="also if no member of the version that gets all shards runs")]
 _Fleet = Annotated[str, typer.Option(metavar="NAME", help="the fleet; default: the only one of the namespace")]
 _Namespace = Annotated[str, typer.Option("--namespace", "-n", help="of the fleet's leases; default: the context's")]
-_Context = Annotated[str, typer.Option(help="kubeconfig context")]
 
 
 def start(
@@ -41,7 +40,8 @@ def start(
     fallback: _Fallback = True,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Give namespaces or shards to a new version. Start the canary before you deploy that version.
@@ -55,7 +55,7 @@ def start(
     """
     _change(
         lambda view: start_canary(view, version, shards, base=base, fallback=fallback),
-        (fleet, namespace, context),
+        (fleet, namespace, TargetCluster(context, kubeconfig)),
         output,
     )
 
@@ -65,14 +65,19 @@ def promote(
     force: _Force = False,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Give all shards to the new version. The old version then owns nothing, and can be removed.
 
     opsdk canary promote
     """
-    _change(lambda view: end_canary(view, CanaryPhase.PROMOTED, force=force), (fleet, namespace, context), output)
+    _change(
+        lambda view: end_canary(view, CanaryPhase.PROMOTED, force=force),
+        (fleet, namespace, TargetCluster(context, kubeconfig)),
+        output,
+    )
 
 
 def abort(
@@ -80,21 +85,27 @@ def abort(
     force: _Force = False,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Give all shards back to the old version, also after a promotion.
 
     opsdk canary abort
     """
-    _change(lambda view: end_canary(view, CanaryPhase.ABORTED, force=force), (fleet, namespace, context), output)
+    _change(
+        lambda view: end_canary(view, CanaryPhase.ABORTED, force=force),
+        (fleet, namespace, TargetCluster(context, kubeconfig)),
+        output,
+    )
 
 
 def status(
     *,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Print the canary, and the version that owns each shard.
@@ -103,14 +114,17 @@ def status(
 
     opsdk canary status --output json
     """
-    _change(None, (fleet, namespace, context), output)
+    _change(None, (fleet, namespace, TargetCluster(context, kubeconfig)), output)
 
 
 # -------------------------------------------------------------- the cluster
-def _change(change: Callable[[FleetView], Canary] | None, place: tuple[str, str, str], output: OutputFormat) -> None:
+def _change(
+    change: Callable[[FleetView], Canary] | None, place: tuple[str, str, TargetCluster], output: OutputFormat
+) -> None:
     """Change the choice of a fleet, nothing without `change`, and print the fleet."""
-    fleet, namespace, context = place
-    view = asyncio.run(change_canary(load_config(context=context or None), fleet, namespace, change))
+    fleet, namespace, cluster = place
+    config = cluster.to_change(namespace) if change is not None else cluster.to_read()
+    view = asyncio.run(change_canary(config, fleet, namespace, change))
     print_result(output, view_to_json(view), describe_view(view))
 
 

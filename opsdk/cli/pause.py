@@ -22,6 +22,7 @@ from opsdk.apimachinery.selectors import as_selector
 from opsdk.builder.controller_pauses import REASON_SUFFIX
 from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.cli.project import find_project
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.client.client import as_key
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
@@ -34,7 +35,6 @@ from opsdk.controller.pausing import (
 )
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.rest.config import RestConfig
-from opsdk.rest.load import load_config
 
 _OptionalKind = Annotated[
     str, typer.Argument(metavar="[KIND]", help="kind as for kubectl: websites, or sites.example.com")
@@ -53,7 +53,6 @@ _Operator = Annotated[
     str,
     typer.Option(metavar="MODULE:OPERATOR", help="the operator of --controller; default: the one in pyproject.toml"),
 ]
-_Context = Annotated[str, typer.Option(help="kubeconfig context")]
 
 
 class PauseTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +103,8 @@ def pause(
     reason: Annotated[str, typer.Option(help="why the objects are paused, for logs and conditions")] = "",
     controller: _Controller = "",
     operator: _Operator = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Pause objects, or a controller: operators written with opsdk do not reconcile until the pause ends.
@@ -124,11 +124,18 @@ def pause(
         _check_alone(kind, selector, all_objects=all_objects)
         config_map = _config_map_of(operator, namespace)
         words = {controller: value, f"{controller}{REASON_SUFFIX}": reason or None}
-        asyncio.run(set_data(load_config(context=context or None), config_map, words))
+        config = TargetCluster(context, kubeconfig).to_change(config_map.namespace)
+        asyncio.run(set_data(config, config_map, words))
         _print_controller(controller, action, output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
-    _annotate(target, {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None}, action, context, output)
+    _annotate(
+        target,
+        {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None},
+        action,
+        TargetCluster(context, kubeconfig),
+        output,
+    )
 
 
 def resume(
@@ -140,7 +147,8 @@ def resume(
     namespace: _Namespace = "",
     controller: _Controller = "",
     operator: _Operator = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """End the pause of objects, or of a controller. Objects that changed during the pause are reconciled.
@@ -155,11 +163,18 @@ def resume(
         _check_alone(kind, selector, all_objects=all_objects)
         config_map = _config_map_of(operator, namespace)
         words = dict.fromkeys((controller, f"{controller}{REASON_SUFFIX}"))
-        asyncio.run(set_data(load_config(context=context or None), config_map, words))
+        config = TargetCluster(context, kubeconfig).to_change(config_map.namespace)
+        asyncio.run(set_data(config, config_map, words))
         _print_controller(controller, "resumed", output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
-    _annotate(target, {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None}, "resumed", context, output)
+    _annotate(
+        target,
+        {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None},
+        "resumed",
+        TargetCluster(context, kubeconfig),
+        output,
+    )
 
 
 def reconcile(
@@ -169,7 +184,8 @@ def reconcile(
     selector: _Selector = "",
     all_objects: _All = False,
     namespace: _Namespace = "",
-    context: _Context = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Request a reconcile of objects now. Paused objects are reconciled when their pause ends.
@@ -180,7 +196,7 @@ def reconcile(
     """
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
-    _annotate(target, words, "reconcile requested", context, output)
+    _annotate(target, words, "reconcile requested", TargetCluster(context, kubeconfig), output)
 
 
 def _check_alone(kind: str, selector: str, *, all_objects: bool) -> None:
@@ -247,10 +263,10 @@ def pause_value(duration: str, until: str, *, now: datetime) -> str:
 
 
 def _annotate(
-    target: PauseTarget, words: Mapping[str, str | None], action: str, context: str, output: OutputFormat
+    target: PauseTarget, words: Mapping[str, str | None], action: str, cluster: TargetCluster, output: OutputFormat
 ) -> None:
     """Set the annotations of the objects, and print what was done. None removes an annotation."""
-    config = load_config(context=context or None)
+    config = cluster.to_change(target.namespace or target.key.rpartition("/")[0] or None)
     changed = asyncio.run(annotate(config, target, words))
     lines = [f"{name}: {action}" for name in changed] or ["no objects"]
     print_result(output, [{"object": name, "action": action} for name in changed], lines)

@@ -115,6 +115,7 @@ class RestConfig(Options, frozen=True, kw_only=True):
         burst: requests that may start at once when `qps` is set.
         timeout: seconds for each call that sets no timeout, retries included; None waits without limit. Watches are
             exempt. A server ends its own calls after 60 s (``--request-timeout``).
+        source: where the configuration comes from, for messages.
         namespace: the namespace of the context, else ``default``.
         namespace_source: where `namespace` comes from, for messages.
         disable_compression: do not request gzip.
@@ -145,6 +146,7 @@ class RestConfig(Options, frozen=True, kw_only=True):
     qps: float | None = None
     burst: int = 10
     timeout: float | None = 120.0
+    source: str = "the program"
     namespace: str = "default"
     namespace_source: str = "the default"
     disable_compression: bool = False

@@ -36,6 +36,7 @@ def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERV
         token=token,
         token_file=str(token_file),
         ca_file=str(ca_file) if ca_file.exists() else "",
+        source="the service account of the pod",
         namespace=_read(root / "namespace") or "default",
         namespace_source=f"{root / 'namespace'}",
     )

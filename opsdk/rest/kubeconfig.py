@@ -215,7 +215,9 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> RestConfig
     try:
         namespace, place = chosen.text("namespace"), f"the context {name} of {files}"
         source = place if namespace else f"the default, because {place} has none"
-        return RestConfig(host=server, namespace=namespace or "default", namespace_source=source, **settings)
+        return RestConfig(
+            host=server, source=place, namespace=namespace or "default", namespace_source=source, **settings
+        )
     except ConfigError as error:
         raise chosen.fail(str(error)) from error
 

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from opsdk.cli.target import TargetCluster
 from opsdk.cli.top.actions import Actions
 from opsdk.cli.top.app import TopApp
 from opsdk.cli.top.client import DebugClient
@@ -38,7 +39,9 @@ async def screenshot(size: tuple[int, int] = _SIZE) -> str:
     """Return the screen as SVG."""
     client = FixedClient()
     seconds = iter(range(0, 1000, 2))
-    app = TopApp(Monitor(client, now=lambda: float(next(seconds))), Actions(client, config_of("")), interval=0)
+    app = TopApp(
+        Monitor(client, now=lambda: float(next(seconds))), Actions(client, config_of(TargetCluster())), interval=0
+    )
     async with app.run_test(size=size) as pilot:
         await app.refresh_state()
         await app.refresh_state()

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Self
 
 import typer
@@ -21,14 +20,12 @@ from opsdk.cli.deploy.steps import DeployStep
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.cluster.cluster import Cluster
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rest.config import RestConfig
-from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 
-_Context = Annotated[str, typer.Option(help="kubeconfig context")]
-_Kubeconfig = Annotated[Path | None, typer.Option(metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")]
 _Namespace = Annotated[str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml")]
 _Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="seconds to wait")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="print the changes; the server validates and writes nothing")]
@@ -46,8 +43,8 @@ def deploy(
     print_role: Annotated[
         bool, typer.Option("--print-role", help="print the roles of the user that deploys, and exit")
     ] = False,
-    context: _Context = "",
-    kubeconfig: _Kubeconfig = None,
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Apply CRDs, RBAC, Deployment, Services and webhooks of the project's operator, and wait until they work.
@@ -63,7 +60,7 @@ def deploy(
         print(to_yaml(deployer_roles(parts)), end="")
         return
     log = _StepLog(output)
-    config = load_config(kubeconfig=kubeconfig, context=context or None)
+    config = TargetCluster(context, kubeconfig).to_change(parts.workload.namespace, dry_run=dry_run)
     make = partial(
         Deployer,
         operator=parts.workload.name,
@@ -88,8 +85,8 @@ def undeploy(
     ] = False,
     timeout: _Timeout = 300.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would be deleted")] = False,
-    context: _Context = "",
-    kubeconfig: _Kubeconfig = None,
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Delete what opsdk deploy applied: webhooks, Deployment, Services, RBAC, namespace, CRDs.
@@ -103,7 +100,7 @@ def undeploy(
     # The image does not matter for a deletion.
     parts = package_inputs(namespace=namespace, image="-")
     log = _StepLog(output)
-    config = load_config(kubeconfig=kubeconfig, context=context or None)
+    config = TargetCluster(context, kubeconfig).to_change(parts.workload.namespace, dry_run=dry_run)
     make = partial(
         Remover,
         operator=parts.workload.name,

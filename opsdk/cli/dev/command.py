@@ -26,9 +26,11 @@ from opsdk.cli.dev.reserved_port import reserved_port
 from opsdk.cli.dev.session import DevSession, Reload
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.project import find_project, operator_namespace
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.errors import UsageError
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
+from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
 
@@ -48,9 +50,11 @@ def dev(
         bool,
         typer.Option(
             "--cluster",
-            help="use the current kubeconfig context instead of a local server; it must reach webhooks at 127.0.0.1",
+            help="use a cluster of the kubeconfig instead of a local server; it must reach webhooks at 127.0.0.1",
         ),
     ] = False,
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     controllers: Annotated[
         str, typer.Option(help="simulated controllers of the local server: none, cluster, or a comma-separated list")
     ] = "cluster",
@@ -83,13 +87,16 @@ def dev(
         setup_logging(level)
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     sys.path.insert(0, str(folder))
+    if not cluster and (context or kubeconfig is not None):
+        raise UsageError("--context and --kubeconfig choose a cluster: add --cluster")
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(reserved_port(debug_port)) if debug_port else 0
-        kubeconfig, title = stack.enter_context(_server(folder, cluster=cluster, controllers=controllers))
+        target = TargetCluster(context, kubeconfig)
+        config, title = stack.enter_context(_server(folder, target if cluster else None, controllers=controllers))
         if port != debug_port:
             title += f"\nport {debug_port} is taken: opsdk why --url http://127.0.0.1:{port}"
         session = DevSession(
-            load_config(kubeconfig=kubeconfig),
+            config,
             partial(_load, reference, folder),
             webhook_port=webhook_port,
             service_namespace=None if cluster else partial(operator_namespace, project),
@@ -119,15 +126,16 @@ async def run_until_signal(work: Coroutine[object, None, None]) -> None:
 
 
 @contextlib.contextmanager
-def _server(folder: Path, *, cluster: bool, controllers: str) -> Iterator[tuple[Path | None, str]]:
-    """Start a server unless there is one; yields the kubeconfig and the title of the console."""
-    if cluster:
-        yield None, "opsdk dev on the current context"
+def _server(folder: Path, cluster: TargetCluster | None, *, controllers: str) -> Iterator[tuple[RestConfig, str]]:
+    """Start a server unless there is one; yields its configuration and the title of the console."""
+    if cluster is not None:
+        config = cluster.to_change()
+        yield config, f"opsdk dev on {config.host}, {config.source}"
         return
     kubeconfig = folder / ".opsdk" / "kubeconfig"
     kubeconfig.parent.mkdir(exist_ok=True)
     with serving(kubeconfig, ["--port", "0", "--controllers", controllers]) as url:
-        yield kubeconfig, f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
+        yield load_config(kubeconfig=kubeconfig), f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
 
 
 def _load(reference: str, folder: Path) -> Operator:

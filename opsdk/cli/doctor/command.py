@@ -23,10 +23,10 @@ from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat, print_json, print_result, print_table
 from opsdk.cli.project import find_project
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rest.load import load_config
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 _OperatorArgument = Annotated[
@@ -40,7 +40,8 @@ def doctor(
     namespace: Annotated[
         str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml, or default")
     ] = "",
-    context: Annotated[str, typer.Option(help="kubeconfig context")] = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     orphans: Annotated[
         bool, typer.Option("--orphans", help="also report finalizers without a controller; reads all objects")
     ] = False,
@@ -60,7 +61,7 @@ def doctor(
     opsdk doctor website.operator:make_operator --namespace website-system --output json
     """
     target = load_operator(operator)
-    config = load_config(context=context or None)
+    config = TargetCluster(context, kubeconfig).to_read()
     used = recorded_rules(recorded) if recorded is not None else None
     findings = asyncio.run(examine(target, config, namespace=namespace or _namespace(), orphans=orphans, recorded=used))
     if output is OutputFormat.JSON:
@@ -73,7 +74,8 @@ def doctor(
 def cleanup(
     operator: _OperatorArgument = "",
     *,
-    context: Annotated[str, typer.Option(help="kubeconfig context")] = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     definitions: Annotated[
         bool, typer.Option("--definitions", help="also delete the CRDs and all their objects")
     ] = False,
@@ -111,7 +113,7 @@ def cleanup(
         raise UsageError("--finalizers is mutually exclusive with the operator and --definitions")
     # Load the operator before the configuration: outside a project, report the missing operator first.
     target = load_operator(operator) if not finalizers else None
-    config = load_config(context=context or None)
+    config = TargetCluster(context, kubeconfig).to_change(namespace or None, dry_run=not yes)
     drained = DrainResult()
     if target is not None:
         removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=not yes))

@@ -13,6 +13,7 @@ import typer
 
 from opsdk.base.extras import RequiredExtra
 from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.cli.top.actions import Actions
 from opsdk.cli.top.client import DebugClient
 from opsdk.cli.top.monitor import Monitor
@@ -36,7 +37,8 @@ def top(
         str, typer.Option(metavar="NAMESPACE/NAME", help="the leading Pod of a Deployment, through a port-forward")
     ] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="port of the debug pages in the Pod")] = 6060,
-    context: Annotated[str, typer.Option(help="kubeconfig context, for port-forwards and pauses")] = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = None,
     interval: Annotated[float, typer.Option(min=0.2, max=3600, help="seconds between two refreshes")] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="print one state and end; status 3 if there are problems")
@@ -62,7 +64,7 @@ def top(
         raise UsageError("--once and --dump are mutually exclusive: pass one of them")
     if output is OutputFormat.JSON and not once:
         raise UsageError("--output json is the output of --once: pass both")
-    config = config_of(context)
+    config = config_of(TargetCluster(context, kubeconfig))
     forwarded = ForwardedClient(config, port)
     client = forwarded.pod(pod) if pod else forwarded.deployment(deployment) if deployment else client_of(url)
     actions = Actions(client, config)

@@ -9,12 +9,12 @@ from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import as_selector
+from opsdk.cli.target import TargetCluster
 from opsdk.cli.top.client import DebugClient, check_url
 from opsdk.cli.top.untrusted import mapping
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NotFoundError, OpsdkError, UsageError
 from opsdk.rest.config import RestConfig
-from opsdk.rest.load import load_config
 from opsdk.rest.port_forward import PortForward
 
 # Pods of a Deployment whose leadership is read to find the leader.
@@ -121,13 +121,13 @@ def _key(key: str, option: str) -> tuple[str, str]:
     return namespace, name
 
 
-def config_of(context: str) -> Callable[[], RestConfig]:
-    """Return a function that loads the configuration of a kubeconfig context, once."""
+def config_of(cluster: TargetCluster) -> Callable[[], RestConfig]:
+    """Return a function that loads the configuration of a cluster, once."""
     loaded: list[RestConfig] = []
 
     def config() -> RestConfig:
         if not loaded:
-            loaded.append(load_config(context=context or None))
+            loaded.append(cluster.to_read())
         return loaded[0]
 
     return config

@@ -14,6 +14,7 @@ import pytest
 from http_servers import Seen, Server, always, answer
 
 from opsdk import ManagerOptions, UsageError
+from opsdk.cli.target import TargetCluster
 from opsdk.cli.top.actions import Actions
 from opsdk.cli.top.client import DebugClient, check_url
 from opsdk.cli.top.monitor import Monitor
@@ -155,7 +156,7 @@ async def test_a_dump_is_a_new_private_file(tmp_path: Path) -> None:
     """The file has all pages, only its owner can read it, and an existing file is not replaced."""
     path = tmp_path / "dump.json"
     async with manager_at() as (_, url), client_of(url) as client:
-        actions = Actions(client, config_of(""))
+        actions = Actions(client, config_of(TargetCluster()))
         assert await actions.dump(path) == f"wrote {path}"
         with pytest.raises(UsageError, match="File exists"):
             await actions.dump(path)

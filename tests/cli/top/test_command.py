@@ -23,6 +23,7 @@ from textual.widgets import DataTable, Static
 from opsdk import Cluster, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.cli.__main__ import main
+from opsdk.cli.target import TargetCluster
 from opsdk.cli.top.actions import Actions
 from opsdk.cli.top.app import TopApp
 from opsdk.cli.top.client import DebugClient
@@ -173,7 +174,7 @@ async def test_the_console_acts_on_a_real_operator(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv("KUBECONFIG", str(process.kubeconfig))
         client: DebugClient = client_of(process.url)
         monitor = Monitor(client)
-        app = TopApp(monitor, Actions(client, config_of("")), interval=0)
+        app = TopApp(monitor, Actions(client, config_of(TargetCluster())), interval=0)
         async with client, app.run_test(size=(80, 24)) as pilot, Cluster(process.env.config) as outside:
             await app.refresh_state()
             table: DataTable[Any] = app.query_one(DataTable)
