@@ -72,23 +72,15 @@ def dev(
 
     opsdk dev greeter.py --plain
     """
-    level = logging.getLevelName(log_level.upper())
-    if not isinstance(level, int):
-        raise UsageError(f"the log level {log_level!r} is not valid: use debug, info, warning or error")
+    if not cluster and (context or kubeconfig is not None):
+        raise UsageError("--context and --kubeconfig choose a cluster: add --cluster")
     reference = operator_reference(operator)
     project = find_project(Path.cwd())
     folder = project.folder if project is not None else Path.cwd()
     console = Console()
     live = console.is_terminal and not plain
-    if live:
-        handler = RichHandler(console=console, show_path=False, markup=False)
-        logging.basicConfig(level=level, format="%(name)s: %(message)s", handlers=[handler])
-    else:
-        setup_logging(level)
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    _log_to(console if live else None, log_level)
     sys.path.insert(0, str(folder))
-    if not cluster and (context or kubeconfig is not None):
-        raise UsageError("--context and --kubeconfig choose a cluster: add --cluster")
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(reserved_port(debug_port)) if debug_port else 0
         target = TargetCluster(context, kubeconfig)
@@ -104,6 +96,19 @@ def dev(
         )
         program = _Program(session, folder, console, title=title, live=live)
         run_program(run_until_signal(program.run(once=once)))
+
+
+def _log_to(console: Console | None, log_level: str) -> None:
+    """Log to a live console, or as usual. Raises `UsageError` for an unknown level."""
+    level = logging.getLevelName(log_level.upper())
+    if not isinstance(level, int):
+        raise UsageError(f"the log level {log_level!r} is not valid: use debug, info, warning or error")
+    if console is None:
+        setup_logging(level)
+    else:
+        handler = RichHandler(console=console, show_path=False, markup=False)
+        logging.basicConfig(level=level, format="%(name)s: %(message)s", handlers=[handler])
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
 
 async def run_until_signal(work: Coroutine[object, None, None]) -> None:
