@@ -122,8 +122,9 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     """Import a public name from the module that defines it; an old name comes with a warning."""
     if name not in _HOME_OF:
-        moved = import_module("opsdk.base.moved_names")
-        return moved.resolve("opsdk", name)
+        from opsdk.base.moved_names import resolve  # noqa: PLC0415 - start-up time: only an old name needs it
+
+        return resolve(__name__, name)
     # Modules stay, so collections meanwhile find nothing: they took 7 % of an import of `Operator`.
     collects = gc.isenabled()
     gc.disable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module  # noqa: TID251 - the table below has the modules of all new names
 
 from opsdk.base.deprecation import warn_deprecated
@@ -39,12 +38,3 @@ def resolve(module: str, name: str) -> object:
     warn_deprecated(f"{module}.{name}", removed_in="0.3.0", instead=f"use {new_name}", callers=2)
     home, _, new = new_name.rpartition(".")
     return getattr(import_module(home), new)
-
-
-def old_names(module: str) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a module that has old names."""
-
-    def look_up(name: str) -> object:
-        return resolve(module, name)
-
-    return look_up

@@ -1,6 +1,6 @@
 """Records of events inside opsdk, and the hook that receives them.
 
-opsdk calls the hook synchronously, so a hook must not block. Combine several hooks with `Hooks`.
+opsdk calls the hook synchronously, so a hook must not block. An operator takes several hooks.
 
 A reconcile and a request are blocks with a begin and an end, so that a hook can trace them:
 

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 import msgspec
 
 from opsdk.apimachinery.model import to_builtins
-from opsdk.base.moved_names import old_names
 from opsdk.errors import BadRequestError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 from opsdk.webhook.admission import UserInfo
 
 __all__ = ["TokenRequest", "TokenResponse", "authenticated", "review_failed", "unauthenticated"]
-
-__getattr__ = old_names(__name__)
 
 MAX_REQUEST_SIZE = 1024 * 1024
 """Bytes from which a review is too large."""
@@ -143,3 +140,12 @@ def encode_review(response: TokenResponse, request: TokenRequest | None = None) 
         metadata = {"uid": request.uid} if request.uid else {}
         head = {"kind": KIND, "apiVersion": request.api_version, "metadata": metadata}
     return msgspec.json.encode({**head, "spec": {}, "status": status})
+
+
+def __getattr__(name: str) -> object:
+    """Return what an old name stands for, with a warning."""
+    if name == "__path__":  # each import of this module looks for it
+        raise AttributeError(name)
+    from opsdk.base.moved_names import resolve  # noqa: PLC0415 - start-up time: only an old name needs it
+
+    return resolve(__name__, name)
