@@ -24,6 +24,11 @@ def monotonic() -> float:
         return loop.time()
 
 
+def loop_time() -> Callable[[], float]:
+    """Return the running loop's `monotonic`, for a task that reads it often: a fifth of the calls."""
+    return asyncio.get_running_loop().time
+
+
 def time_source() -> Callable[[], float]:
     """Return the running loop's time as a function that works in any thread, and while the loop is blocked.
 

@@ -120,6 +120,7 @@ class Informer(Closing):
             self.reflector,
             self.store,
             counts=self.counts,
+            deliver=self._deliver_step,
             apply=self._apply_step,
             on_failure=self._on_failure,
         )
@@ -312,17 +313,23 @@ class Informer(Closing):
         """List again: a response shows that the API server went back. See `ListWatchLoop.on_rollback`."""
         self._loop.on_rollback(resource_version)
 
+    def _deliver_step(self, step: ReflectorStep) -> None:
+        """Report the problems of a watch event, and deliver its deltas to the handlers."""
+        if step.problems:
+            self._report_problems(step.problems)
+        for registration in tuple(self._registrations):
+            registration.deliver(step.deltas)
+        if self.store.own.shown_own_changes:
+            self.own_writes.measure_shown()
+
     async def _apply_step(self, step: ReflectorStep) -> None:
-        """Report problems, deliver deltas to the handlers, and wake who waits for the sync."""
+        """Deliver a step. At the end of a list, wake who waits for the sync, and deliver the differences."""
+        if not step.synced:
+            self._deliver_step(step)
+            return
         if step.problems:
             self._report_problems(step.problems)
         registrations = tuple(self._registrations)
-        for registration in registrations:
-            registration.deliver(step.deltas)
-        if not step.synced:
-            if self.store.own.shown_own_changes:
-                self.own_writes.measure_shown()
-            return
         self._loop.last_contact_at = monotonic()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.entry import Problem, StoreEntry
-from opsdk.cache.head import HeadMeta, decode_head
+from opsdk.cache.head import HeadMeta, ObjectHead, decode_head
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.cache.watch_history import SavedHistory, WatchHistory, WatchVerdict
@@ -135,6 +135,10 @@ class ReflectorStep(msgspec.Struct):
     synced: bool = False
     """True at the end of a list: the store is complete."""
     rollback: Rollback | None = None
+
+
+CONTINUE: Final = ReflectorStep()
+"""The step of most events of a streaming list: no effect yet. It is shared: do not change it."""
 
 
 class Reflector:
@@ -316,19 +320,26 @@ class Reflector:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
         return self.state is ReflectorState.WATCHING and self._history.works(now)
 
-    def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
-        """A watch event has arrived."""
+    def on_event(self, kind: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
+        """A watch event has arrived.
+
+        Args:
+            kind: type of the event.
+            data: the object as JSON.
+            now: the time.
+            head: the decoded head of `data`, if the caller has it.
+        """
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
         is_object = kind != "BOOKMARK"
         self._history.received(is_object=is_object, in_list=self.state is not ReflectorState.WATCHING)
-        return self._on_object(kind, data, now) if is_object else self._on_bookmark(data, now)
+        return self._on_object(kind, data, now, head) if is_object else self._on_bookmark(data, now)
 
-    def _on_object(self, kind: str, data: bytes, now: float) -> ReflectorStep:
+    def _on_object(self, kind: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
         """Handle an event with an object: one of another kind, of a streaming list, undecodable, or a change."""
         meta: HeadMeta | None = None
         try:
-            head = decode_head(data)
+            head = head or decode_head(data)
             meta, api_version, name = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.
@@ -346,7 +357,7 @@ class Reflector:
                 self._replacement.discard(peek_key(data))
             else:
                 self._add_item(data, meta)
-            return ReflectorStep()
+            return CONTINUE
         try:
             entry = self.store.make_entry(data, meta)
         except DecodeError as error:
@@ -393,7 +404,7 @@ class Reflector:
         bookmark = _bookmark_of(data)
         if self.state is ReflectorState.LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
-                return ReflectorStep()
+                return CONTINUE
             step = self._complete_list(bookmark.resource_version)
             self.state = ReflectorState.WATCHING
             self.last_error = None

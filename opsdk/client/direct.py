@@ -36,7 +36,7 @@ from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
 from opsdk.client.trace_annotation import REFUSALS, TraceAnnotator
 from opsdk.errors import DecodeError, NoMatchError, NotFoundError, OpsdkError, RequestInfo, UsageError
-from opsdk.rest.frames import WatchDecoder, error_from_event
+from opsdk.rest.frames import WatchDecoder, error_from_event, parse_frame
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
@@ -239,7 +239,7 @@ async def _decode_events(
     chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
 ) -> AsyncIterator[WatchEvent[Any]]:
     """Decode the frames of a watch. Raises the error that the server sent as an event."""
-    decoder = WatchDecoder(kind.gvk)
+    decoder = WatchDecoder(kind.gvk, parse_frame)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):
             body = bytes(frame.object)

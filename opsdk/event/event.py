@@ -37,19 +37,21 @@ class EventType(Enum):
     """An event from outside the cluster, through a channel."""
 
 
-class ObjectView(Generic[T]):
+class ObjectView(msgspec.Struct, Generic[T], frozen=True, eq=False, dict=True):
     """An object inside an event. Common metadata is available at once; `object` is decoded on first access.
 
     Attributes:
         entry: the object in the store.
         kind: its kind.
-        key: namespace and name.
     """
 
-    def __init__(self, entry: StoreEntry, kind: Kind[T]) -> None:
-        self.entry = entry
-        self.kind = kind
-        self.key: ObjectKey = entry.key
+    entry: StoreEntry
+    kind: Kind[T]
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.entry.key
 
     @property
     def uid(self) -> str:
