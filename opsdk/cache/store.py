@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import Selector
+from opsdk.apimachinery.selectors import EVERYTHING, Selector
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.head import HeadMeta
@@ -174,7 +174,7 @@ class InformerStore:
         self.problems: list[Problem] = []
         """The failures since the last `take_problems`."""
         self._transform = transform
-        self._selector = selector or Selector()
+        self._selector = selector if selector is not None and selector != EVERYTHING else EVERYTHING
         self._shard = shard
         self._compressor = Compressor()
         self._tables = _Tables(())
@@ -335,7 +335,7 @@ class InformerStore:
 
     def selects(self, entry: StoreEntry) -> bool:
         """Whether the informer's label selector and shard select an object."""
-        if not self._selector.matches(entry.labels):
+        if self._selector is not EVERYTHING and not self._selector.matches(entry.labels):
             return False
         return self._shard is None or self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
 

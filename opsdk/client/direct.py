@@ -86,7 +86,7 @@ class DirectClient:
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""
-        mapping = await self.mapper.mapping_for(operation.gvk)
+        mapping = self.mapper.known_mapping(operation.gvk) or await self.mapper.mapping_for(operation.gvk)
         request = build_request(operation, mapping)
         try:
             match operation:
@@ -146,10 +146,11 @@ class DirectClient:
         observer = self._observer
         if observer is None:
             return await self._send(request)
-        body, sent = request.body, observer.sending(operation, mapping)
+        body = request.body
         assert isinstance(body, bytes), "operations have whole bodies"
+        sent = observer.sending(operation, mapping)
         try:
-            response = await self._send(request)
+            response = self._checked(request, await self.transport.send(request))
         except BaseException as error:
             observer.failed(operation, mapping, request=body, error=error)
             raise
@@ -188,9 +189,13 @@ class DirectClient:
             raise
 
     async def _send(self, request: RestRequest) -> RestResponse:
-        response = await self.transport.send(request)
-        for warning in parse_warnings(response):
-            self._on_warning(request, warning.text)
+        return self._checked(request, await self.transport.send(request))
+
+    def _checked(self, request: RestRequest, response: RestResponse) -> RestResponse:
+        """Report the warnings of a response, and raise its error."""
+        if "warning" in response.headers:
+            for warning in parse_warnings(response):
+                self._on_warning(request, warning.text)
         raise_for_status(response, request)
         return response
 

@@ -119,8 +119,13 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
     if name:
         path += f"/{_escape_segment(name)}"
     if subresource:
-        path += "".join([f"/{_escape_segment(segment)}" for segment in subresource.split("/")])
+        path += _subresource_path(subresource)
     return path
+
+
+@lru_cache(maxsize=256)
+def _subresource_path(subresource: str) -> str:
+    return "".join([f"/{_escape_segment(segment)}" for segment in subresource.split("/")])
 
 
 @lru_cache(maxsize=1024)

@@ -40,7 +40,8 @@ class RecordRequests(Wrapper):
             raise
         finally:
             activity.record_request(_request_sent(operation, result, status, monotonic() - started, reason))
-        _record_reads(activity, operation, result)
+        if not isinstance(operation, ObjectWrite):
+            _record_reads(activity, operation, result)
         return result
 
 
