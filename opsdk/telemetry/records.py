@@ -546,11 +546,10 @@ class Hooks(TelemetryHook):
         self._request = [hook.request for hook in self.hooks if _overrides(hook, "request")]
         self._write = [hook.write for hook in self.hooks if hook.follows_writes]
         self.follows_writes = bool(self._write)
-
-    @property
-    def follows_requests(self) -> bool:
+        self.follows_requests = bool(self._request)
         """Whether a hook has a block for requests: without one, `RequestStarted` is not needed."""
-        return bool(self._request)
+        self.follows_reconciles = bool(self._reconcile)
+        """Whether a hook has a block for reconciles: without one, `ReconcileStarted` is not needed."""
 
     def record(self, record: Record) -> None:
         """Pass the record to each hook."""

@@ -180,14 +180,14 @@ class ClientConnection(SharedBufferProtocol):
     async def head(self) -> None:
         """Wait for status and headers. Raises `TransportError` if the connection breaks."""
         while self.reader.state is ResponseState.HEAD:
-            await self._wait_for_change()
+            await self._change()
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, empty at its end. Raises `ConnectionLostError`."""
         while not self.reader.chunks:
             if self.reader.state is ResponseState.DONE:
                 return b""
-            await self._wait_for_change()
+            await self._change()
         data = self.reader.take()
         if self._paused and self.transport is not None:
             self._paused = False
@@ -214,19 +214,17 @@ class ClientConnection(SharedBufferProtocol):
         if self.transport is not None:
             await asyncio.shield(self._closed)
 
-    async def _wait_for_change(self) -> None:
-        """Wait for data or the end of the connection. Raises if the connection has already ended."""
+    def _change(self) -> asyncio.Future[None]:
+        """Return the next data or end of the connection, to be awaited. Raises if the connection has already ended."""
         if self._error is not None:
             raise translate(self._error, sent=True, where=self.where) from self._error
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def __repr__(self) -> str:
         state = "draining" if self.draining else self.reader.state.name.lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from functools import lru_cache
+from typing import Final
 
 import httptools
 
@@ -22,10 +22,17 @@ class ResponseState(Enum):
     DONE = "response complete"
 
 
-@lru_cache(maxsize=256)
+# A server sends the same few names repeatedly.
+_LOWER_NAMES: Final[dict[bytes, str]] = {}
+_MAX_NAMES: Final = 256
+
+
 def _lower_name(name: bytes) -> str:
-    """Return a header's name in lower case. A server sends the same few names repeatedly."""
-    return name.decode("latin-1").lower()
+    """Return a header's name in lower case."""
+    lower = name.decode("latin-1").lower()
+    if len(_LOWER_NAMES) < _MAX_NAMES:
+        _LOWER_NAMES[name] = lower
+    return lower
 
 
 class ResponseParser:
@@ -83,11 +90,11 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        key, text = _lower_name(name), value.decode("latin-1")
+        key = _LOWER_NAMES.get(name) or _lower_name(name)
         if key in self.headers:
-            self._repeated.setdefault(key, [self.headers[key]]).append(text)
+            self._repeated.setdefault(key, [self.headers[key]]).append(value.decode("latin-1"))
         else:
-            self.headers[key] = text
+            self.headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """The head is complete. Interim responses (1xx) are skipped."""
