@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -214,9 +214,16 @@ class DirectClient:
         """
         if isinstance(target, TypedObject) and target.gvk.kind:
             # Nearly every response is the object: then its kind need not be read first.
-            with suppress(DecodeError):
-                assign(target, decode(response.body, kind_for(target.gvk, type(target))))
-                return target
+            try:
+                decoded = decode(response.body, kind_for(target.gvk, type(target)))
+            except DecodeError:
+                return self._update_other(response, target, subresource=subresource)
+            assign(target, decoded)
+            return target
+        return self._update_other(response, target, subresource=subresource)
+
+    def _update_other(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
+        """Do as `_update_target` for a response that names its kind."""
         kind = _kind_of_response(response.body, type(target))
         if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
             return target

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any
 
-from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.containment import contain, is_panic
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause
@@ -108,7 +108,8 @@ class RequestProcessor:
 
     async def _reconcile(self, work: ReconcilePass) -> ReconcileRecord:
         queue_item = work.queue_item
-        began, started_at, is_logged = monotonic(), utc_now(), logs_reconciles()
+        clock, started_at, is_logged = loop_time(), utc_now(), logs_reconciles()
+        began = clock()
         with LogContext(lambda: self._log_fields(work)), work.activity:
             if is_logged:
                 log_started(work.ctx.causes)
@@ -121,7 +122,7 @@ class RequestProcessor:
                     self._queue_again(work)
             end = work.end
             assert end is not None
-            seconds = monotonic() - began
+            seconds = clock() - began
             if is_logged and attempt.error is None:
                 log_result(end, seconds)
             self._parts.hook.record(

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
@@ -237,7 +237,7 @@ class Transport(Closing):
                 if renews and self._credentials.invalidate(used[0]):
                     renewed = True
                     continue
-                if not isinstance(response, RestResponse) or response.ok:
+                if 200 <= response.status < 300 or not isinstance(response, RestResponse):
                     return response
                 delay = retry_delay(request, response, next(repeats), now=utc_now()) if retry else None
                 if delay is None or _is_late(delay, until):
@@ -265,7 +265,8 @@ class Transport(Closing):
     ) -> R:
         """Make one attempt, and report it to log and hooks. See `exchange` for `used` and `headers`."""
         is_reported = self._hook.hooks or logs_requests()
-        started = monotonic() if is_reported else 0.0
+        clock = loop_time()
+        started = clock()
         response: R | None = None
         error: BaseException | None = None
         try:
@@ -281,7 +282,8 @@ class Transport(Closing):
             return response
         finally:
             if is_reported and (response is not None or error is not None):
-                self._report_attempt(request, response, error, number=number, throttled=throttled, started=started)
+                seconds = clock() - started
+                self._report_attempt(request, response, error, number=number, throttled=throttled, seconds=seconds)
 
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
@@ -317,7 +319,7 @@ class Transport(Closing):
         *,
         number: int,
         throttled: float,
-        started: float,
+        seconds: float,
     ) -> None:
         """Pass the attempt to log and hooks."""
         body = request.body
@@ -325,7 +327,7 @@ class Transport(Closing):
             method=request.method,
             host=self._authority,
             status=0 if response is None else response.status,
-            seconds=monotonic() - started,
+            seconds=seconds,
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
@@ -333,7 +335,8 @@ class Transport(Closing):
             received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )
-        log_request(record)
+        if logs_requests():
+            log_request(record)
         self._hook.record(record)
 
     # Not async: the backend has the coroutine.

@@ -57,13 +57,19 @@ class OwnChanges:
         held = self._held.pop(key, ())
         if not held and not writes:
             return []
+        if not held and key not in self._pending:
+            self._remember(key, frozenset(writes))
+            return []
         pending = self._pending.pop(key, frozenset()).union(writes)
         if remaining := pending.difference(map(versions_of, held)):
             # A list after a gap of the watch shows fewer states than there were: those of the past are never shown.
-            self._pending[key] = remaining if len(remaining) <= _MAX_HELD else frozenset(writes)
-            if len(self._pending) > _MAX_PENDING:
-                del self._pending[next(iter(self._pending))]
+            self._remember(key, remaining if len(remaining) <= _MAX_HELD else frozenset(writes))
         return [event for event in held if versions_of(event) not in pending]
+
+    def _remember(self, key: Hashable, writes: frozenset[Versions]) -> None:
+        self._pending[key] = writes
+        if len(self._pending) > _MAX_PENDING:
+            del self._pending[next(iter(self._pending))]
 
     def passes(self, event: AnyEvent) -> bool:
         """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
@@ -130,4 +136,7 @@ def _versions(work: ReconcilePass, key: ObjectKey) -> list[Versions]:
 def versions_of(event: AnyEvent) -> Versions:
     """Return the resource versions before and after an update."""
     old, new = event.old, event.new
-    return (old.resource_version if old is not None else "", new.resource_version if new is not None else "")
+    return (
+        old.entry.resource_version if old is not None else "",
+        new.entry.resource_version if new is not None else "",
+    )
