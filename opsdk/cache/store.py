@@ -176,6 +176,7 @@ class InformerStore:
         self._transform = transform
         self._selector = selector if selector is not None and selector != EVERYTHING else EVERYTHING
         self._shard = shard
+        self._selects_all = self._selector is EVERYTHING and shard is None
         self._compressor = Compressor()
         self._tables = _Tables(())
         self._newest: StoreEntry | None = None
@@ -326,7 +327,7 @@ class InformerStore:
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
-        in_scope = self.selects(entry)
+        in_scope = self._selects_all or self.selects(entry)
         is_passed = revision is not None and revision <= self.revision
         if in_scope and is_passed and not after_rollback and not self.own.is_after_rollback(entry.key):
             self._check_passed(entry, revision or 0)
@@ -335,7 +336,7 @@ class InformerStore:
 
     def selects(self, entry: StoreEntry) -> bool:
         """Whether the informer's label selector and shard select an object."""
-        if self._selector is not EVERYTHING and not self._selector.matches(entry.labels):
+        if not self._selector.matches(entry.labels):
             return False
         return self._shard is None or self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
 
@@ -395,14 +396,14 @@ class InformerStore:
 
     def get(self, key: ObjectKey, *, own_writes: bool = True) -> StoreEntry | None:
         """Return the entry of a key, or None. Without `own_writes`, as the watch has shown it."""
-        entry = self._tables.entries.get(key)
-        return self.own.visible(key, entry) if own_writes and self.own else entry
+        entry, own = self._tables.entries.get(key), self.own
+        return own.visible(key, entry) if own_writes and (own.pending or own.deleted) else entry
 
     def entries(self, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over all entries, or those of one namespace. A snapshot: the store may change in the meantime."""
         keys = self._tables.entries if not namespace else self._tables.namespaces.get(namespace, ())
         watched = [self._tables.entries[key] for key in keys]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return self._with_own_writes(watched, written)
@@ -413,7 +414,7 @@ class InformerStore:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
         keys = self._tables.indices[name].get(value, ())
         watched = [self._tables.entries[k] for k in keys if not namespace or k.namespace == namespace]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return (entry for entry in self._with_own_writes(watched, written) if value in entry.indexed.get(name, ()))
@@ -422,7 +423,7 @@ class InformerStore:
         """Iterate over the entries with an owner reference to a uid. An own write may have removed the reference."""
         keys = self._tables.owned_by(uid)
         watched = [self._tables.entries[key] for key in keys if not namespace or key.namespace == namespace]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return self._with_own_writes(watched, written)

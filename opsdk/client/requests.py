@@ -261,6 +261,8 @@ def _delete_body(options: DeleteOptions) -> JsonObject:
 
 # ------------------------------------------------------------------ helpers
 def _require_name(target: RequestTarget) -> None:
+    if target.name and (target.namespace or not target.mapping.namespaced):
+        return
     kind = target.mapping.gvk.kind
     if not target.name:
         raise UsageError(f"this request needs the name of a {kind}: an empty name addresses the whole collection")

@@ -492,6 +492,8 @@ class _RequestSeries(NamedTuple):
 class _QueueSeries(QueueHooks):
     """The series of one queue. The methods are those of the series: each reconcile calls three of them."""
 
+    never_raises = True
+
     def __init__(
         self,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Final
+from functools import lru_cache
 
 import httptools
 
@@ -22,17 +22,26 @@ class ResponseState(Enum):
     DONE = "response complete"
 
 
-# A server sends the same few names repeatedly.
-_LOWER_NAMES: Final[dict[bytes, str]] = {}
-_MAX_NAMES: Final = 256
+@lru_cache(maxsize=256)
+def _lower_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Return the names of headers in lower case. A server sends the same few sets repeatedly."""
+    return tuple([name.decode("latin-1").lower() for name in names])
 
 
-def _lower_name(name: bytes) -> str:
-    """Return a header's name in lower case."""
-    lower = name.decode("latin-1").lower()
-    if len(_LOWER_NAMES) < _MAX_NAMES:
-        _LOWER_NAMES[name] = lower
-    return lower
+def _headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name; the values of repeated ones are joined."""
+    if not pairs:
+        return {}
+    names, values = zip(*pairs, strict=True)
+    lower = _lower_names(names)
+    # Decoded at once: no value has a line break.
+    headers = dict(zip(lower, b"\n".join(values).decode("latin-1").split("\n"), strict=True))
+    if len(headers) < len(lower):
+        headers = {}
+        for name, value in zip(lower, values, strict=True):
+            text = value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
 
 
 class ResponseParser:
@@ -50,7 +59,7 @@ class ResponseParser:
         self.reusable = True  # until an error
         self._fed_without_body = 0
         self._interim = 0
-        self._repeated: dict[str, list[str]] = {}
+        self._pairs: list[tuple[bytes, bytes]] = []
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
@@ -86,21 +95,16 @@ class ResponseParser:
         if self.state is ResponseState.DONE:
             raise ValueError("a second response to one request")
         self.headers = {}
-        self._repeated = {}
+        self._pairs = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        key = _LOWER_NAMES.get(name) or _lower_name(name)
-        if key in self.headers:
-            self._repeated.setdefault(key, [self.headers[key]]).append(value.decode("latin-1"))
-        else:
-            self.headers[key] = value.decode("latin-1")
+        self._pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is complete. Interim responses (1xx) are skipped."""
         self.status = self._parser.get_status_code()
-        if self._repeated:
-            self.headers |= {name: ", ".join(values) for name, values in self._repeated.items()}
+        self.headers = _headers_of(self._pairs)
         if self.status < 200:
             self._interim += 1
             if self._interim > LIMITS.informational_responses:

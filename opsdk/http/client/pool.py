@@ -144,7 +144,8 @@ class ConnectionPool:
 
     def _take_idle(self) -> ClientConnection | None:
         """Return an idle connection that is still usable, or None."""
-        self._raise_if_closed()
+        if self._closed:
+            self._raise_if_closed()
         now = self._clock() if self._idle else 0.0
         while self._idle:
             connection = self._idle.pop()
