@@ -109,7 +109,7 @@ def _find_faults(
         faults.append((path, f"expected map, got &{{{go_value(value)}}}"))
     else:
         for name, item in value.items():
-            field = schema.admitted(name)
+            field = schema.used_fields.get(name) or schema.admitted(name)
             if field is None:
                 faults.append(((*path, "f:" + name), "field not declared in schema"))
                 return
@@ -186,7 +186,7 @@ def _fields(value: JsonValue, schema: Schema) -> FieldSet | None:
     members: list[str] = []
     children: dict[str, FieldSet] = {}
     for name, item in value.items():
-        element, field = "f:" + name, schema.field(name)
+        element, field = "f:" + name, schema.used_fields.get(name) or schema.field(name)
         # Most values are scalars.
         below = None if field.topology is Topology.SCALAR else _fields(item, field)
         if below is None:
