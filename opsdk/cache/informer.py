@@ -54,6 +54,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_DELETED = DeltaType.DELETED
+
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500
 # Errors that only an administrator can correct: readers with `fail_fast` get them at once.
@@ -305,7 +308,7 @@ class Informer(Closing):
             failure = contain(error)
             self.counts["handler_error"] += 1
             self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, failure)
-        if delta.change is DeltaType.DELETED:
+        if delta.change is _DELETED:
             self._failures.forget(delta.entry.key)
 
     # -------------------------------------------------------------- deltas

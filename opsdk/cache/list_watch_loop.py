@@ -30,6 +30,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_LISTING = ReflectorState.LISTING
+
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_TIMEOUT = 10.0
 
@@ -226,7 +229,7 @@ class ListWatchLoop:
             self.last_contact_at = now = clock()
             if event.type == "ERROR":
                 self._record_watch_lost()
-            listing = reflector.state is ReflectorState.LISTING
+            listing = reflector.state is _LISTING
             step = reflector.on_event(event.type, event.data, now=now, head=event.head)
             if listing and now >= extends_at and not step.synced:
                 # At most once a second: each time makes a timer.

@@ -67,6 +67,10 @@ class ReflectorState(Enum):
     """Waiting after a failure."""
 
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_LISTING, _WATCHING = ReflectorState.LISTING, ReflectorState.WATCHING
+
+
 class ListPage(msgspec.Struct, frozen=True):
     """Next action: read a page of the latest state.
 
@@ -164,7 +168,7 @@ class Reflector:
         expected: GroupVersionKind | None = None,
     ) -> None:
         self.store = store
-        self.state = ReflectorState.LISTING
+        self.state = _LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
         """The failure that the reflector recovers from; None while it watches."""
@@ -199,7 +203,7 @@ class Reflector:
         self.store.own.list_started()
 
     def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
-        self.state = ReflectorState.LISTING
+        self.state = _LISTING
         if self._watch_list and watch_list:
             return WatchFrom(initial_events=True)
         return ListPage(limit=self._page_size if limit is None else limit)
@@ -303,7 +307,7 @@ class Reflector:
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
-        self.state = ReflectorState.WATCHING
+        self.state = _WATCHING
         return WatchFrom(self.resource_version)
 
     def on_watch_start(self) -> None:
@@ -313,12 +317,12 @@ class Reflector:
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
         self._history.opened(now)
-        if self.state is ReflectorState.WATCHING:
+        if self.state is _WATCHING:
             self.last_error = None
 
     def connected(self, now: float) -> bool:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
-        return self.state is ReflectorState.WATCHING and self._history.works(now)
+        return self.state is _WATCHING and self._history.works(now)
 
     def on_event(self, kind: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
         """A watch event has arrived.
@@ -332,7 +336,7 @@ class Reflector:
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
         is_object = kind != "BOOKMARK"
-        self._history.received(is_object=is_object, in_list=self.state is not ReflectorState.WATCHING)
+        self._history.received(is_object=is_object, in_list=self.state is not _WATCHING)
         return self._on_object(kind, data, now, head) if is_object else self._on_bookmark(data, now)
 
     def _on_object(self, kind: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
@@ -351,7 +355,7 @@ class Reflector:
             stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {name}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             # Changes during a streaming list come between its objects.
             if kind == "DELETED":
                 self._replacement.discard(peek_key(data))
@@ -402,11 +406,11 @@ class Reflector:
     def _on_bookmark(self, data: bytes, now: float) -> ReflectorStep:
         """Handle a bookmark: the end of a streaming list, an older server, or a newer resource version."""
         bookmark = _bookmark_of(data)
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
                 return CONTINUE
             step = self._complete_list(bookmark.resource_version)
-            self.state = ReflectorState.WATCHING
+            self.state = _WATCHING
             self.last_error = None
             return step
         revision = revision_of(bookmark.resource_version)
@@ -425,7 +429,7 @@ class Reflector:
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             return self.on_watch_error(TransportError("the streaming list ended before its last object"), now=now)
         self._end_watch(now)
         verdict = self._history.after_close()
@@ -449,7 +453,7 @@ class Reflector:
         """The server rejected the watch, or the stream broke."""
         self.last_error = error
         self._end_watch(now)
-        listing = self.state is ReflectorState.LISTING
+        listing = self.state is _LISTING
         if isinstance(error, GoneError):
             at_once = self._history.after_expiry() is WatchVerdict.LIST
             again = self._begin_list(watch_list=not listing)
@@ -485,7 +489,7 @@ class Reflector:
     def after_wait(self, then: ListPage | WatchFrom | CheckRevision) -> ListPage | WatchFrom | CheckRevision:
         """The wait is over."""
         lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
-        self.state = ReflectorState.LISTING if lists else ReflectorState.WATCHING
+        self.state = _LISTING if lists else _WATCHING
         return then
 
     # -------------------------------------------------------------- checkpoints

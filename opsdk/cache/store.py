@@ -28,6 +28,10 @@ class DeltaType(Enum):
     DELETED = "deleted"
 
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_ADDED, _UPDATED, _DELETED = DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One difference between the store before and after.
 
@@ -218,18 +222,18 @@ class InformerStore:
         """Return the differences between an old and a new entry of the same key, and update the own writes."""
         if old is not None and old.uid != entry.uid:
             last = self.own.removed(entry.key, old.uid) or old
-            missed = Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True)
+            missed = Delta(change=_DELETED, old=last, final_state_unknown=True)
             return (missed, *self._deltas(None, entry, initial=initial, watched=watched))
         lost = self.own.shown(entry)
         own = self.own.take_own_change(entry) and watched
         if old is not None and old.resource_version == entry.resource_version:
             return ()
         if old is not None:
-            return (Delta(change=DeltaType.UPDATED, old=old, new=entry, own=own),)
-        added = Delta(change=DeltaType.ADDED, new=entry, initial=initial, own=own)
+            return (Delta(change=_UPDATED, old=old, new=entry, own=own),)
+        added = Delta(change=_ADDED, new=entry, initial=initial, own=own)
         if lost is None:
             return (added,)
-        return (Delta(change=DeltaType.DELETED, old=lost, final_state_unknown=True), added)
+        return (Delta(change=_DELETED, old=lost, final_state_unknown=True), added)
 
     def remove(
         self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
@@ -243,7 +247,7 @@ class InformerStore:
         last = last or written or old
         if old is None:
             return ()
-        return (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=final_state_unknown),)
+        return (Delta(change=_DELETED, old=last, final_state_unknown=final_state_unknown),)
 
     def replacement(self) -> Replacement:
         """Return an empty replacement, to be filled and passed to `replace`."""
@@ -292,9 +296,9 @@ class InformerStore:
         for key, entry in old.items():
             if key not in keys:
                 last = self.own.removed(key, entry.uid) or entry
-                yield (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True),)
+                yield (Delta(change=_DELETED, old=last, final_state_unknown=True),)
         missed = self.own.listed(keys | dict.fromkeys(unreadable), revision)
-        yield tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed)
+        yield tuple(Delta(change=_DELETED, old=entry, final_state_unknown=True) for entry in missed)
 
     @property
     def newest_revision(self) -> int:
@@ -323,7 +327,7 @@ class InformerStore:
         if not (lost := self.own.passed(revision)):
             return ()
         gone = [entry for entry in lost if entry.key not in self._tables.entries]
-        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in gone)
+        return tuple(Delta(change=_DELETED, old=entry, final_state_unknown=True) for entry in gone)
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""

@@ -37,6 +37,11 @@ class EventType(Enum):
     """An event from outside the cluster, through a channel."""
 
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_CREATE, _UPDATE, _DELETE = EventType.CREATE, EventType.UPDATE, EventType.DELETE
+_ADDED, _UPDATED = DeltaType.ADDED, DeltaType.UPDATED
+
+
 class ObjectView(msgspec.Struct, Generic[T], frozen=True, eq=False, dict=True):
     """An object inside an event. Common metadata is available at once; `object` is decoded on first access.
 
@@ -133,13 +138,8 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     """Return the event for a delta of a store."""
-    match delta.change:  # not a dict: an enum's hash is two calls
-        case DeltaType.UPDATED:
-            event_type = EventType.UPDATE
-        case DeltaType.ADDED:
-            event_type = EventType.CREATE
-        case _:
-            event_type = EventType.DELETE
+    change = delta.change  # not a dict: an enum's hash is two calls
+    event_type = _UPDATE if change is _UPDATED else _CREATE if change is _ADDED else _DELETE
     return Event(
         type=event_type,
         old=ObjectView(delta.old, kind) if delta.old is not None else None,

@@ -46,7 +46,10 @@ class Topology(Enum):
 
 for _topology_member in Topology:  # attributes of the members: a property would be a call for each value
     _topology_member.is_list = _topology_member.name.startswith("LIST_")
-_OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
+
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_STRUCT = Topology.STRUCT
+_OBJECTS: Final = frozenset({_STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
 
 Resolve = Callable[[Mapping[str, JsonValue]], "Schema"]
 
@@ -133,7 +136,7 @@ class Schema:
         schema_of_field = self.used_fields.get(name)  # declared, and used before
         if schema_of_field is not None:
             return schema_of_field
-        is_open = self.topology is not Topology.STRUCT or self.preserve_unknown or name in self._properties
+        is_open = self.topology is not _STRUCT or self.preserve_unknown or name in self._properties
         return self.field(name) if is_open else None
 
     def field(self, name: str) -> Schema:
@@ -176,7 +179,7 @@ class Schema:
         Fields that are not pointers are present: objects, empty strings, zeros; a required list is null. The schema
         does not say which times are null, so those follow `like`. For a custom resource the zero value is ``{}``.
         """
-        if self.topology is not Topology.STRUCT:
+        if self.topology is not _STRUCT:
             return {} if self.topology in _OBJECTS else None
         if self._zeros is None:
             self._zeros = self._zero_fields()
@@ -228,7 +231,7 @@ def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) ->
         if site.get("x-kubernetes-map-type") == "atomic":
             return Topology.MAP_ATOMIC
         if schema.get("properties"):
-            return Topology.STRUCT
+            return _STRUCT
         typed = schema.get("additionalProperties") or schema.get("x-kubernetes-preserve-unknown-fields")
         return Topology.MAP if typed else Topology.MAP_ATOMIC  # free-form content is atomic
     options = schema.get("oneOf")

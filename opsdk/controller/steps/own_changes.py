@@ -21,6 +21,9 @@ _MAX_HELD = 16
 # Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
 _MAX_PENDING = 10_000
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_UPDATE, _DELETE = EventType.UPDATE, EventType.DELETE
+
 Versions = tuple[str, str]
 """The resource versions before and after a write."""
 
@@ -76,8 +79,8 @@ class OwnChanges:
         if not self._held and not self._pending:
             return True
         key = event.view.key
-        if event.type is not EventType.UPDATE or event.resync:
-            if event.type is EventType.DELETE:
+        if event.type is not _UPDATE or event.resync:
+            if event.type is _DELETE:
                 self._pending.pop(key, None)
             return True
         if key in self._held and len(held := self._held[key]) < _MAX_HELD:

@@ -27,6 +27,9 @@ TLS_TIMEOUT = 10.0
 # (k8s.io/apimachinery/pkg/util/net/http.go, ReadIdleTimeout and PingTimeout).
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_HEAD, _DONE = ResponseState.HEAD, ResponseState.DONE
+
 Connected = TypeVar("Connected", bound="ClientConnection")
 
 
@@ -179,13 +182,13 @@ class ClientConnection(SharedBufferProtocol):
 
     async def head(self) -> None:
         """Wait for status and headers. Raises `TransportError` if the connection breaks."""
-        while self.reader.state is ResponseState.HEAD:
+        while self.reader.state is _HEAD:
             await self._change()
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, empty at its end. Raises `ConnectionLostError`."""
         while not self.reader.chunks:
-            if self.reader.state is ResponseState.DONE:
+            if self.reader.state is _DONE:
                 return b""
             await self._change()
         data = self.reader.take()
@@ -200,7 +203,7 @@ class ClientConnection(SharedBufferProtocol):
         self.draining = True
         if self.transport is None:
             return
-        if self.reader.state is ResponseState.HEAD:
+        if self.reader.state is _HEAD:
             # SO_LINGER 0 makes the close a reset. Else the kernel delivers a cancelled write after a network
             # partition of up to 45 s, when another replica may lead.
             sock = self.transport.get_extra_info("socket")

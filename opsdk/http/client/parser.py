@@ -22,6 +22,10 @@ class ResponseState(Enum):
     DONE = "response complete"
 
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_IDLE, _HEAD, _BODY, _DONE = ResponseState.IDLE, ResponseState.HEAD, ResponseState.BODY, ResponseState.DONE
+
+
 @lru_cache(maxsize=256)
 def _lower_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
     """Return the names of headers in lower case. A server sends the same few sets repeatedly."""
@@ -51,7 +55,7 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
         self._method = ""
         self._until_eof = False
-        self.state = ResponseState.IDLE
+        self.state = _IDLE
         self.status = 0
         self.headers: dict[str, str] = {}
         self.chunks: deque[bytes] = deque()
@@ -63,12 +67,12 @@ class ResponseParser:
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
-        self._method, self.state, self.reusable = method, ResponseState.HEAD, False
+        self._method, self.state, self.reusable = method, _HEAD, False
         self._fed_without_body = self._interim = 0
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
-        if self.state is ResponseState.DONE or self.state is ResponseState.IDLE:  # the hash of an enum is a call
+        if self.state is _DONE or self.state is _IDLE:  # the hash of an enum is a call
             self.reusable = False
             raise httptools.HttpParserError("the server sent bytes without a request")
         # Heads, interim ones too, and trailers: what httptools has of a header is kept until the header is complete.
@@ -80,8 +84,8 @@ class ResponseParser:
     def eof(self) -> None:
         """The server has closed the connection, which ends a response without a length."""
         self.reusable = False
-        if self.state is ResponseState.BODY and self._until_eof:
-            self.state = ResponseState.DONE
+        if self.state is _BODY and self._until_eof:
+            self.state = _DONE
 
     def take(self) -> bytes:
         """Return all body bytes read so far."""
@@ -92,7 +96,7 @@ class ResponseParser:
 
     def on_message_begin(self) -> None:
         """A head starts, possibly after an interim response (1xx)."""
-        if self.state is ResponseState.DONE:
+        if self.state is _DONE:
             raise ValueError("a second response to one request")
         self.headers = {}
         self._pairs = []
@@ -112,7 +116,7 @@ class ResponseParser:
             return
         sized = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
         self._until_eof = not sized and self.status not in _BODYLESS
-        self.state = ResponseState.DONE if self._method in {"HEAD", "CONNECT"} else ResponseState.BODY
+        self.state = _DONE if self._method in {"HEAD", "CONNECT"} else _BODY
 
     def on_body(self, data: bytes) -> None:
         """A part of the body."""
@@ -125,4 +129,4 @@ class ResponseParser:
         if self.status >= 200:
             # After HEAD, the parser still expects the body that Content-Length announces.
             self.reusable = self._parser.should_keep_alive() and self._method != "HEAD"
-            self.state = ResponseState.DONE
+            self.state = _DONE
