@@ -53,7 +53,7 @@ class _Since(NamedTuple):
     """Bookmarks seen until then."""
 
 
-class PendingWrite(msgspec.Struct, frozen=True, eq=False):
+class PendingWrite(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The result of a write that the watch has not shown.
 
     Attributes:
@@ -85,7 +85,7 @@ class UnknownMark(msgspec.Struct, frozen=True, eq=False):
     since: _Since
 
 
-class _OwnChange(msgspec.Struct, frozen=True):
+class _OwnChange(msgspec.Struct, frozen=True, gc=False):
     revision: int
     written_at: float
     since: _Since

@@ -121,7 +121,7 @@ class Rollback(msgspec.Struct, frozen=True):
     revision: int
 
 
-class ReflectorStep(msgspec.Struct):
+class ReflectorStep(msgspec.Struct, gc=False):
     """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
 
     Attributes:
@@ -134,7 +134,7 @@ class ReflectorStep(msgspec.Struct):
 
     deltas: Sequence[Delta] = ()
     replaced: Iterator[tuple[Delta, ...]] | None = None
-    problems: list[Problem] = msgspec.field(default_factory=list)
+    problems: Sequence[Problem] = ()
     next: Action | None = None
     synced: bool = False
     """True at the end of a list: the store is complete."""
@@ -219,7 +219,7 @@ class Reflector:
             self._replacement = self.store.replacement()
             raise self._too_much("list")
         try:
-            self._replacement.add(self.store.make_entry(data, meta))
+            self._replacement.tables.put(self.store.make_entry(data, meta))
         except DecodeError as error:
             key = peek_key(data)
             self._replacement.unreadable[key] = None

@@ -43,7 +43,7 @@ _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}
 _SET_BY_SERVER = frozenset({"managedFields", "creationTimestamp", "generation", "selfLink"})
 
 
-class RequestTarget(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True, gc=False):
     """The object or collection that a request addresses."""
 
     mapping: RestMapping

@@ -17,7 +17,7 @@ from opsdk.controller.progress import ChildRecord
 from opsdk.errors import UsageError
 
 
-class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One reconcile.
 
     Attributes:

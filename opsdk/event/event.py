@@ -107,7 +107,7 @@ class ObjectView(msgspec.Struct, Generic[T], frozen=True, eq=False, dict=True):
         return f"<ObjectView of {self.kind.name} {self.key} at {self.resource_version}>"
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """A change of an object.
 
     Attributes:

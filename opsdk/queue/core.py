@@ -63,7 +63,7 @@ class QueueState(Enum):
 _OPEN, _DRAINING, _CLOSED = QueueState.OPEN, QueueState.DRAINING, QueueState.CLOSED
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, gc=False):
     """A queued item: delayed, ready, or waiting for the end of its own processing."""
 
     priority: int
@@ -109,7 +109,7 @@ class _Entry(msgspec.Struct):
         return () if self.causes is None else (self.causes,)
 
 
-class QueueItem(msgspec.Struct, Generic[K], frozen=True):
+class QueueItem(msgspec.Struct, Generic[K], frozen=True, gc=False):
     """An item that a worker processes.
 
     Attributes:

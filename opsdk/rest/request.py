@@ -21,7 +21,7 @@ _SEGMENT_SAFE = "!$&'()*+,;=:@"
 _UNESCAPED_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 
 
-class RestRequest(msgspec.Struct, frozen=True):
+class RestRequest(msgspec.Struct, frozen=True, gc=False):
     """One HTTP request, with its Kubernetes meaning for messages and telemetry.
 
     Attributes:

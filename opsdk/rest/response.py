@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JSON_ERRORS
 _MAX_QUOTED = 2048
 
 
-class RestResponse(msgspec.Struct, frozen=True):
+class RestResponse(msgspec.Struct, frozen=True, gc=False):
     """A complete response. Header names are lower case; repeated headers are joined with ``, ``."""
 
     status: int
