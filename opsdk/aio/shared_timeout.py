@@ -14,7 +14,7 @@ class SharedTimeout:
 
     >>> async def main():
     ...     timeouts = SharedTimeout()
-    ...     with timeouts.limit(30.0):
+    ...     with LimitedWait(timeouts, 30.0):
     ...         await asyncio.sleep(0)
     """
 
@@ -22,10 +22,6 @@ class SharedTimeout:
         self._waits: dict[LimitedWait, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-
-    def limit(self, seconds: float) -> LimitedWait:
-        """Return a block that lasts for at most `seconds`."""
-        return LimitedWait(self, seconds)
 
     def add(self, wait: LimitedWait, loop: asyncio.AbstractEventLoop) -> None:
         """A wait begins."""
@@ -60,9 +56,13 @@ class SharedTimeout:
 
 
 class LimitedWait:
-    """One wait, see `SharedTimeout.limit`. Leaving the block raises `TimeoutError` if the wait took too long.
+    """One wait: a block. Leaving it raises `TimeoutError` if the wait took too long.
 
     A cancellation by others stays one.
+
+    Args:
+        timeouts: of the waits that share a timer.
+        seconds: how long the block may last.
 
     Attributes:
         until: the time of the loop's clock at which the wait ends.

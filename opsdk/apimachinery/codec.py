@@ -82,6 +82,8 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
             # If the kind differs, report that instead of a field error.
             _check_kind(str(head.api_version), str(head.kind), kind, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
+    if obj.kind == kind.name and obj.api_version == kind.api_version:
+        return obj
     return _with_kind(obj, kind, data)
 
 

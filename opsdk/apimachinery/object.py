@@ -239,7 +239,7 @@ def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
     obj.__dict__[ORIGIN] = tree
 
 
-class _StatusWritten(msgspec.Struct, frozen=True):
+class _StatusWritten(msgspec.Struct, frozen=True, gc=False):
     """The origin of an object whose status was written since it was read, see `retain_status`."""
 
     read: bytes

@@ -92,6 +92,10 @@ class RestMapper:
         self._subresources: TTLCache[Hashable, bool] = TTLCache(1024, _SUBRESOURCE_SECONDS, timer=monotonic)
         self._refreshing: asyncio.Future[bool] | None = None
 
+    def known_mapping(self, gvk: GroupVersionKind) -> RestMapping | None:
+        """Return the mapping of a kind if `mapping_for` would return it at once; else None."""
+        return self._by_kind.get(gvk)
+
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
         """Return the mapping of a kind.
 

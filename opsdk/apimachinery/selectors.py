@@ -153,6 +153,8 @@ class LabelRequirements(msgspec.Struct, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the selector matches these labels."""
+        if not self.requirements:
+            return not self.nothing
         return not self.nothing and all(r.matches(labels) for r in self.requirements)
 
     def __and__(self, other: LabelRequirements) -> LabelRequirements:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import zlib
 
 # Small objects gain little, and are read most often. Larger ones would hold the event loop for milliseconds.
-_MIN_SIZE, _MAX_SIZE = 2048, 64 * 1024
+SMALLEST = 2048
+"""Bytes of an object that is compressed."""
+_LARGEST = 64 * 1024
 # Compressed to more than the first share of its size, an object extends the dictionary; above the second, it is
 # stored uncompressed.
 _DICTIONARY_RATIO, _INCOMPRESSIBLE_RATIO = 0.15, 0.7
@@ -39,7 +41,7 @@ class Compressor:
 
     def compress(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Return the bytes to store, and the dictionary to decompress them with; None for uncompressed bytes."""
-        if not _MIN_SIZE <= len(data) <= _MAX_SIZE:
+        if not SMALLEST <= len(data) <= _LARGEST:
             return data, None
         stored = _deflate(data, self._dictionary)
         if len(stored) > _INCOMPRESSIBLE_RATIO * len(data):

@@ -20,7 +20,7 @@ from opsdk.aio.containment import contain
 from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.cache.compression import Compressor, decompress
+from opsdk.cache.compression import SMALLEST, Compressor, decompress
 from opsdk.cache.head import HeadMeta, OwnerHead, decode_head
 from opsdk.errors import DecodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -153,7 +153,10 @@ def make_entry(
             problems.append(values)
         else:
             indexed[name] = values
-    stored, dictionary = compressor.compress(data) if compressor is not None else (data, None)
+    if compressor is None or len(data) < SMALLEST:
+        stored, dictionary = data, None
+    else:
+        stored, dictionary = compressor.compress(data)
     entry = StoreEntry(
         key=key,
         stored=stored,

@@ -46,6 +46,14 @@ class ObjectHead(msgspec.Struct, rename="camel", gc=False):
 _DECODER = msgspec.json.Decoder(ObjectHead)
 
 
+def try_decode_head(data: bytes) -> ObjectHead | None:
+    """Decode kind and metadata of an object in JSON; None if `decode_head` has to: for a null, or for an error."""
+    try:
+        return _DECODER.decode(data)
+    except JSON_ERRORS:
+        return None
+
+
 def decode_head(data: bytes) -> ObjectHead:
     """Decode kind and metadata of an object in JSON. Raises `DecodeError`.
 

@@ -54,6 +54,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_DELETED = DeltaType.DELETED
+
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500
 # Errors that only an administrator can correct: readers with `fail_fast` get them at once.
@@ -120,6 +123,7 @@ class Informer(Closing):
             self.reflector,
             self.store,
             counts=self.counts,
+            deliver=self._deliver_step,
             apply=self._apply_step,
             on_failure=self._on_failure,
         )
@@ -304,7 +308,7 @@ class Informer(Closing):
             failure = contain(error)
             self.counts["handler_error"] += 1
             self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, failure)
-        if delta.change is DeltaType.DELETED:
+        if delta.change is _DELETED:
             self._failures.forget(delta.entry.key)
 
     # -------------------------------------------------------------- deltas
@@ -312,17 +316,23 @@ class Informer(Closing):
         """List again: a response shows that the API server went back. See `ListWatchLoop.on_rollback`."""
         self._loop.on_rollback(resource_version)
 
+    def _deliver_step(self, step: ReflectorStep) -> None:
+        """Report the problems of a watch event, and deliver its deltas to the handlers."""
+        if step.problems:
+            self._report_problems(step.problems)
+        for registration in tuple(self._registrations):
+            registration.deliver(step.deltas)
+        if self.store.own.shown_own_changes:
+            self.own_writes.measure_shown()
+
     async def _apply_step(self, step: ReflectorStep) -> None:
-        """Report problems, deliver deltas to the handlers, and wake who waits for the sync."""
+        """Deliver a step. At the end of a list, wake who waits for the sync, and deliver the differences."""
+        if not step.synced:
+            self._deliver_step(step)
+            return
         if step.problems:
             self._report_problems(step.problems)
         registrations = tuple(self._registrations)
-        for registration in registrations:
-            registration.deliver(step.deltas)
-        if not step.synced:
-            if self.store.own.shown_own_changes:
-                self.own_writes.measure_shown()
-            return
         self._loop.last_contact_at = monotonic()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True

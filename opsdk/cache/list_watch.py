@@ -20,17 +20,22 @@ from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, LabelRequirements
+from opsdk.cache.head import ObjectHead, try_decode_head
 from opsdk.cache.shard import HashRange
 from opsdk.client.operations import Get, List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
 from opsdk.client.requests import build_request, build_watch
-from opsdk.rest.frames import WatchDecoder
+from opsdk.rest.frames import WatchDecoder, parse_frame
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 
 # Bookmarks and errors have no object of the kind.
 _OBJECT_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
+# The bytes before the object, as Go encodes a WatchEvent.
+_OBJECT_KEY = b'"object":'
+_BEFORE_OBJECT = {f'{{"type":"{name}","object":'.encode(): name for name in _OBJECT_EVENTS}
+_LONGEST = max(map(len, _BEFORE_OBJECT))
 # A watch lasts 5 to 10 minutes, as in client-go's reflector (minWatchTimeout); the spread avoids aligned restarts.
 _WATCH_SECONDS = (300, 600)
 # The server sends bookmarks about once a minute: a longer silence means a dead connection.
@@ -40,10 +45,36 @@ _WATCH_OPEN_TIMEOUT = 60.0
 
 
 class RawEvent(msgspec.Struct, gc=False):
-    """A watch event whose object is still JSON."""
+    """A watch event whose object is still JSON.
+
+    Attributes:
+        type: ``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK`` or ``ERROR``.
+        data: the object.
+        head: the decoded head of `data`; None if it is not decoded yet.
+    """
 
     type: str
     data: bytes
+    head: ObjectHead | None = None
+
+
+def parse_event(frame: bytes) -> RawEvent:
+    """Decode one frame of a watch. Raises `DecodeError`.
+
+    The object is found by the bytes around it. Its head is decoded at once, which proves that these bytes are one JSON
+    value. So an object is read once; a frame with another form is read twice.
+
+    >>> parse_event(b'{"type":"ADDED","object":{"kind":"Pod"}}').data
+    b'{"kind":"Pod"}'
+    """
+    start = frame.find(_OBJECT_KEY, 0, _LONGEST) + len(_OBJECT_KEY)
+    event_type = _BEFORE_OBJECT.get(frame[:start])
+    if event_type is not None and frame.endswith(b"}"):
+        data = frame[start:-1]
+        if (head := try_decode_head(data)) is not None:
+            return RawEvent(event_type, data, head)
+    parsed = parse_frame(frame)
+    return RawEvent(parsed.type, bytes(parsed.object))
 
 
 class ListerWatcher(Protocol):
@@ -159,11 +190,10 @@ class RestListerWatcher:
             yield self._events(stream)
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[RawEvent]:
-        decoder = WatchDecoder(self.describe())
+        decoder = WatchDecoder(self.describe(), parse_event)
         shard = self._shard
         async for chunk in chunks:
-            for frame in decoder.feed(chunk):
-                event = RawEvent(frame.type, bytes(frame.object))
+            for event in decoder.feed(chunk):
                 is_foreign = shard is not None and event.type in _OBJECT_EVENTS and not shard.contains_json(event.data)
                 if not is_foreign:
                     yield event

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import loop_time, monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.slicer import Slicer
 from opsdk.apimachinery.meta import ListMeta
@@ -14,6 +14,7 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.head import decode_head
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.reflector import (
+    CONTINUE,
     Action,
     CheckRevision,
     ListPage,
@@ -29,6 +30,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_LISTING = ReflectorState.LISTING
+
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_TIMEOUT = 10.0
 
@@ -42,7 +46,8 @@ class ListWatchLoop:
         reflector: decides what is next.
         store: of the reflector.
         counts: gets ``list``, ``watch`` and ``event``.
-        apply: called with each step, in order. The next event waits for it.
+        deliver: called with the step of each watch event, in order.
+        apply: called with each other step: of a list, and those with a next action.
         on_failure: called with the verb and the error of a request that failed.
 
     Attributes:
@@ -58,6 +63,7 @@ class ListWatchLoop:
         store: InformerStore,
         *,
         counts: Counter[str],
+        deliver: Callable[[ReflectorStep], None],
         apply: Callable[[ReflectorStep], Awaitable[None]],
         on_failure: Callable[[str, OpsdkError | None], None],
     ) -> None:
@@ -66,7 +72,7 @@ class ListWatchLoop:
         self._reflector = reflector
         self._store = store
         self._counts = counts
-        self._apply = apply
+        self._deliver, self._apply = deliver, apply
         self._on_failure = on_failure
         self.last_contact_at: float | None = None
         self.watch_lost_at = 0.0
@@ -216,32 +222,29 @@ class ListWatchLoop:
 
     async def _read(self, events: AsyncIterator[RawEvent], limit: asyncio.Timeout) -> Action | None:
         """Read events until the stream ends. Returns the next action, if an event decides it."""
-        slicer = Slicer()
+        slicer, clock, reflector = Slicer(), loop_time(), self._reflector
+        extends_at = 0.0
         async for event in events:
             self._counts["event"] += 1
-            self.last_contact_at = monotonic()
+            self.last_contact_at = now = clock()
             if event.type == "ERROR":
                 self._record_watch_lost()
-            listing = self._reflector.state is ReflectorState.LISTING
-            step = self._reflector.on_event(event.type, event.data, now=self.last_contact_at)
-            if listing:
-                self._extend(limit, now=self.last_contact_at, ended=step.synced)
+            listing = reflector.state is _LISTING
+            step = reflector.on_event(event.type, event.data, now=now, head=event.head)
+            if listing and now >= extends_at and not step.synced:
+                # At most once a second: each time makes a timer.
+                limit.reschedule(now + _WATCH_LIST_TIMEOUT)
+                extends_at = now + 1
             if step.next is not None:
-                self._on_failure("watch", self._reflector.last_error)
+                self._on_failure("watch", reflector.last_error)
                 return await self._next(step)
-            await self._apply(step)
-            if listing and step.synced:
+            if step.synced:
+                limit.reschedule(None)
+                await self._apply(step)
                 self._watch_for_rollback(limit)
+            elif step is not CONTINUE:
+                self._deliver(step)
             # One chunk of the stream may hold thousands of events.
             if slicer.add(len(event.data)):
                 await asyncio.sleep(0)
         return None
-
-    def _extend(self, limit: asyncio.Timeout, *, now: float, ended: bool) -> None:
-        """Let the limit of a streaming list begin again, at most once a second: each time makes a timer."""
-        if ended:
-            limit.reschedule(None)
-            return
-        ends_at = now + _WATCH_LIST_TIMEOUT
-        if ends_at - (limit.when() or 0.0) >= 1:
-            limit.reschedule(ends_at)

@@ -53,7 +53,7 @@ class _Since(NamedTuple):
     """Bookmarks seen until then."""
 
 
-class PendingWrite(msgspec.Struct, frozen=True, eq=False):
+class PendingWrite(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The result of a write that the watch has not shown.
 
     Attributes:
@@ -85,7 +85,7 @@ class UnknownMark(msgspec.Struct, frozen=True, eq=False):
     since: _Since
 
 
-class _OwnChange(msgspec.Struct, frozen=True):
+class _OwnChange(msgspec.Struct, frozen=True, gc=False):
     revision: int
     written_at: float
     since: _Since
@@ -95,8 +95,10 @@ class OwnWrites:
     """The own writes of one store."""
 
     def __init__(self) -> None:
-        self._pending: dict[ObjectKey, PendingWrite] = {}
-        self._deleted: dict[str, _Since] = {}
+        self.pending: dict[ObjectKey, PendingWrite] = {}
+        """The results of writes. Only this class changes it."""
+        self.deleted: dict[str, _Since] = {}
+        """When objects were deleted, by uid. Only this class changes it."""
         self._own_changes: dict[tuple[ObjectKey, str], _OwnChange] = {}
         self._now = _Since(0, 0)
         self.unknown: dict[ObjectKey, UnknownMark] = {}
@@ -108,13 +110,10 @@ class OwnWrites:
         self.shown_own_changes: list[float] = []
         """When the own changes were written that `take_own_change` has found."""
 
-    def __bool__(self) -> bool:
-        return bool(self._pending or self._deleted)
-
     def __len__(self) -> int:
         """Return the number of all records: they end with the watch, so an idle store has none."""
         marks = len(self.unknown) + (self.unknown_list is not None)
-        return len(self._pending) + len(self._deleted) + len(self._own_changes) + marks
+        return len(self.pending) + len(self.deleted) + len(self._own_changes) + marks
 
     # -------------------------------------------------------------- recording
     def record(
@@ -129,16 +128,16 @@ class OwnWrites:
             in_scope: whether the informer's selectors select the object.
             after_rollback: the server has gone back: this state is newer than the watched one, whatever its version.
         """
-        pending = self._pending.get(entry.key)
+        pending = self.pending.get(entry.key)
         follows_rollback = pending is not None and pending.after_rollback
         after_rollback = after_rollback or follows_rollback
         # The response to a write may arrive after the one to a later deletion.
-        if revision is None or (revision <= passed and not after_rollback) or entry.uid in self._deleted:
+        if revision is None or (revision <= passed and not after_rollback) or entry.uid in self.deleted:
             return
         self.newest_revision = max(self.newest_revision, revision)
         if pending is None or pending.revision < revision or (after_rollback and not follows_rollback):
-            self._pending.pop(entry.key, None)  # the order of the dict is about that of the revisions
-            self._pending[entry.key] = PendingWrite(
+            self.pending.pop(entry.key, None)  # the order of the dict is about that of the revisions
+            self.pending[entry.key] = PendingWrite(
                 entry.key, revision, entry if in_scope else None, entry.uid, self._now, after_rollback
             )
 
@@ -166,12 +165,12 @@ class OwnWrites:
             watched: what the watch has shown under the key. If that is another object, it may be older or newer,
                 and is read again.
         """
-        self._deleted[uid] = self._now
-        pending = self._pending.get(key)
+        self.deleted[uid] = self._now
+        pending = self.pending.get(key)
         if pending is not None and pending.uid == uid:
-            del self._pending[key]
+            del self.pending[key]
             pending = None
-        if pending is not None or (watched is not None and watched.uid not in self._deleted):
+        if pending is not None or (watched is not None and watched.uid not in self.deleted):
             self.record_unknown(key)
         self._bound_marks()
 
@@ -193,26 +192,26 @@ class OwnWrites:
         self.unknown_list = UnknownMark(None, self._now)
 
     def _bound_marks(self) -> None:
-        if len(self._deleted) + len(self.unknown) > _MAX_MARKS:
-            self._deleted.clear()
+        if len(self.deleted) + len(self.unknown) > _MAX_MARKS:
+            self.deleted.clear()
             self.unknown.clear()
             self.record_all_unknown()
 
     # -------------------------------------------------------------- reading
     def is_after_rollback(self, key: ObjectKey) -> bool:
         """Whether the object was written or read after the server went back, and no list has come since."""
-        pending = self._pending.get(key)
+        pending = self.pending.get(key)
         return pending is not None and pending.after_rollback
 
     def is_deleted(self, uid: str) -> bool:
         """Whether an own write deleted the object with this uid, and the watch has not shown it."""
-        return uid in self._deleted
+        return uid in self.deleted
 
     def visible(self, key: ObjectKey, watched: StoreEntry | None) -> StoreEntry | None:
         """Return the newer of the watched object and the own write."""
-        if watched is not None and watched.uid in self._deleted:
+        if watched is not None and watched.uid in self.deleted:
             watched = None
-        pending = self._pending.get(key)
+        pending = self.pending.get(key)
         if pending is None:
             return watched
         if pending.after_rollback or watched is None:
@@ -221,15 +220,15 @@ class OwnWrites:
 
     def entries(self) -> Iterator[StoreEntry]:
         """Iterate over the objects of own writes."""
-        return iter([write.entry for write in self._pending.values() if write.entry is not None])
+        return iter([write.entry for write in self.pending.values() if write.entry is not None])
 
     def pending_write(self, key: ObjectKey) -> PendingWrite | None:
         """Return the pending write of an object: pass it to `resolve` after a read that began now."""
-        return self._pending.get(key)
+        return self.pending.get(key)
 
     def pending_writes(self) -> dict[ObjectKey, PendingWrite]:
         """Return all pending writes, for a read of all objects."""
-        return dict(self._pending)
+        return dict(self.pending)
 
     def resolve(self, key: ObjectKey, mark: UnknownMark | None, pending: PendingWrite | None) -> None:
         """A read of the server has ended that began with this mark and this pending write.
@@ -239,8 +238,8 @@ class OwnWrites:
         """
         if mark is not None and self.unknown.get(key) is mark:
             del self.unknown[key]
-        if pending is not None and self._pending.get(key) is pending:
-            del self._pending[key]
+        if pending is not None and self.pending.get(key) is pending:
+            del self.pending[key]
 
     # -------------------------------------------------------------- what the watch shows
     def take_own_change(self, entry: StoreEntry) -> bool:
@@ -256,12 +255,12 @@ class OwnWrites:
 
         Returns the own write that it replaces, if that was another object with the same key: a missed deletion.
         """
-        pending = self._pending.get(entry.key)
+        pending = self.pending.get(entry.key)
         if pending is None or pending.after_rollback:
             return None
         if (revision_of(entry.resource_version) or 0) < pending.revision:
             return None
-        del self._pending[entry.key]
+        del self.pending[entry.key]
         return pending.entry if pending.uid != entry.uid else None
 
     def removed(self, key: ObjectKey, uid: str, revision: int | None = None) -> StoreEntry | None:
@@ -273,13 +272,13 @@ class OwnWrites:
             revision: of the deletion. A later own write stays: the object left the selection of the informer, and the
                 own write put it back.
         """
-        self._deleted.pop(uid, None)
-        pending = self._pending.get(key)
+        self.deleted.pop(uid, None)
+        pending = self.pending.get(key)
         if pending is None or pending.uid != uid or pending.after_rollback:
             return None
         if revision is not None and revision < pending.revision:
             return None
-        del self._pending[key]
+        del self.pending[key]
         return pending.entry
 
     def list_started(self) -> None:
@@ -297,21 +296,21 @@ class OwnWrites:
             return since.lists < started or revision is None or (of is not None and of <= revision)
 
         # A deletion during the list may come before or after its snapshot.
-        self._deleted = {uid: since for uid, since in self._deleted.items() if since.lists == started}
+        self.deleted = {uid: since for uid, since in self.deleted.items() if since.lists == started}
         self.unknown = {k: mark for k, mark in self.unknown.items() if not is_older(mark.since, mark.revision)}
         if self.unknown_list is not None and self.unknown_list.since.lists < started:
             self.unknown_list = None
         self._own_changes = {k: own for k, own in self._own_changes.items() if not is_older(own.since, own.revision)}
         lost = []
-        for key, pending in list(self._pending.items()):
+        for key, pending in list(self.pending.items()):
             if is_older(pending.since, pending.revision):
-                del self._pending[key]
+                del self.pending[key]
                 if pending.entry is not None and key not in keys:
                     lost.append(pending.entry)
             elif pending.after_rollback:
                 # The list is of the time after the rollback too: the watch shows the write, and ends this record.
-                self._pending[key] = replace(pending, after_rollback=False)
-        revisions = [write.revision for write in self._pending.values()]
+                self.pending[key] = replace(pending, after_rollback=False)
+        revisions = [write.revision for write in self.pending.values()]
         revisions += [mark.revision for mark in self.unknown.values() if mark.revision is not None]
         self.newest_revision = max(revisions, default=0)
         return lost
@@ -321,8 +320,8 @@ class OwnWrites:
         self._now = self._now._replace(bookmarks=self._now.bookmarks + 1)
         oldest = self._now.bookmarks - 2
 
-        if self._deleted:
-            self._deleted = {uid: since for uid, since in self._deleted.items() if since.bookmarks > oldest}
+        if self.deleted:
+            self.deleted = {uid: since for uid, since in self.deleted.items() if since.bookmarks > oldest}
         if self.unknown:
             self.unknown = {
                 key: mark
@@ -333,10 +332,10 @@ class OwnWrites:
             self.unknown_list = None
         if self._own_changes:
             self._own_changes = {k: own for k, own in self._own_changes.items() if own.since.bookmarks > oldest}
-        for key, pending in list(self._pending.items()):
+        for key, pending in list(self.pending.items()):
             # The watch has not reached the write in all that time: ask the server whether it still has it.
             if pending.since.bookmarks <= oldest and not pending.after_rollback:
-                del self._pending[key]
+                del self.pending[key]
                 self.record_unknown(key, revision=pending.revision)
 
     def passed(self, revision: int) -> list[StoreEntry]:
@@ -344,7 +343,7 @@ class OwnWrites:
 
         Returns the own writes that it should have shown and did not: the server has lost them.
         """
-        lost = self._end_passed_writes(revision) if self._pending else []
+        lost = self._end_passed_writes(revision) if self.pending else []
         while self._own_changes:
             change, own = next(iter(self._own_changes.items()))
             if own.revision >= revision:
@@ -356,13 +355,13 @@ class OwnWrites:
 
     def _end_passed_writes(self, revision: int) -> list[StoreEntry]:
         ended: list[PendingWrite] = []
-        for pending in self._pending.values():
+        for pending in self.pending.values():
             if pending.revision >= revision:
                 break  # the order is about that of the revisions
             if not pending.after_rollback:
                 ended.append(pending)
         for pending in ended:
-            del self._pending[pending.key]
+            del self.pending[pending.key]
         return [pending.entry for pending in ended if pending.entry is not None]
 
     def _clear_passed_marks(self, revision: int) -> None:
@@ -376,4 +375,4 @@ class OwnWrites:
             del self.unknown[key]
 
     def __repr__(self) -> str:
-        return f"<OwnWrites: {len(self._pending)} pending, {len(self._deleted)} deleted, {len(self.unknown)} unknown>"
+        return f"<OwnWrites: {len(self.pending)} pending, {len(self.deleted)} deleted, {len(self.unknown)} unknown>"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.entry import Problem, StoreEntry
-from opsdk.cache.head import HeadMeta, decode_head
+from opsdk.cache.head import HeadMeta, ObjectHead, decode_head
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.cache.watch_history import SavedHistory, WatchHistory, WatchVerdict
@@ -65,6 +65,10 @@ class ReflectorState(Enum):
     """The store is up to date with the last event."""
     BACKING_OFF = "backing off"
     """Waiting after a failure."""
+
+
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_LISTING, _WATCHING = ReflectorState.LISTING, ReflectorState.WATCHING
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -117,7 +121,7 @@ class Rollback(msgspec.Struct, frozen=True):
     revision: int
 
 
-class ReflectorStep(msgspec.Struct):
+class ReflectorStep(msgspec.Struct, gc=False):
     """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
 
     Attributes:
@@ -130,11 +134,15 @@ class ReflectorStep(msgspec.Struct):
 
     deltas: Sequence[Delta] = ()
     replaced: Iterator[tuple[Delta, ...]] | None = None
-    problems: list[Problem] = msgspec.field(default_factory=list)
+    problems: Sequence[Problem] = ()
     next: Action | None = None
     synced: bool = False
     """True at the end of a list: the store is complete."""
     rollback: Rollback | None = None
+
+
+CONTINUE: Final = ReflectorStep()
+"""The step of most events of a streaming list: no effect yet. It is shared: do not change it."""
 
 
 class Reflector:
@@ -160,7 +168,7 @@ class Reflector:
         expected: GroupVersionKind | None = None,
     ) -> None:
         self.store = store
-        self.state = ReflectorState.LISTING
+        self.state = _LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
         """The failure that the reflector recovers from; None while it watches."""
@@ -195,7 +203,7 @@ class Reflector:
         self.store.own.list_started()
 
     def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
-        self.state = ReflectorState.LISTING
+        self.state = _LISTING
         if self._watch_list and watch_list:
             return WatchFrom(initial_events=True)
         return ListPage(limit=self._page_size if limit is None else limit)
@@ -211,7 +219,7 @@ class Reflector:
             self._replacement = self.store.replacement()
             raise self._too_much("list")
         try:
-            self._replacement.add(self.store.make_entry(data, meta))
+            self._replacement.tables.put(self.store.make_entry(data, meta))
         except DecodeError as error:
             key = peek_key(data)
             self._replacement.unreadable[key] = None
@@ -299,7 +307,7 @@ class Reflector:
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
-        self.state = ReflectorState.WATCHING
+        self.state = _WATCHING
         return WatchFrom(self.resource_version)
 
     def on_watch_start(self) -> None:
@@ -309,26 +317,33 @@ class Reflector:
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
         self._history.opened(now)
-        if self.state is ReflectorState.WATCHING:
+        if self.state is _WATCHING:
             self.last_error = None
 
     def connected(self, now: float) -> bool:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
-        return self.state is ReflectorState.WATCHING and self._history.works(now)
+        return self.state is _WATCHING and self._history.works(now)
 
-    def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
-        """A watch event has arrived."""
+    def on_event(self, kind: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
+        """A watch event has arrived.
+
+        Args:
+            kind: type of the event.
+            data: the object as JSON.
+            now: the time.
+            head: the decoded head of `data`, if the caller has it.
+        """
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
         is_object = kind != "BOOKMARK"
-        self._history.received(is_object=is_object, in_list=self.state is not ReflectorState.WATCHING)
-        return self._on_object(kind, data, now) if is_object else self._on_bookmark(data, now)
+        self._history.received(is_object=is_object, in_list=self.state is not _WATCHING)
+        return self._on_object(kind, data, now, head) if is_object else self._on_bookmark(data, now)
 
-    def _on_object(self, kind: str, data: bytes, now: float) -> ReflectorStep:
+    def _on_object(self, kind: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
         """Handle an event with an object: one of another kind, of a streaming list, undecodable, or a change."""
         meta: HeadMeta | None = None
         try:
-            head = decode_head(data)
+            head = head or decode_head(data)
             meta, api_version, name = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.
@@ -340,13 +355,13 @@ class Reflector:
             stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {name}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             # Changes during a streaming list come between its objects.
             if kind == "DELETED":
                 self._replacement.discard(peek_key(data))
             else:
                 self._add_item(data, meta)
-            return ReflectorStep()
+            return CONTINUE
         try:
             entry = self.store.make_entry(data, meta)
         except DecodeError as error:
@@ -391,11 +406,11 @@ class Reflector:
     def _on_bookmark(self, data: bytes, now: float) -> ReflectorStep:
         """Handle a bookmark: the end of a streaming list, an older server, or a newer resource version."""
         bookmark = _bookmark_of(data)
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
-                return ReflectorStep()
+                return CONTINUE
             step = self._complete_list(bookmark.resource_version)
-            self.state = ReflectorState.WATCHING
+            self.state = _WATCHING
             self.last_error = None
             return step
         revision = revision_of(bookmark.resource_version)
@@ -414,7 +429,7 @@ class Reflector:
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""
-        if self.state is ReflectorState.LISTING:
+        if self.state is _LISTING:
             return self.on_watch_error(TransportError("the streaming list ended before its last object"), now=now)
         self._end_watch(now)
         verdict = self._history.after_close()
@@ -438,7 +453,7 @@ class Reflector:
         """The server rejected the watch, or the stream broke."""
         self.last_error = error
         self._end_watch(now)
-        listing = self.state is ReflectorState.LISTING
+        listing = self.state is _LISTING
         if isinstance(error, GoneError):
             at_once = self._history.after_expiry() is WatchVerdict.LIST
             again = self._begin_list(watch_list=not listing)
@@ -474,7 +489,7 @@ class Reflector:
     def after_wait(self, then: ListPage | WatchFrom | CheckRevision) -> ListPage | WatchFrom | CheckRevision:
         """The wait is over."""
         lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
-        self.state = ReflectorState.LISTING if lists else ReflectorState.WATCHING
+        self.state = _LISTING if lists else _WATCHING
         return then
 
     # -------------------------------------------------------------- checkpoints

@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.selectors import LabelRequirements
+from opsdk.apimachinery.selectors import EVERYTHING, LabelRequirements
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.head import HeadMeta
@@ -28,7 +28,11 @@ class DeltaType(Enum):
     DELETED = "deleted"
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_ADDED, _UPDATED, _DELETED = DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One difference between the store before and after.
 
     Attributes:
@@ -174,8 +178,9 @@ class InformerStore:
         self.problems: list[Problem] = []
         """The failures since the last `take_problems`."""
         self._transform = transform
-        self._selector = selector or LabelRequirements()
+        self._selector = selector if selector is not None and selector != EVERYTHING else EVERYTHING
         self._shard = shard
+        self._selects_all = self._selector is EVERYTHING and shard is None
         self._compressor = Compressor()
         self._tables = _Tables(())
         self._newest: StoreEntry | None = None
@@ -217,18 +222,18 @@ class InformerStore:
         """Return the differences between an old and a new entry of the same key, and update the own writes."""
         if old is not None and old.uid != entry.uid:
             last = self.own.removed(entry.key, old.uid) or old
-            missed = Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True)
+            missed = Delta(change=_DELETED, old=last, final_state_unknown=True)
             return (missed, *self._deltas(None, entry, initial=initial, watched=watched))
         lost = self.own.shown(entry)
         own = self.own.take_own_change(entry) and watched
         if old is not None and old.resource_version == entry.resource_version:
             return ()
         if old is not None:
-            return (Delta(change=DeltaType.UPDATED, old=old, new=entry, own=own),)
-        added = Delta(change=DeltaType.ADDED, new=entry, initial=initial, own=own)
+            return (Delta(change=_UPDATED, old=old, new=entry, own=own),)
+        added = Delta(change=_ADDED, new=entry, initial=initial, own=own)
         if lost is None:
             return (added,)
-        return (Delta(change=DeltaType.DELETED, old=lost, final_state_unknown=True), added)
+        return (Delta(change=_DELETED, old=lost, final_state_unknown=True), added)
 
     def remove(
         self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
@@ -242,7 +247,7 @@ class InformerStore:
         last = last or written or old
         if old is None:
             return ()
-        return (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=final_state_unknown),)
+        return (Delta(change=_DELETED, old=last, final_state_unknown=final_state_unknown),)
 
     def replacement(self) -> Replacement:
         """Return an empty replacement, to be filled and passed to `replace`."""
@@ -291,9 +296,9 @@ class InformerStore:
         for key, entry in old.items():
             if key not in keys:
                 last = self.own.removed(key, entry.uid) or entry
-                yield (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True),)
+                yield (Delta(change=_DELETED, old=last, final_state_unknown=True),)
         missed = self.own.listed(keys | dict.fromkeys(unreadable), revision)
-        yield tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed)
+        yield tuple(Delta(change=_DELETED, old=entry, final_state_unknown=True) for entry in missed)
 
     @property
     def newest_revision(self) -> int:
@@ -322,11 +327,11 @@ class InformerStore:
         if not (lost := self.own.passed(revision)):
             return ()
         gone = [entry for entry in lost if entry.key not in self._tables.entries]
-        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in gone)
+        return tuple(Delta(change=_DELETED, old=entry, final_state_unknown=True) for entry in gone)
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
-        in_scope = self.selects(entry)
+        in_scope = self._selects_all or self.selects(entry)
         is_passed = revision is not None and revision <= self.revision
         if in_scope and is_passed and not after_rollback and not self.own.is_after_rollback(entry.key):
             self._check_passed(entry, revision or 0)
@@ -395,14 +400,14 @@ class InformerStore:
 
     def get(self, key: ObjectKey, *, own_writes: bool = True) -> StoreEntry | None:
         """Return the entry of a key, or None. Without `own_writes`, as the watch has shown it."""
-        entry = self._tables.entries.get(key)
-        return self.own.visible(key, entry) if own_writes and self.own else entry
+        entry, own = self._tables.entries.get(key), self.own
+        return own.visible(key, entry) if own_writes and (own.pending or own.deleted) else entry
 
     def entries(self, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over all entries, or those of one namespace. A snapshot: the store may change in the meantime."""
         keys = self._tables.entries if not namespace else self._tables.namespaces.get(namespace, ())
         watched = [self._tables.entries[key] for key in keys]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return self._with_own_writes(watched, written)
@@ -413,7 +418,7 @@ class InformerStore:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
         keys = self._tables.indices[name].get(value, ())
         watched = [self._tables.entries[k] for k in keys if not namespace or k.namespace == namespace]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return (entry for entry in self._with_own_writes(watched, written) if value in entry.indexed.get(name, ()))
@@ -422,7 +427,7 @@ class InformerStore:
         """Iterate over the entries with an owner reference to a uid. An own write may have removed the reference."""
         keys = self._tables.owned_by(uid)
         watched = [self._tables.entries[key] for key in keys if not namespace or key.namespace == namespace]
-        if not own_writes or not self.own:
+        if not own_writes or not (self.own.pending or self.own.deleted):
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
         return self._with_own_writes(watched, written)

@@ -24,6 +24,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# A union in the check would be made for each write.
+_READS = (Get, List)
+
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -88,13 +91,15 @@ class WriteRecorder:
         """Return what the informers of the kind have seen until now."""
         namespace = operation.namespace
         informers = self._informers(mapping, namespace)
-        newest, entry = 0, None
+        newest, lists, entry = 0, 0, None
         for _, informer in informers:
-            if informer.store.newest_revision >= newest:
-                newest = informer.store.newest_revision
+            store = informer.store
+            lists += store.lists
+            if (revision := store.newest_revision) >= newest:
+                newest = revision
                 if isinstance(operation, ObjectWrite) and (name := operation.obj.metadata.name):
-                    entry = informer.store.get(ObjectKey(namespace if mapping.namespaced else "", name))
-        return _SentWrite(informers, self._cache.generation, _lists_of(informers), newest, entry)
+                    entry = store.get(ObjectKey(namespace if mapping.namespaced else "", name))
+        return _SentWrite(informers, self._cache.generation, lists, newest, entry)
 
     def written(
         self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: _SentWrite
@@ -108,7 +113,7 @@ class WriteRecorder:
             response: the body of the response.
             sent: what `sending` returned before the request.
         """
-        if isinstance(operation, Get | List) or operation.options.dry_run:
+        if isinstance(operation, _READS) or operation.options.dry_run:
             return
         informers = sent.informers
         if sent.generation != self._cache.generation:  # its first list may be older than the write
@@ -179,7 +184,7 @@ class WriteRecorder:
             request: the body that was sent.
             error: the error of the write. Without an answer, or with 5xx, the outcome is not known.
         """
-        if isinstance(operation, Get | List) or operation.options.dry_run:
+        if isinstance(operation, _READS) or operation.options.dry_run:
             return
         if isinstance(error, NotFoundError):
             if not isinstance(operation, DeleteAllOf):
@@ -204,7 +209,10 @@ class WriteRecorder:
 
 def _lists_of(informers: list[tuple[CachedKind, Informer]]) -> int:
     """Return how many lists have replaced the content of the informers."""
-    return sum(informer.store.lists for _, informer in informers)
+    lists = 0
+    for _, informer in informers:
+        lists += informer.store.lists
+    return lists
 
 
 def _least_revision(sent: _SentWrite, *, sole_change: bool) -> int:

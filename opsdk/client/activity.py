@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
+
+import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 
@@ -17,7 +19,7 @@ LIMIT: Final = 64
 """Reads of one reconcile, and requests. A reconcile that lists ten thousand objects must not fill the journal."""
 
 
-class ObjectRead(NamedTuple):
+class ObjectRead(msgspec.Struct, frozen=True, gc=False):
     """An object that was read.
 
     Attributes:
@@ -39,7 +41,7 @@ class ObjectRead(NamedTuple):
         return f"{self.gvk} {self.key} {version}{'' if self.cached else ' (from the server)'}"
 
 
-class RequestSent(NamedTuple):
+class RequestSent(msgspec.Struct, frozen=True, gc=False):
     """A write, or a read that went to the server.
 
     Attributes:
@@ -69,7 +71,7 @@ class RequestSent(NamedTuple):
         return f"{self.verb} {name}: {self.status or 'no response'}{version}{reason}"
 
 
-class OwnChange(NamedTuple):
+class OwnChange(msgspec.Struct, frozen=True, gc=False):
     """A write that named the previous version, so the change is this write alone.
 
     Attributes:
@@ -87,12 +89,18 @@ class OwnChange(NamedTuple):
     after: str
 
 
-class Activity:
+class Activity(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     """Collects the reads and requests of a block, and of the tasks that it starts.
 
-    Args:
+    Attributes:
         enabled: False collects only `own_changes`, even if the block is inside another one.
         limit: number of reads, and of requests, that are kept.
+        reads: the objects that were read.
+        requests: the requests that were sent.
+        more_reads: number of reads above the limit.
+        more_requests: number of requests above the limit.
+        own_changes: the newest 64 writes of a status, and of finalizers, that named the version before them.
+        conditions: the types of the conditions that the reconciler has set, also without a change.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity
@@ -100,37 +108,17 @@ class Activity:
     []
     """
 
-    __slots__ = (
-        "_reason",
-        "_seen",
-        "_token",
-        "conditions",
-        "enabled",
-        "limit",
-        "more_reads",
-        "more_requests",
-        "own_changes",
-        "reads",
-        "requests",
-    )
-
-    def __init__(self, *, enabled: bool = True, limit: int = LIMIT) -> None:
-        self.reads: list[ObjectRead] = []
-        self.requests: list[RequestSent] = []
-        self.more_reads = 0
-        """Number of reads above the limit."""
-        self.more_requests = 0
-        """Number of requests above the limit."""
-        self.own_changes: list[OwnChange] = []
-        """The newest 64 writes of a status, and of finalizers, that named the version before them."""
-        self.conditions: frozenset[str] = frozenset()
-        """The types of the conditions that the reconciler has set, also without a change."""
-        self._seen: set[tuple[Hashable, Hashable, str]] = set()
-        self._reason = ""
-        self.enabled = enabled
-        """Whether reads and requests are collected."""
-        self.limit = limit
-        self._token: Token[Activity | None] | None = None
+    enabled: bool = True
+    limit: int = LIMIT
+    reads: list[ObjectRead] = []
+    requests: list[RequestSent] = []
+    more_reads: int = 0
+    more_requests: int = 0
+    own_changes: list[OwnChange] = []
+    conditions: frozenset[str] = frozenset()
+    _seen: set[tuple[Hashable, Hashable, str]] = set()
+    _reason: str = ""
+    _token: Token[Activity | None] | None = None
 
     # A block of its own, not a generator, which takes twice as long: each reconcile has one.
     def __enter__(self) -> Self:

@@ -14,9 +14,9 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/interfaces.go
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar, Unpack, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -432,19 +432,22 @@ class SubResourceClient:
             Apply(obj=obj, subresource=self.name, body=body, options=options_of(WriteOptions, options))
         )
 
-    async def _write(self, operation: ObjectWrite) -> AnyObject:
-        """Execute a write.
-
-        `body` takes its parent's name and namespace if it has none. If the write fails, `body` is restored.
-        """
+    def _write(self, operation: ObjectWrite) -> Coroutine[Any, Any, AnyObject]:
+        """Execute a write."""
         if operation.body is None:
-            written: AnyObject = await self.executor.execute(operation)
-            return written
-        metadata, parent = operation.body.metadata, operation.obj.metadata
+            return self.executor.execute(operation)
+        return self._write_body(operation, operation.body)
+
+    async def _write_body(self, operation: ObjectWrite, body: AnyObject) -> AnyObject:
+        """Execute a write of a body.
+
+        It takes its parent's name and namespace if it has none. If the write fails, it is restored.
+        """
+        metadata, parent = body.metadata, operation.obj.metadata
         before = metadata.name, metadata.namespace
         metadata.name, metadata.namespace = metadata.name or parent.name, metadata.namespace or parent.namespace
         try:
-            written = await self.executor.execute(operation)
+            written: AnyObject = await self.executor.execute(operation)
         except BaseException:
             metadata.name, metadata.namespace = before
             raise

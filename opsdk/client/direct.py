@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -36,7 +36,7 @@ from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
 from opsdk.client.trace_annotation import REFUSALS, TraceAnnotator
 from opsdk.errors import DecodeError, NoMatchError, NotFoundError, OpsdkError, RequestInfo, UsageError
-from opsdk.rest.frames import WatchDecoder, error_from_event
+from opsdk.rest.frames import WatchDecoder, error_from_event, parse_frame
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
@@ -86,7 +86,7 @@ class DirectClient:
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""
-        mapping = await self.mapper.mapping_for(operation.gvk)
+        mapping = self.mapper.known_mapping(operation.gvk) or await self.mapper.mapping_for(operation.gvk)
         request = build_request(operation, mapping)
         try:
             match operation:
@@ -146,10 +146,11 @@ class DirectClient:
         observer = self._observer
         if observer is None:
             return await self._send(request)
-        body, sent = request.body, observer.sending(operation, mapping)
+        body = request.body
         assert isinstance(body, bytes), "operations have whole bodies"
+        sent = observer.sending(operation, mapping)
         try:
-            response = await self._send(request)
+            response = self._checked(request, await self.transport.send(request))
         except BaseException as error:
             observer.failed(operation, mapping, request=body, error=error)
             raise
@@ -188,9 +189,13 @@ class DirectClient:
             raise
 
     async def _send(self, request: RestRequest) -> RestResponse:
-        response = await self.transport.send(request)
-        for warning in parse_warnings(response):
-            self._on_warning(request, warning.text)
+        return self._checked(request, await self.transport.send(request))
+
+    def _checked(self, request: RestRequest, response: RestResponse) -> RestResponse:
+        """Report the warnings of a response, and raise its error."""
+        if "warning" in response.headers:
+            for warning in parse_warnings(response):
+                self._on_warning(request, warning.text)
         raise_for_status(response, request)
         return response
 
@@ -209,9 +214,16 @@ class DirectClient:
         """
         if isinstance(target, TypedObject) and target.gvk.kind:
             # Nearly every response is the object: then its kind need not be read first.
-            with suppress(DecodeError):
-                assign(target, decode(response.body, kind_for(target.gvk, type(target))))
-                return target
+            try:
+                decoded = decode(response.body, kind_for(target.gvk, type(target)))
+            except DecodeError:
+                return self._update_other(response, target, subresource=subresource)
+            assign(target, decoded)
+            return target
+        return self._update_other(response, target, subresource=subresource)
+
+    def _update_other(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
+        """Do as `_update_target` for a response that names its kind."""
         kind = _kind_of_response(response.body, type(target))
         if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
             return target
@@ -239,7 +251,7 @@ async def _decode_events(
     chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
 ) -> AsyncIterator[WatchEvent[Any]]:
     """Decode the frames of a watch. Raises the error that the server sent as an event."""
-    decoder = WatchDecoder(kind.gvk)
+    decoder = WatchDecoder(kind.gvk, parse_frame)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):
             body = bytes(frame.object)

@@ -97,7 +97,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     shard_selector: str = ""
 
 
-class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Options of every write.
 
     Attributes:

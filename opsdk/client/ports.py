@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -45,8 +45,11 @@ class OperationExecutor(Protocol):
     scheme: Scheme
     mapper: RestMapper
 
-    async def execute(self, operation: Operation) -> Any:
-        """Return the result: an object, an `ObjectList` for lists, None for deletions."""
+    def execute(self, operation: Operation) -> Coroutine[Any, Any, Any]:
+        """Return the result: an object, an `ObjectList` for lists, None for deletions.
+
+        An async function, or one that returns the coroutine of another executor.
+        """
         ...
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:

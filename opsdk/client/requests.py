@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}
 _SET_BY_SERVER = frozenset({"managedFields", "creationTimestamp", "generation", "selfLink"})
 
 
-class RequestTarget(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True, gc=False):
     """The object or collection that a request addresses."""
 
     mapping: RestMapping
@@ -208,17 +209,24 @@ def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
     )
 
 
-def _write_headers(obj: AnyObject, content_type: str) -> dict[str, str]:
-    media_type = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
+def _write_headers(obj: AnyObject, content_type: str) -> Mapping[str, str]:
+    return _headers(_METADATA if isinstance(obj, PartialObjectMetadata) else JSON, content_type)
+
+
+@lru_cache(maxsize=16)  # each write has one of a few sets: do not change them
+def _headers(media_type: str, content_type: str) -> Mapping[str, str]:
     return {"Accept": media_type, "Content-Type": content_type}
 
 
-def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
-    return _query_pairs(
-        dryRun="All" if options.dry_run else "",
-        fieldManager=options.field_owner,
-        fieldValidation=options.field_validation or "",
-        force="true" if options.force else "",
+@lru_cache(maxsize=256)
+def _write_query(options: WriteOptions) -> Sequence[tuple[str, str]]:
+    return tuple(
+        _query_pairs(
+            dryRun="All" if options.dry_run else "",
+            fieldManager=options.field_owner,
+            fieldValidation=options.field_validation or "",
+            force="true" if options.force else "",
+        )
     )
 
 
@@ -253,6 +261,8 @@ def _delete_body(options: DeleteOptions) -> JsonObject:
 
 # ------------------------------------------------------------------ helpers
 def _require_name(target: RequestTarget) -> None:
+    if target.name and (target.namespace or not target.mapping.namespaced):
+        return
     kind = target.mapping.gvk.kind
     if not target.name:
         raise UsageError(f"this request needs the name of a {kind}: an empty name addresses the whole collection")

@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/client.go (shouldBypassCache
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -15,7 +15,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
-from opsdk.client.operations import Get, List, Operation, Watch
+from opsdk.client.operations import Get, List, ObjectWrite, Operation, Watch
 from opsdk.client.ports import OperationExecutor, RemovalObserver, observe_removals
 from opsdk.cluster.referenced_objects import ReferencedObjects, is_whole_read
 
@@ -45,13 +45,16 @@ class Delegating:
         self.scheme: Scheme = direct.scheme
         self.mapper: RestMapper = direct.mapper
 
-    async def execute(self, operation: Operation) -> Any:
+    # Not async: the executor that it chooses has the coroutine.
+    def execute(self, operation: Operation) -> Coroutine[Any, Any, Any]:
         """Execute the operation."""
+        if isinstance(operation, ObjectWrite):
+            return self.direct.execute(operation)
         if self._is_cached(operation):
-            return await self.cached.execute(operation)
+            return self.cached.execute(operation)
         if self._referenced is not None and is_whole_read(operation):
-            return await self._referenced.get(operation, self.direct)
-        return await self.direct.execute(operation)
+            return self._referenced.get(operation, self.direct)
+        return self.direct.execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
         if isinstance(operation, Get):

@@ -17,7 +17,7 @@ from opsdk.controller.progress import ChildRecord
 from opsdk.errors import UsageError
 
 
-class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One reconcile.
 
     Attributes:
@@ -127,7 +127,7 @@ class Journal:
 
     def _drop_objects(self, position: int) -> None:
         record = self._records[position]
-        reads = tuple(read._replace(data=None) for read in record.reads)
+        reads = tuple(msgspec.structs.replace(read, data=None) for read in record.reads)
         self._records[position] = msgspec.structs.replace(record, reads=reads)
         self._bytes -= self._sizes[position]
         self._sizes[position] = 0

@@ -37,7 +37,7 @@ def record_to_json(record: ReconcileRecord, *, objects: bool = False) -> JsonObj
 
 
 def _entry_to_json(part: Any, *, objects: bool) -> JsonObject:
-    tree: JsonObject = part._asdict()
+    tree: JsonObject = msgspec.structs.asdict(part) if isinstance(part, msgspec.Struct) else part._asdict()
     if isinstance(part, ObjectRead):
         data = tree.pop("data")
         if objects and data is not None:

@@ -72,7 +72,7 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ReconcileEnd(msgspec.Struct, frozen=True):
+class ReconcileEnd(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a reconcile, and when the next one runs.
 
     Attributes:

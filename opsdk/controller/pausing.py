@@ -183,15 +183,19 @@ def or_pause_changes(predicates: tuple[PredicateFunc, ...]) -> Predicate:
     stay dropped: the change passes only if the object's creation would.
     """
     passes = all_of(*predicates)
+    test_passes = passes.test
 
     def test(event: AnyEvent) -> bool:
-        if passes(event):
+        if test_passes(event):
             return True
-        if event.type is EventType.DELETE:
-            return bool(_words(event.old))  # the controller forgets the pause
-        if event.type is not EventType.UPDATE or event.new is None or _words(event.old) == _words(event.new):
+        old, new = event.old, event.new
+        if old is None or not (has_mark(old.entry.data) or (new is not None and has_mark(new.entry.data))):
+            return False  # nearly every event that they drop
+        if new is None:
+            return bool(_words(old))  # the controller forgets the pause
+        if event.type is not EventType.UPDATE or _words(old) == _words(new):
             return False
-        return passes(msgspec.structs.replace(event, type=EventType.CREATE, old=None, own=False, resync=False))
+        return test_passes(msgspec.structs.replace(event, type=EventType.CREATE, old=None, own=False, resync=False))
 
     return Predicate(test, f"{passes.name}, or a pause changes")
 

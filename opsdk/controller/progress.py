@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.children.graph import DONE, UNREADY, ChildState
 from opsdk.children.ordering import ChildIdentity, identity_of_object
@@ -57,22 +59,24 @@ class ReadyVerdict(NamedTuple):
     message: str
 
 
-class Progress:
-    """The children of one reconcile, in the order in which they were applied."""
+class Progress(msgspec.Struct, eq=False):
+    """The children of one reconcile, in the order in which they were applied.
 
-    def __init__(self) -> None:
-        self._records: dict[ChildIdentity, ChildRecord | None] = {}
-        """None is a child without a state: its record is made when it is read."""
-        self._applied: list[TypedObject | Unstructured] = []
-        """Children without a state that are not in `_records` yet.
+    A reconcile of plain children ends without a look at them: an identity and a record cost 25 calls for each.
 
-        A reconcile of plain children ends without a look at them: an identity and a record cost 25 calls for each.
-        """
-        self._ancestors: dict[ChildIdentity, frozenset[ChildIdentity]] = {}
-        self.unknown_externals = 0
-        """Number of external resources that could not be observed or created: nothing is known about them."""
-        self.poll_seconds = 0.0
-        """Seconds until external resources are observed again; 0 for none."""
+    Attributes:
+        unknown_externals: number of external resources that could not be observed or created: nothing is known about
+            them.
+        poll_seconds: seconds until external resources are observed again; 0 for none.
+    """
+
+    unknown_externals: int = 0
+    poll_seconds: float = 0.0
+    # None is a child without a state: its record is made when it is read.
+    _records: dict[ChildIdentity, ChildRecord | None] = {}
+    # Children without a state that are not in `_records` yet.
+    _applied: list[TypedObject | Unstructured] = []
+    _ancestors: dict[ChildIdentity, frozenset[ChildIdentity]] = {}
 
     def add_applied(self, objects: Iterable[TypedObject | Unstructured]) -> None:
         """Record children that were applied, and that nothing waits for."""

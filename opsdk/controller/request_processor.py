@@ -5,10 +5,11 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go, 
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any
 
-from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.containment import contain, is_panic
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause
@@ -23,7 +24,7 @@ from opsdk.event.request import Request
 from opsdk.queue.core import QueueItem
 from opsdk.telemetry.context import LogContext
 from opsdk.telemetry.describe import describe
-from opsdk.telemetry.reconcile_log import log_result, log_started
+from opsdk.telemetry.reconcile_log import log_result, log_started, logs_reconciles
 from opsdk.telemetry.records import Reconciled, ReconcileOutcome, ReconcileStarted
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -78,7 +79,10 @@ class RequestProcessor:
             self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
         return wait > 0
 
-    async def reconcile(self, queue_item: QueueItem[Any], *, recorded: bool | None = None) -> ReconcileRecord:
+    # Not async, so that a pass which no hook traces has one coroutine less.
+    def reconcile(
+        self, queue_item: QueueItem[Any], *, recorded: bool | None = None
+    ) -> Coroutine[Any, Any, ReconcileRecord]:
         """Reconcile one item, queue it again if needed, and return its record, which the journal keeps.
 
         Args:
@@ -88,22 +92,27 @@ class RequestProcessor:
         journal = self._parts.journal
         if recorded is None:
             recorded = journal is not None and journal.size > 0
-        ctx = self._context(queue_item)
-        started = self._started_record(ctx)
-        began, started_at = monotonic(), utc_now()
-        with (
-            LogContext(started.log_fields),
-            self._parts.hook.reconcile(started),
-            Activity(enabled=recorded, limit=self._limit) as activity,
-        ):
-            log_started(ctx.causes)
-            work = ReconcilePass(
-                queue_item=queue_item,
-                ctx=ctx,
-                activity=activity,
-                key=ObjectKey(started.namespace, started.name),
-                kind=self._parts.kind,
-            )
+        work = ReconcilePass(
+            queue_item=queue_item,
+            ctx=self._context(queue_item),
+            activity=Activity(enabled=recorded, limit=self._limit),
+            key=ObjectKey(*request_key(queue_item.item)),
+            kind=self._parts.kind,
+        )
+        return self._traced(work) if self._parts.hook.follows_reconciles else self._reconcile(work)
+
+    async def _traced(self, work: ReconcilePass) -> ReconcileRecord:
+        """Reconcile in the block of the hooks that trace reconciles."""
+        with LogContext(lambda: self._log_fields(work)), self._parts.hook.reconcile(self._started_record(work)):
+            return await self._reconcile(work)
+
+    async def _reconcile(self, work: ReconcilePass) -> ReconcileRecord:
+        queue_item = work.queue_item
+        clock, started_at, is_logged = loop_time(), utc_now(), logs_reconciles()
+        began = clock()
+        with LogContext(lambda: self._log_fields(work)), work.activity:
+            if is_logged:
+                log_started(work.ctx.causes)
             try:
                 attempt = await self._chain.proceed(work)
             finally:
@@ -113,8 +122,8 @@ class RequestProcessor:
                     self._queue_again(work)
             end = work.end
             assert end is not None
-            seconds = monotonic() - began
-            if attempt.error is None:
+            seconds = clock() - began
+            if is_logged and attempt.error is None:
                 log_result(end, seconds)
             self._parts.hook.record(
                 Reconciled(
@@ -127,21 +136,20 @@ class RequestProcessor:
                     error=attempt.error,
                 )
             )
-        record = self._record(work, started, end, started_at, seconds)
+        record = self._record(work, end, started_at, seconds)
+        journal = self._parts.journal
         # Later events of a paused object add nothing: they would replace other reconciles.
         if journal is not None and not end.is_repeated:
             journal.add(record)
         return record
 
-    def _record(
-        self, work: ReconcilePass, started: ReconcileStarted, end: ReconcileEnd, started_at: datetime, seconds: float
-    ) -> ReconcileRecord:
-        ctx, activity = work.ctx, work.activity
+    def _record(self, work: ReconcilePass, end: ReconcileEnd, started_at: datetime, seconds: float) -> ReconcileRecord:
+        ctx, activity, (namespace, name) = work.ctx, work.activity, work.key
         return ReconcileRecord(
             controller=self._parts.name,
             kind=self._kind_name,
-            namespace=started.namespace,
-            name=started.name,
+            namespace=namespace,
+            name=name,
             reconcile_id=ctx.reconcile_id,
             started_at=started_at,
             seconds=seconds,
@@ -165,8 +173,12 @@ class RequestProcessor:
             after = queue.next_delay(again) if requeue.is_failure else requeue.after
             queue.add(again, after=after, priority=requeue.priority, cause=requeue.cause, timer=requeue.timer)
 
-    def _started_record(self, ctx: Context) -> ReconcileStarted:
-        namespace, name = request_key(ctx.request)
+    def _log_fields(self, work: ReconcilePass) -> Mapping[str, str]:
+        """Return the fields of the log lines of a pass: called for each line."""
+        return self._started_record(work).log_fields()
+
+    def _started_record(self, work: ReconcilePass) -> ReconcileStarted:
+        ctx, (namespace, name) = work.ctx, work.key
         return ReconcileStarted(
             controller=self._parts.name,
             group=self._parts.kind.gvk.group if self._parts.kind is not None else "",

@@ -19,6 +19,9 @@ from opsdk.telemetry.describe import repr_of, text_of
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_SUCCESS = Outcome.SUCCESS
+
 
 class RequeuePolicy:
     """Decides when a request comes back after its reconcile: as the result, the error or the rate limiter says.
@@ -105,7 +108,7 @@ class RequeuePolicy:
             again = Requeue(cause=ReconcileCause("requeue"), is_failure=True, priority=priority)
             return ReconcileEnd(Outcome.REQUEUE, requeues=(again,))
         self.forget(queue, item)
-        return ReconcileEnd(Outcome.SUCCESS)
+        return ReconcileEnd(_SUCCESS)
 
     def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], held: HeldBack) -> ReconcileEnd:
         """Come back at the end of the pause. Without an end, the change of the annotation queues the request."""

@@ -5,6 +5,7 @@ Upstream: sigs.k8s.io/cluster-api/util/patch has a helper with this purpose; con
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import lru_cache
 from types import NoneType
 from typing import Any, Generic, Self, TypeVar
@@ -65,13 +66,16 @@ class StatusPatch(Generic[S]):
                 self._object.status = _new_status(type(self._object))
             self.status = self._object.status
         self._original = self._encoded_status()
-        self._read_conditions = self._listed_conditions()
+        self._has_conditions = self._is_unstructured or hasattr(self.status, "conditions")
+        if self._has_conditions:
+            self._read_conditions = self._listed_conditions()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
-        self._record_conditions()
+        if self._has_conditions:
+            self._record_conditions()
         self._observe_generation()
         if difference := self._difference():
             await self._write(difference)
@@ -119,9 +123,9 @@ class StatusPatch(Generic[S]):
             written = await self._send(patch)
         retain_status(self._object, written, sole_change=sole_change)
 
-    async def _send(self, patch: JsonObject) -> Any:
+    def _send(self, patch: JsonObject) -> Coroutine[Any, Any, Any]:
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
-        return await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
+        return self._client.status().patch(self._object.__copy__(), merge_patch(patch))
 
     def set_condition(
         self,

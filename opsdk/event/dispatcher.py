@@ -17,7 +17,7 @@ from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType, cause_of
 from opsdk.event.handler_retries import HandlerRetries
 from opsdk.event.handlers import Enqueue, EventHandler, Mapped
-from opsdk.event.predicates import PredicateFunc
+from opsdk.event.predicates import PredicateFunc, test_of
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.failures import FunctionFailures
@@ -41,7 +41,7 @@ class EventDispatcher:
         self.name = name
         self.handler = handler
         self._handler_name = repr(handler)
-        self.predicates = tuple(predicates)
+        self._tests = tuple(map(test_of, predicates))
         self.counts: Counter[str] = Counter()
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
         self._queue: WorkQueue[Any] | None = None
@@ -100,7 +100,7 @@ class EventDispatcher:
         """Whether all predicates pass an event. One that raises passes it."""
         passes = True
         try:
-            for test in self.predicates:
+            for test in self._tests:
                 if not test(event):
                     passes = False
                     break

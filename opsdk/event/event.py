@@ -37,19 +37,26 @@ class EventType(Enum):
     """An event from outside the cluster, through a channel."""
 
 
-class ObjectView(Generic[T]):
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_CREATE, _UPDATE, _DELETE = EventType.CREATE, EventType.UPDATE, EventType.DELETE
+_ADDED, _UPDATED = DeltaType.ADDED, DeltaType.UPDATED
+
+
+class ObjectView(msgspec.Struct, Generic[T], frozen=True, eq=False, dict=True):
     """An object inside an event. Common metadata is available at once; `object` is decoded on first access.
 
     Attributes:
         entry: the object in the store.
         kind: its kind.
-        key: namespace and name.
     """
 
-    def __init__(self, entry: StoreEntry, kind: Kind[T]) -> None:
-        self.entry = entry
-        self.kind = kind
-        self.key: ObjectKey = entry.key
+    entry: StoreEntry
+    kind: Kind[T]
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.entry.key
 
     @property
     def uid(self) -> str:
@@ -100,7 +107,7 @@ class ObjectView(Generic[T]):
         return f"<ObjectView of {self.kind.name} {self.key} at {self.resource_version}>"
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """A change of an object.
 
     Attributes:
@@ -131,13 +138,8 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     """Return the event for a delta of a store."""
-    match delta.change:  # not a dict: an enum's hash is two calls
-        case DeltaType.UPDATED:
-            event_type = EventType.UPDATE
-        case DeltaType.ADDED:
-            event_type = EventType.CREATE
-        case _:
-            event_type = EventType.DELETE
+    change = delta.change  # not a dict: an enum's hash is two calls
+    event_type = _UPDATE if change is _UPDATED else _CREATE if change is _ADDED else _DELETE
     return Event(
         type=event_type,
         old=ObjectView(delta.old, kind) if delta.old is not None else None,

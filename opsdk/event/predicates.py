@@ -43,13 +43,13 @@ class Predicate:
     """
 
     def __init__(self, test: PredicateFunc, name: str = "", *, passes_nothing: bool = False) -> None:
-        self._test = test
+        self.test = test
         self.passes_nothing = passes_nothing
         self.name = name or getattr(test, "__name__", "predicate")
 
     def __call__(self, event: AnyEvent) -> bool:
         """Whether the event passes."""
-        return self._test(event)
+        return self.test(event)
 
     def __and__(self, other: PredicateFunc) -> Predicate:
         return all_of(self, other)
@@ -58,7 +58,7 @@ class Predicate:
         return any_of(self, other)
 
     def __invert__(self) -> Predicate:
-        return Predicate(lambda event: not self._test(event), f"not {self.name}")
+        return Predicate(lambda event: not self.test(event), f"not {self.name}")
 
     def __repr__(self) -> str:
         return f"<Predicate {self.name}>"
@@ -66,14 +66,35 @@ class Predicate:
 
 def all_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if all `tests` pass. Without tests, every event passes."""
-    never = any(map(_passes_nothing, tests))
-    return Predicate(lambda event: all(t(event) for t in tests), f"all of {len(tests)}", passes_nothing=never)
+    never, functions = any(map(_passes_nothing, tests)), tuple(map(test_of, tests))
+
+    def passes(event: AnyEvent) -> bool:
+        for test in functions:  # noqa: SIM110 - a generator costs as much as two tests
+            if not test(event):
+                return False
+        return True
+
+    test = functions[0] if len(functions) == 1 else passes
+    return Predicate(test, f"all of {len(tests)}", passes_nothing=never)
 
 
 def any_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if one of `tests` passes. Without tests, no event passes."""
-    never = all(map(_passes_nothing, tests))
-    return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}", passes_nothing=never)
+    never, functions = all(map(_passes_nothing, tests)), tuple(map(test_of, tests))
+
+    def passes(event: AnyEvent) -> bool:
+        for test in functions:  # noqa: SIM110 - a generator costs as much as two tests
+            if test(event):
+                return True
+        return False
+
+    test = functions[0] if len(functions) == 1 else passes
+    return Predicate(test, f"any of {len(tests)}", passes_nothing=never)
+
+
+def test_of(predicate: PredicateFunc) -> PredicateFunc:
+    """Return the function of a `Predicate`, without the call of its object."""
+    return predicate.test if type(predicate) is Predicate else predicate
 
 
 def _passes_nothing(test: PredicateFunc | bool) -> bool:

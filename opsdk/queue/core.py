@@ -59,7 +59,11 @@ class QueueState(Enum):
     """Accepts and returns no items."""
 
 
-class _Entry(msgspec.Struct):
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_OPEN, _DRAINING, _CLOSED = QueueState.OPEN, QueueState.DRAINING, QueueState.CLOSED
+
+
+class _Entry(msgspec.Struct, gc=False):
     """A queued item: delayed, ready, or waiting for the end of its own processing."""
 
     priority: int
@@ -105,7 +109,7 @@ class _Entry(msgspec.Struct):
         return () if self.causes is None else (self.causes,)
 
 
-class QueueItem(msgspec.Struct, Generic[K], frozen=True):
+class QueueItem(msgspec.Struct, Generic[K], frozen=True, gc=False):
     """An item that a worker processes.
 
     Attributes:
@@ -174,7 +178,7 @@ class QueueCore(Generic[K]):
     """
 
     def __init__(self, fair_order: FairOrder[K] | None = None, *, max_wait: float = MAX_WAIT) -> None:
-        self.state = QueueState.OPEN
+        self.state = _OPEN
         self._fair = fair_order
         self._max_wait = max_wait
         self._took_overdue = False
@@ -210,7 +214,7 @@ class QueueCore(Generic[K]):
         An item that is already queued keeps the earlier time and the higher priority, and its causes. With
         `timer`, the cause is the end of the delay, so it is not a cause of an earlier start.
         """
-        if self.state is not QueueState.OPEN:
+        if self.state is not _OPEN:
             return False
         ready_at = now + max(after, 0.0)
         entry = self._entries.get(item)
@@ -302,7 +306,7 @@ class QueueCore(Generic[K]):
 
     def take(self, now: float) -> QueueItem[K] | None:
         """Return the next item for a worker, or None if none is ready, or the queue is paused."""
-        if self.state is QueueState.CLOSED or self.paused:
+        if self.state is _CLOSED or self.paused:
             return None
         if self.delayed:
             self.advance(now)
@@ -353,7 +357,7 @@ class QueueCore(Generic[K]):
             raise KeyError(f"{item!r} is not being processed: done() was called twice, or the item was never taken")
         entry = self._entries.get(item)
         if entry is not None:
-            if self.state is QueueState.DRAINING:
+            if self.state is _DRAINING:
                 entry.ready_at = min(entry.ready_at, now)  # no delay is waited for any more
                 entry.happen(math.inf)
             self._schedule(item, entry, now)
@@ -373,7 +377,7 @@ class QueueCore(Generic[K]):
     def has_ready(self, now: float) -> bool:
         """Whether `take` returns an item."""
         self.advance(now)
-        return bool(self._depth) and self.state is not QueueState.CLOSED and not self.paused
+        return bool(self._depth) and self.state is not _CLOSED and not self.paused
 
     def __len__(self) -> int:
         """Return the number of ready items."""
@@ -426,7 +430,7 @@ class QueueCore(Generic[K]):
     def restore(self, items: Iterable[SavedItem[K]], *, now: float) -> None:
         """Open a queue that is held, with the items of a `save`."""
         assert self.state is QueueState.HELD
-        self.state = QueueState.OPEN
+        self.state = _OPEN
         for saved in items:
             entry = self._entries[saved.item] = _Entry(saved.priority, saved.ready_at, saved.queued_at)
             for cause in saved.causes:
@@ -441,10 +445,10 @@ class QueueCore(Generic[K]):
 
         A paused queue returns none of them, so it closes at once.
         """
-        if self.state is QueueState.CLOSED:
+        if self.state is _CLOSED:
             return
         drain = drain and not self.paused
-        self.state = QueueState.DRAINING if drain else QueueState.CLOSED
+        self.state = _DRAINING if drain else _CLOSED
         self.delayed.clear()
         for item, entry in list(self._entries.items()):
             if not entry.ready and not (drain and item in self._processing):
@@ -453,7 +457,7 @@ class QueueCore(Generic[K]):
     @property
     def ended(self) -> bool:
         """Whether no item will be returned any more."""
-        return self.state is QueueState.CLOSED or (self.state is QueueState.DRAINING and not self._entries)
+        return self.state is _CLOSED or (self.state is _DRAINING and not self._entries)
 
     def __repr__(self) -> str:
         delayed = len(self._entries) - len(self)

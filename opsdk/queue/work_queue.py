@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import loop_time, monotonic
 from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import MAX_WAIT, QueueCore, QueueItem, QueueState, SavedItem
 from opsdk.queue.fairness import Fairness
@@ -69,6 +69,7 @@ class WorkQueue(Generic[K]):
         self.core: QueueCore[K] = QueueCore(order, max_wait=max_wait)
         self.hooks = hooks
         self.keeps_traces = False
+        self._clock: Callable[[], float] = monotonic
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -177,8 +178,10 @@ class WorkQueue(Generic[K]):
 
         Call `done` for every item. Cancelling the wait loses no item.
         """
+        if self._clock is monotonic:
+            self._clock = loop_time()  # the queue belongs to the loop of its workers
         while True:
-            now = monotonic()
+            now = self._clock()
             if (queue_item := self._take(now)) is not None:
                 return queue_item
             if self.core.ended:
@@ -198,14 +201,15 @@ class WorkQueue(Generic[K]):
 
     def done(self, item: K) -> None:
         """Mark `item` as processed."""
-        now = monotonic()
+        now = self._clock()
         worked = self.core.done(item, now=now)
         if self.hooks:
             self.hooks.finished(worked)
         self._wake(now)
         if self.core.ended:
             self._wake_workers(len(self._getters))
-        self._notify_idle()
+        if self._idle_waiters:
+            self._notify_idle()
 
     def _wake(self, now: float) -> None:
         """Make due items ready, wake one waiting worker for each ready item, and set the timer for the next one."""

@@ -27,13 +27,17 @@ class Credentials(Protocol):
         """The client certificate of the last credentials, if any."""
         ...
 
+    def current(self) -> dict[str, str] | None:
+        """Return the headers for the next request; None if `headers` must be awaited. Raises `ConfigError`."""
+        ...
+
     async def headers(self) -> dict[str, str]:
         """Return the headers for the next request. Raises `ConfigError` or `UnauthorizedError`."""
         ...
 
     @property
     def generation(self) -> int:
-        """The number of the last credentials, which `headers` has returned."""
+        """The number of the last credentials, which `headers` or `current` has returned."""
         ...
 
     def invalidate(self, generation: int) -> bool:
@@ -52,6 +56,9 @@ class StaticCredentials:
 
     def __init__(self, authorization: str = "") -> None:
         self._headers = {"Authorization": authorization} if authorization else {}
+
+    def current(self) -> dict[str, str]:
+        return self._headers
 
     async def headers(self) -> dict[str, str]:
         return self._headers
@@ -80,6 +87,9 @@ class TokenFileCredentials:
         self._read_at: float | None = None
 
     async def headers(self) -> dict[str, str]:
+        return self.current()
+
+    def current(self) -> dict[str, str]:
         now = monotonic()
         if self._read_at is None or now - self._read_at >= TOKEN_FILE_PERIOD:
             try:

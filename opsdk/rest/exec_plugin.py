@@ -134,6 +134,10 @@ class ExecCredentials:
         """The client certificate of the last credential."""
         return self._credential.client_cert if self._credential else None
 
+    def current(self) -> dict[str, str] | None:
+        credential = self._valid_credential()
+        return None if credential is None else _headers_of(credential)
+
     async def headers(self) -> dict[str, str]:
         """Run the plugin if there is no valid credential. Cancellation kills it."""
         credential = self._valid_credential()
@@ -142,7 +146,7 @@ class ExecCredentials:
                 credential = self._valid_credential()
                 if credential is None:
                     credential = await self._renew()
-        return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
+        return _headers_of(credential)
 
     async def _renew(self) -> Credential:
         """Run the plugin, unless it has failed a moment ago."""
@@ -203,3 +207,7 @@ def _is_interactive(plugin: ExecConfig) -> bool:
     if plugin.interactive_mode == "Always" and not terminal:
         raise _plugin_error(plugin, "needs a terminal (interactiveMode: Always), but standard input is not a terminal")
     return terminal
+
+
+def _headers_of(credential: Credential) -> dict[str, str]:
+    return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}

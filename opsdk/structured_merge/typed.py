@@ -33,6 +33,9 @@ ABSENT: Final = object()
 
 
 _UNKNOWN: Final = Topology.UNKNOWN
+
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_SCALAR, _MAP, _LIST_ATOMIC = Topology.SCALAR, Topology.MAP, Topology.LIST_ATOMIC
 """A module constant, because an enum member lookup is slow and every value needs this one."""
 
 
@@ -42,8 +45,8 @@ def topology_for(schema: Schema, value: JsonValue) -> Topology:
     if schema.topology is not _UNKNOWN:
         return schema.topology
     if isinstance(value, dict):
-        return Topology.MAP
-    return Topology.LIST_ATOMIC if isinstance(value, list) else Topology.SCALAR
+        return _MAP
+    return _LIST_ATOMIC if isinstance(value, list) else _SCALAR
 
 
 def list_element(item: JsonValue, schema: Schema) -> str:
@@ -99,7 +102,7 @@ def _find_faults(
     if value is None:
         return
     topology = topology_for(schema, value)
-    if topology is Topology.SCALAR:
+    if topology is _SCALAR:
         faults += [(path, text) for text in _scalar_fault(value, schema)]
     elif topology.is_list and not isinstance(value, list):
         faults.append((path, f"expected list, got &{{{go_value(value)}}}"))
@@ -109,12 +112,12 @@ def _find_faults(
         faults.append((path, f"expected map, got &{{{go_value(value)}}}"))
     else:
         for name, item in value.items():
-            field = schema.admitted(name)
+            field = schema.used_fields.get(name) or schema.admitted(name)
             if field is None:
                 faults.append(((*path, "f:" + name), "field not declared in schema"))
                 return
             # Most values are scalars that fit.
-            if field.topology is not Topology.SCALAR or type(item) not in _FITTING.get(field.scalar_type, _SCALARS):
+            if field.topology is not _SCALAR or type(item) not in _FITTING.get(field.scalar_type, _SCALARS):
                 _find_faults(item, field, (*path, "f:" + name), faults, allow_duplicates=allow_duplicates)
 
 
@@ -186,9 +189,9 @@ def _fields(value: JsonValue, schema: Schema) -> FieldSet | None:
     members: list[str] = []
     children: dict[str, FieldSet] = {}
     for name, item in value.items():
-        element, field = "f:" + name, schema.field(name)
+        element, field = "f:" + name, schema.used_fields.get(name) or schema.field(name)
         # Most values are scalars.
-        below = None if field.topology is Topology.SCALAR else _fields(item, field)
+        below = None if field.topology is _SCALAR else _fields(item, field)
         if below is None:
             members.append(element)
             continue
@@ -211,7 +214,7 @@ def _item_fields(items: list[JsonValue], schema: Schema) -> FieldSet:
     return FieldSet.from_parts(members, children)
 
 
-_GRANULAR: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.LIST_SET, Topology.LIST_MAP})
+_GRANULAR: Final = frozenset({Topology.STRUCT, _MAP, Topology.LIST_SET, Topology.LIST_MAP})
 
 
 # ------------------------------------------------------------------ comparing

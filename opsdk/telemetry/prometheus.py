@@ -10,7 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from opsdk.telemetry.build_info import BuildInfoCollector
@@ -209,6 +209,7 @@ class PrometheusHook(TelemetryHook):
         """Create the metrics of requests to API servers, with client-go's names."""
         # client-go's label `verb` is the HTTP method, as `method` is.
         name, labels = "rest_client", ["verb", "host"]
+        self._request_series: dict[tuple[str, str, str], _RequestSeries] = {}
         self._requests = Counters(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"])
         self._request_seconds = Histograms(
             f"{name}_request_duration_seconds", "Duration of requests.", labels, buckets=_REQUEST_BUCKETS
@@ -373,9 +374,15 @@ class PrometheusHook(TelemetryHook):
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"
         method, host = record.method, record.host
-        self._requests.series(code, method, host).inc()
-        self._request_seconds.series(method, host).observe(record.seconds)
-        self._sent.series(method, host).observe(record.sent_bytes)
+        if (series := self._request_series.get((code, method, host))) is None:
+            series = self._request_series[code, method, host] = _RequestSeries(
+                ended=self._requests.series(code, method, host).inc,
+                seconds=self._request_seconds.series(method, host).observe,
+                sent=self._sent.series(method, host).observe,
+            )
+        series.ended()
+        series.seconds(record.seconds)
+        series.sent(record.sent_bytes)
         if record.received_bytes is not None:
             self._received.series(method, host).observe(record.received_bytes)
         if record.request is not None and record.request.resource == _LEASES:
@@ -474,8 +481,18 @@ def export_metrics(metrics: PrometheusHook, hooks: Iterable[TelemetryHook]) -> N
                 log.exception("the telemetry hook %r cannot export metrics", hook)
 
 
+class _RequestSeries(NamedTuple):
+    """The series of the requests with one code, method and host: found at once, and not one by one."""
+
+    ended: Callable[[], None]
+    seconds: Callable[[float], None]
+    sent: Callable[[float], None]
+
+
 class _QueueSeries(QueueHooks):
     """The series of one queue. The methods are those of the series: each reconcile calls three of them."""
+
+    never_raises = True
 
     def __init__(
         self,

@@ -13,16 +13,19 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger("opsdk.reconcile")
 
 
+def logs_reconciles() -> bool:
+    """Whether `log_started` and `log_result` write lines: they need not be called if not."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
 def log_started(causes: Sequence[object] = ()) -> None:
     """Log at DEBUG that a reconcile starts, and its causes."""
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("reconcile starts: %s", ", ".join(map(str, causes)) or "no cause recorded")
+    log.debug("reconcile starts: %s", ", ".join(map(str, causes)) or "no cause recorded")
 
 
 def log_result(result: object, seconds: float) -> None:
     """Log at DEBUG how a reconcile without an error ended, such as ``requeue after 30 s``."""
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("reconcile ended in %.3g s: %s", seconds, result, extra={"seconds": round(seconds, 6)})
+    log.debug("reconcile ended in %.3g s: %s", seconds, result, extra={"seconds": round(seconds, 6)})
 
 
 def log_failure(error: BaseException, *, wait: float | None) -> None:

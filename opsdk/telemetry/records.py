@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -144,7 +144,12 @@ class QueueHooks:
     """Receives the events of one work queue, and does nothing with them. Override what is needed.
 
     Not a Protocol: a later version adds events, and a hook without a method for them must go on.
+
+    Attributes:
+        never_raises: no method raises, so nothing needs to contain its exceptions.
     """
+
+    never_raises: ClassVar[bool] = False
 
     def added(self) -> None:
         """An item was queued."""
@@ -531,11 +536,10 @@ class Hooks(TelemetryHook):
         self._request = [hook.request for hook in self.hooks if _overrides(hook, "request")]
         self._write = [hook.write for hook in self.hooks if hook.follows_writes]
         self.follows_writes = bool(self._write)
-
-    @property
-    def follows_requests(self) -> bool:
+        self.follows_requests = bool(self._request)
         """Whether a hook has a block for requests: without one, `RequestStarted` is not needed."""
-        return bool(self._request)
+        self.follows_reconciles = bool(self._reconcile)
+        """Whether a hook has a block for reconciles: without one, `ReconcileStarted` is not needed."""
 
     def record(self, record: Record) -> None:
         """Pass the record to each hook."""
@@ -549,7 +553,10 @@ class Hooks(TelemetryHook):
     def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
         """Return the receiver of all hooks that need the events."""
         hooks = (hook for hook in self.hooks if _overrides(hook, "record") or _overrides(hook, "queue_hooks"))
-        return _CombinedQueueHooks([hook.queue_hooks(controller, queue) for hook in hooks], controller)
+        receivers = [hook.queue_hooks(controller, queue) for hook in hooks]
+        if len(receivers) == 1 and receivers[0].never_raises:
+            return receivers[0]
+        return _CombinedQueueHooks(receivers, controller)
 
     def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:
         """Enter the block of each hook."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.aio.clock import monotonic
-from opsdk.aio.shared_timeout import SharedTimeout
+from opsdk.aio.shared_timeout import LimitedWait, SharedTimeout
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 
 _Wait = tuple[float, float, float]
@@ -34,7 +34,7 @@ def test_each_wait_ends_as_with_a_timeout_of_its_own(waits: list[_Wait]) -> None
         await asyncio.sleep(begin)
         try:
             if timeouts is not None:
-                with timeouts.limit(limit):
+                with LimitedWait(timeouts, limit):
                     await asyncio.sleep(seconds)
             else:
                 async with asyncio.timeout(limit):
@@ -59,7 +59,7 @@ def test_each_wait_ends_as_with_a_timeout_of_its_own(waits: list[_Wait]) -> None
 
 
 async def _wait_forever(timeouts: SharedTimeout) -> None:
-    with timeouts.limit(30.0):
+    with LimitedWait(timeouts, 30.0):
         await asyncio.Event().wait()
 
 
@@ -76,7 +76,7 @@ def test_no_timer_remains_after_the_last_wait() -> None:
     """The end of the last wait removes the timer, so a deadlock after it is found at once."""
 
     async def play() -> None:
-        with SharedTimeout().limit(30.0):
+        with LimitedWait(SharedTimeout(), 30.0):
             await asyncio.sleep(1.0)
         await asyncio.Event().wait()
 

@@ -78,7 +78,7 @@ class HastyWrites(OwnWrites):
 
     def shown(self, entry: StoreEntry) -> StoreEntry | None:
         """End the write."""
-        self._pending.pop(entry.key, None)
+        self.pending.pop(entry.key, None)
         return super().shown(entry)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import loop_time
 from opsdk.apimachinery.codec import encode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import ObjectList
@@ -28,7 +28,8 @@ class RecordRequests(Wrapper):
         if activity is None:
             return await self.inner.execute(operation)
         reason = activity.take_reason()
-        started = monotonic()
+        clock = loop_time()
+        started = clock()
         status, result = 0, None
         try:
             result = await self.inner.execute(operation)
@@ -39,8 +40,9 @@ class RecordRequests(Wrapper):
                 _record_reads(activity, operation, None)
             raise
         finally:
-            activity.record_request(_request_sent(operation, result, status, monotonic() - started, reason))
-        _record_reads(activity, operation, result)
+            activity.record_request(_request_sent(operation, result, status, clock() - started, reason))
+        if not isinstance(operation, ObjectWrite):
+            _record_reads(activity, operation, result)
         return result
 
 

@@ -5,6 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/fieldowner.go, fieldvalidati
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from opsdk.client.client import Client
@@ -21,12 +22,12 @@ class FieldOwner(Wrapper):
         super().__init__(inner)
         self.owner = owner
 
-    async def execute(self, operation: Operation) -> Any:
+    # Not async, as most writes pass through it: the next executor has the coroutine.
+    def execute(self, operation: Operation) -> Coroutine[Any, Any, Any]:
         """Execute the operation with a field owner."""
-        # Most operations pass through this wrapper: `transform` would be one more coroutine for each.
         if isinstance(operation, ObjectWrite) and not operation.options.field_owner:
             operation = with_write_options(operation, field_owner=self.owner)
-        return await self.inner.execute(operation)
+        return self.inner.execute(operation)
 
 
 class FieldValidating(Wrapper):

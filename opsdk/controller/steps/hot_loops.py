@@ -61,7 +61,7 @@ class HotLoopReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class OwnPasses(msgspec.Struct):
+class OwnPasses(msgspec.Struct, gc=False):
     """The own passes of a request in a row.
 
     Attributes:

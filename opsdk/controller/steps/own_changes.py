@@ -21,6 +21,9 @@ _MAX_HELD = 16
 # Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
 _MAX_PENDING = 10_000
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_UPDATE, _DELETE = EventType.UPDATE, EventType.DELETE
+
 Versions = tuple[str, str]
 """The resource versions before and after a write."""
 
@@ -57,21 +60,27 @@ class OwnChanges:
         held = self._held.pop(key, ())
         if not held and not writes:
             return []
+        if not held and key not in self._pending:
+            self._remember(key, frozenset(writes))
+            return []
         pending = self._pending.pop(key, frozenset()).union(writes)
         if remaining := pending.difference(map(versions_of, held)):
             # A list after a gap of the watch shows fewer states than there were: those of the past are never shown.
-            self._pending[key] = remaining if len(remaining) <= _MAX_HELD else frozenset(writes)
-            if len(self._pending) > _MAX_PENDING:
-                del self._pending[next(iter(self._pending))]
+            self._remember(key, remaining if len(remaining) <= _MAX_HELD else frozenset(writes))
         return [event for event in held if versions_of(event) not in pending]
+
+    def _remember(self, key: Hashable, writes: frozenset[Versions]) -> None:
+        self._pending[key] = writes
+        if len(self._pending) > _MAX_PENDING:
+            del self._pending[next(iter(self._pending))]
 
     def passes(self, event: AnyEvent) -> bool:
         """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
         if not self._held and not self._pending:
             return True
         key = event.view.key
-        if event.type is not EventType.UPDATE or event.resync:
-            if event.type is EventType.DELETE:
+        if event.type is not _UPDATE or event.resync:
+            if event.type is _DELETE:
                 self._pending.pop(key, None)
             return True
         if key in self._held and len(held := self._held[key]) < _MAX_HELD:
@@ -130,4 +139,7 @@ def _versions(work: ReconcilePass, key: ObjectKey) -> list[Versions]:
 def versions_of(event: AnyEvent) -> Versions:
     """Return the resource versions before and after an update."""
     old, new = event.old, event.new
-    return (old.resource_version if old is not None else "", new.resource_version if new is not None else "")
+    return (
+        old.entry.resource_version if old is not None else "",
+        new.entry.resource_version if new is not None else "",
+    )

@@ -51,9 +51,11 @@ class ReconcilerCall:
             if failure is not None:
                 raise failure from None
             return _NOTHING_DONE  # a `NotReadyError`: `Context.progress` has the child
-        if not isinstance(result, Result | None):
+        if result is None:
+            return _NOTHING_DONE
+        if not isinstance(result, Result):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
-        return ReconcileAttempt(result=result) if result is not None else _NOTHING_DONE
+        return ReconcileAttempt(result=result)
 
     def __repr__(self) -> str:
         function = self._declaration.function

@@ -27,6 +27,9 @@ TLS_TIMEOUT = 10.0
 # (k8s.io/apimachinery/pkg/util/net/http.go, ReadIdleTimeout and PingTimeout).
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_HEAD, _DONE = ResponseState.HEAD, ResponseState.DONE
+
 Connected = TypeVar("Connected", bound="ClientConnection")
 
 
@@ -179,15 +182,15 @@ class ClientConnection(SharedBufferProtocol):
 
     async def head(self) -> None:
         """Wait for status and headers. Raises `TransportError` if the connection breaks."""
-        while self.reader.state is ResponseState.HEAD:
-            await self._wait_for_change()
+        while self.reader.state is _HEAD:
+            await self._change()
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, empty at its end. Raises `ConnectionLostError`."""
         while not self.reader.chunks:
-            if self.reader.state is ResponseState.DONE:
+            if self.reader.state is _DONE:
                 return b""
-            await self._wait_for_change()
+            await self._change()
         data = self.reader.take()
         if self._paused and self.transport is not None:
             self._paused = False
@@ -200,7 +203,7 @@ class ClientConnection(SharedBufferProtocol):
         self.draining = True
         if self.transport is None:
             return
-        if self.reader.state is ResponseState.HEAD:
+        if self.reader.state is _HEAD:
             # SO_LINGER 0 makes the close a reset. Else the kernel delivers a cancelled write after a network
             # partition of up to 45 s, when another replica may lead.
             sock = self.transport.get_extra_info("socket")
@@ -214,19 +217,17 @@ class ClientConnection(SharedBufferProtocol):
         if self.transport is not None:
             await asyncio.shield(self._closed)
 
-    async def _wait_for_change(self) -> None:
-        """Wait for data or the end of the connection. Raises if the connection has already ended."""
+    def _change(self) -> asyncio.Future[None]:
+        """Return the next data or end of the connection, to be awaited. Raises if the connection has already ended."""
         if self._error is not None:
             raise translate(self._error, sent=True, where=self.where) from self._error
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def __repr__(self) -> str:
         state = "draining" if self.draining else self.reader.state.name.lower()

@@ -22,10 +22,30 @@ class ResponseState(Enum):
     DONE = "response complete"
 
 
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
+_IDLE, _HEAD, _BODY, _DONE = ResponseState.IDLE, ResponseState.HEAD, ResponseState.BODY, ResponseState.DONE
+
+
 @lru_cache(maxsize=256)
-def _lower_name(name: bytes) -> str:
-    """Return a header's name in lower case. A server sends the same few names repeatedly."""
-    return name.decode("latin-1").lower()
+def _lower_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Return the names of headers in lower case. A server sends the same few sets repeatedly."""
+    return tuple([name.decode("latin-1").lower() for name in names])
+
+
+def _headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name; the values of repeated ones are joined."""
+    if not pairs:
+        return {}
+    names, values = zip(*pairs, strict=True)
+    lower = _lower_names(names)
+    # Decoded at once: no value has a line break.
+    headers = dict(zip(lower, b"\n".join(values).decode("latin-1").split("\n"), strict=True))
+    if len(headers) < len(lower):
+        headers = {}
+        for name, value in zip(lower, values, strict=True):
+            text = value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
 
 
 class ResponseParser:
@@ -35,7 +55,7 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
         self._method = ""
         self._until_eof = False
-        self.state = ResponseState.IDLE
+        self.state = _IDLE
         self.status = 0
         self.headers: dict[str, str] = {}
         self.chunks: deque[bytes] = deque()
@@ -43,16 +63,16 @@ class ResponseParser:
         self.reusable = True  # until an error
         self._fed_without_body = 0
         self._interim = 0
-        self._repeated: dict[str, list[str]] = {}
+        self._pairs: list[tuple[bytes, bytes]] = []
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
-        self._method, self.state, self.reusable = method, ResponseState.HEAD, False
+        self._method, self.state, self.reusable = method, _HEAD, False
         self._fed_without_body = self._interim = 0
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
-        if self.state is ResponseState.DONE or self.state is ResponseState.IDLE:  # the hash of an enum is a call
+        if self.state is _DONE or self.state is _IDLE:  # the hash of an enum is a call
             self.reusable = False
             raise httptools.HttpParserError("the server sent bytes without a request")
         # Heads, interim ones too, and trailers: what httptools has of a header is kept until the header is complete.
@@ -64,8 +84,8 @@ class ResponseParser:
     def eof(self) -> None:
         """The server has closed the connection, which ends a response without a length."""
         self.reusable = False
-        if self.state is ResponseState.BODY and self._until_eof:
-            self.state = ResponseState.DONE
+        if self.state is _BODY and self._until_eof:
+            self.state = _DONE
 
     def take(self) -> bytes:
         """Return all body bytes read so far."""
@@ -76,24 +96,19 @@ class ResponseParser:
 
     def on_message_begin(self) -> None:
         """A head starts, possibly after an interim response (1xx)."""
-        if self.state is ResponseState.DONE:
+        if self.state is _DONE:
             raise ValueError("a second response to one request")
         self.headers = {}
-        self._repeated = {}
+        self._pairs = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        key, text = _lower_name(name), value.decode("latin-1")
-        if key in self.headers:
-            self._repeated.setdefault(key, [self.headers[key]]).append(text)
-        else:
-            self.headers[key] = text
+        self._pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is complete. Interim responses (1xx) are skipped."""
         self.status = self._parser.get_status_code()
-        if self._repeated:
-            self.headers |= {name: ", ".join(values) for name, values in self._repeated.items()}
+        self.headers = _headers_of(self._pairs)
         if self.status < 200:
             self._interim += 1
             if self._interim > LIMITS.informational_responses:
@@ -101,7 +116,7 @@ class ResponseParser:
             return
         sized = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
         self._until_eof = not sized and self.status not in _BODYLESS
-        self.state = ResponseState.DONE if self._method in {"HEAD", "CONNECT"} else ResponseState.BODY
+        self.state = _DONE if self._method in {"HEAD", "CONNECT"} else _BODY
 
     def on_body(self, data: bytes) -> None:
         """A part of the body."""
@@ -114,4 +129,4 @@ class ResponseParser:
         if self.status >= 200:
             # After HEAD, the parser still expects the body that Content-Length announces.
             self.reusable = self._parser.should_keep_alive() and self._method != "HEAD"
-            self.state = ResponseState.DONE
+            self.state = _DONE

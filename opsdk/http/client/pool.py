@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import loop_time, monotonic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.body_stream import Body, BodyStream
@@ -47,18 +47,20 @@ class ConnectionExchange:
         self.status = connection.reader.status
         self.headers = connection.reader.headers
 
-    async def read(self) -> bytes:
-        if self._connection is None:
-            return b""
-        return await self._connection.read()
+    # Not async: connection and pool have the coroutines.
+    def read(self) -> Coroutine[Any, Any, bytes]:
+        return _read_nothing() if self._connection is None else self._connection.read()
 
-    async def aclose(self) -> None:
+    def aclose(self) -> Coroutine[Any, Any, None]:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            await self._pool.release(connection)
+        return self._pool.release(connection)
 
     def __repr__(self) -> str:
         return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
+
+
+async def _read_nothing() -> bytes:
+    return b""
 
 
 class ConnectionPool:
@@ -91,6 +93,7 @@ class ConnectionPool:
         self._busy: dict[ClientConnection, None] = {}  # in order, so that runs repeat
         self._waiting: dict[asyncio.Future[ClientConnection | BaseException], None] = {}  # in order
         self._dials: dict[asyncio.Task[None], None] = {}  # in order
+        self._clock: Callable[[], float] = monotonic
         self._max_dials = MAX_DIALS
         self._fastest_dial = math.inf
         self._hung_dial_timer: asyncio.TimerHandle | None = None
@@ -141,8 +144,9 @@ class ConnectionPool:
 
     def _take_idle(self) -> ClientConnection | None:
         """Return an idle connection that is still usable, or None."""
-        self._raise_if_closed()
-        now = monotonic()
+        if self._closed:
+            self._raise_if_closed()
+        now = self._clock() if self._idle else 0.0
         while self._idle:
             connection = self._idle.pop()
             if connection.reusable and now - connection.idle_since < self._idle_timeout:
@@ -204,7 +208,9 @@ class ConnectionPool:
 
         Without that, requests to a server that does not answer would wait for the time limit of one dial after another.
         """
-        began = monotonic()
+        # Each idle connection was dialed before: so the clock is bound when one is looked for.
+        self._clock = loop_time()
+        began = self._clock()
         try:
             connection = await self._dial()
         except Exception as error:  # noqa: BLE001 - the requests raise it
@@ -213,7 +219,7 @@ class ConnectionPool:
                     del self._waiting[waiter]
                     waiter.set_result(error)
         else:
-            seconds = monotonic() - began
+            seconds = self._clock() - began
             self._fastest_dial = min(self._fastest_dial, seconds)
             self._max_dials = MAX_DIALS if seconds <= SLOW_DIAL * self._fastest_dial else 1
             self._busy[connection] = None
@@ -236,14 +242,19 @@ class ConnectionPool:
                 waiter.set_result(connection)
                 return
         self._busy.pop(connection, None)
-        now = connection.idle_since = monotonic()
+        now = connection.idle_since = self._clock()
         self._idle.append(connection)
         # The first one is idle for the longest time.
         while self._idle and (len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_timeout):
             self._idle.popleft().abort()
 
-    async def release(self, connection: ClientConnection) -> None:
-        """Return a connection after its exchange: pass it on, or close it and wait until it is closed."""
+    async def release(self, connection: ClientConnection | None) -> None:
+        """Return a connection after its exchange: pass it on, or close it and wait until it is closed.
+
+        None is a connection that was returned before.
+        """
+        if connection is None:
+            return
         if connection.reusable and not self._closed:
             self._put(connection)
             return

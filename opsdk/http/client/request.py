@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from opsdk.errors import UsageError
 from opsdk.http.body_stream import Body, BodyStream
@@ -26,11 +26,11 @@ class ResponseStream(Protocol):
     status: int
     headers: dict[str, str]
 
-    async def read(self) -> bytes:
+    def read(self) -> Coroutine[Any, Any, bytes]:
         """Return the next bytes, empty at the end. Raises `ConnectionLostError` if the body is cut off."""
         ...
 
-    async def aclose(self) -> None:
+    def aclose(self) -> Coroutine[Any, Any, None]:
         """Release the connection, or close it if the body was not read to its end. Idempotent."""
         ...
 
@@ -38,7 +38,7 @@ class ResponseStream(Protocol):
 class ConnectionBackend(Protocol):
     """Carries out exchanges: a connection pool, or an application in this process."""
 
-    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
+    def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> Coroutine[Any, Any, ResponseStream]:
         """Send one request and return when the response head has arrived. That ends a `BodyStream` too."""
         ...
 
