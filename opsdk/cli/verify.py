@@ -12,6 +12,7 @@ import typer
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.plan.processes import stopped_by_sigterm
+from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
     Checks,
@@ -24,15 +25,15 @@ from opsdk.cli.verify_command import (
     Workloads,
     verify_command,
 )
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_inputs import OPERATIONS, OperatorInputs
 from opsdk.cli.verify_report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.life.run import check_life
 from opsdk.verification.verify import VerificationSummary, run_verification
 
-_OPERATIONS: Final = 60
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4
@@ -92,9 +93,11 @@ def verify(
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     chosen = OperatorInputs(
-        operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive
-    )
-    verification = chosen.generated(examples=example or (), operations=operations or _OPERATIONS, seed=seed)
+        operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
+        examples=[document.tree for document in read_files(example or ())], operations=operations or OPERATIONS,
+        seed=seed,
+    )  # fmt: skip
+    verification = chosen.generated()
     processes = parallel or os.cpu_count() or 1
     if exhaustive:
         status = explore_workloads(
@@ -117,6 +120,7 @@ def _attack(
 ) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
+    check_life(verification, undisturbed)
     disturbed = run_verification(
         verification.declared,
         verification.workloads,

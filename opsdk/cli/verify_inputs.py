@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
-from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
 from opsdk.engine.world.declaration import RunningEnvironment
@@ -26,7 +25,10 @@ from opsdk.verification.generated import (
 )
 from opsdk.verification.transition import Transition
 
-__all__ = ["OperatorInputs", "fresh_operator"]
+__all__ = ["OPERATIONS", "OperatorInputs", "fresh_operator"]
+
+OPERATIONS: Final = 60
+"""Operations on each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,9 @@ class OperatorInputs:
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         exhaustive: all schedules are run: of short workloads, without pods.
+        examples: custom resources to begin with, and objects that they name.
+        operations: on each kind.
+        seed: chooses the order of the fields.
     """
 
     operator: str = ""
@@ -46,25 +51,19 @@ class OperatorInputs:
     allowed_hosts: Sequence[str] = ()
     checks: Sequence[str] = ()
     exhaustive: bool = False
+    examples: Sequence[JsonObject] = ()
+    operations: int = OPERATIONS
+    seed: int = 0
 
-    def generated(self, *, examples: Sequence[Path], operations: int, seed: int) -> GeneratedVerification:
-        """Return the verification of generated workloads.
-
-        Args:
-            examples: files with custom resources to begin with.
-            operations: on each kind.
-            seed: chooses the order of the fields.
-
-        Raises:
-            OpsdkError: the operator cannot be verified.
-        """
+    def generated(self) -> GeneratedVerification:
+        """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
         return generated_verification(
             self._doubles(),
             environment=self._environment(),
-            examples=[document.tree for document in read_files(examples)],
-            operations=operations,
+            examples=self.examples,
+            operations=self.operations,
             per_workload=1 if self.exhaustive else 3,
-            seed=seed,
+            seed=self.seed,
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
         )

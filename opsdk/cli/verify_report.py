@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_transition import transition_test
+from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import NEEDS_STANDBY
 from opsdk.verification.generated import GeneratedVerification
@@ -138,7 +138,8 @@ class GeneratedReport:
         }
 
     def _test_of_finding(self, finding: OracleFinding) -> str:
-        assert finding.transition is not None
+        if finding.transition is None:
+            return life_test(self.inputs, finding)
         return transition_test(self.inputs, f"{finding.oracle.value}: {finding.operation}", finding.transition)
 
     def _test_of_run(self, run: BrokenRun) -> str:

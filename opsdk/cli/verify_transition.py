@@ -13,11 +13,13 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.exploration.bounds import Choice, Schedule
 from opsdk.verification.exploration.explore import verify_schedule
-from opsdk.verification.generated_run import check_generated
+from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.life.run import check_life
+from opsdk.verification.oracles import OracleFinding
 from opsdk.verification.transition import Transition, Written
 from opsdk.verification.verify import verify_disturbance
 
-__all__ = ["transition_test", "verify_transition"]
+__all__ = ["life_test", "transition_test", "verify_life", "verify_transition"]
 
 
 def verify_transition(
@@ -101,6 +103,46 @@ def transition_test(
         f"    # {title}\n"
         f"    steps = [\n{steps}    ]\n"
         f"    violations = verify_transition({', '.join(arguments)})\n"
+        f"    assert not violations, violations\n"
+    )
+
+
+def verify_life(
+    operator: str, kind: str, oracle: str, *, doubles: str = "", allowed_hosts: Sequence[str] = (),
+    checks: Sequence[str] = (), references: Sequence[JsonObject] = (),
+) -> Sequence[str]:  # fmt: skip
+    """Return what is wrong with an operator in a workload like life. Call it from a plain test function.
+
+    Args:
+        operator: ``MODULE:NAME`` or a file, as on the command line.
+        kind: of the custom resources.
+        oracle: the law that it breaks.
+        doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
+        allowed_hosts: that the operator may reach.
+        checks: as ``KIND:EXPRESSION``.
+        references: examples of custom resources, and objects that they name.
+
+    Raises:
+        OpsdkError: the operator cannot be verified.
+    """
+    inputs = OperatorInputs(
+        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, examples=references
+    )
+    summary = GeneratedSummary()
+    check_life(inputs.generated(), summary)
+    return [str(each) for each in summary.findings if (each.kind, each.oracle.value) == (kind, oracle)]
+
+
+def life_test(inputs: OperatorInputs, finding: OracleFinding) -> str:
+    """Return a pytest test that fails while a workload like life shows a bug."""
+    options = inputs.options() | ({"references": list(inputs.examples)} if inputs.examples else {})
+    arguments = [repr(inputs.reference), repr(finding.kind), repr(finding.oracle.value)]
+    arguments += [f"{name}={value!r}" for name, value in options.items()]
+    return (
+        "from opsdk.cli.verify_transition import verify_life\n\n\n"
+        f"def test_{_identifier(finding.oracle.value)}() -> None:\n"
+        f"    # {finding.operation}\n"
+        f"    violations = verify_life({', '.join(arguments)})\n"
         f"    assert not violations, violations\n"
     )
 

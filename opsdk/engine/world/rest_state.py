@@ -44,6 +44,8 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         missing: the objects that the last reconciles read, and that do not exist.
         events: number of Events that the operator recorded until now.
         children: those that exist, have a name of their own, and have an owner.
+        generations: of the objects that have one: a status may repeat it, which counts the changes until then.
+        lagging: the objects whose status says that it observed another generation than the present one, and which.
     """
 
     objects: Mapping[str, list[JsonObject]] = {}
@@ -54,6 +56,8 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
     missing: frozenset[str] = frozenset()
     events: int = 0
     children: frozenset[str] = frozenset()
+    generations: Mapping[str, int] = {}
+    lagging: Mapping[str, str] = {}
 
     @property
     def keys(self) -> set[str]:
@@ -120,9 +124,16 @@ class StateRecorder:
         """
         objects: dict[str, list[JsonObject]] = {}
         unready: dict[str, str] = {}
+        generations: dict[str, int] = {}
+        lagging: dict[str, str] = {}
         for key, obj in self._latest.items():
             if (name := self._names[key]) in self._own:
-                objects.setdefault(name, []).append(_comparable(obj, self._managers))
+                part = own_part(obj, self._managers)
+                if isinstance(generation := obj["metadata"].get("generation"), int):
+                    generations[name] = generation
+                    if lag := _lag(part, generation):
+                        lagging[name] = lag
+                objects.setdefault(name, []).append(_comparable(part))
                 if reason := unready_reason(obj):
                     unready[name] = reason
         latest = _latest(passes)
@@ -137,6 +148,8 @@ class StateRecorder:
             missing=frozenset(_missing(latest)),
             events=self._events,
             children=frozenset(self._children()),
+            generations=generations,
+            lagging=lagging,
         )
 
     def _children(self) -> Iterator[str]:
@@ -191,9 +204,17 @@ def _stable_key(entry: Entry) -> str:
     return f"{entry.key.rpartition('/')[0]}/{prefix}*" if prefix else entry.key
 
 
-def _comparable(obj: JsonObject, managers: Collection[str]) -> JsonObject:
+def _lag(part: JsonObject, generation: int) -> str:
+    """Return the generation that a status says it observed, if it is not the present one."""
+    status = part.get("status")
+    observed = status.get(_COUNTER) if isinstance(status, dict) else None
+    if not isinstance(observed, int) or observed == generation:
+        return ""
+    return f"status.{_COUNTER} is {observed} at rest, and metadata.generation is {generation}"
+
+
+def _comparable(part: JsonObject) -> JsonObject:
     """Return what the operator decided: what built-in controllers set may depend on the way to the same end."""
-    part = own_part(obj, managers)
     if "status" in part:
         part["status"] = _without_counters(part["status"])
     comparable = masked("", part)
