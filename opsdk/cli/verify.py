@@ -26,6 +26,7 @@ from opsdk.cli.verify_command import (
     verify_command,
 )
 from opsdk.cli.verify_inputs import OPERATIONS, OperatorInputs
+from opsdk.cli.verify_process import check_processes
 from opsdk.cli.verify_report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
@@ -121,6 +122,8 @@ def _attack(
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     check_life(verification, undisturbed)
+    if not undisturbed.connections:
+        check_processes(inputs, undisturbed)
     disturbed = run_verification(
         verification.declared,
         verification.workloads,

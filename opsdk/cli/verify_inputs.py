@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from opsdk.builder.operator import Operator
+from opsdk.cli.fresh_modules import imported_modules, renew_imports
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
-from opsdk.engine.doubles import DoublesFactory, factory_of
+from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
@@ -90,7 +92,9 @@ class OperatorInputs:
 
     def _doubles(self) -> DoublesFactory:
         reference, doubles = self.reference, load_doubles(self.operator, self.doubles)
-        return factory_of(None if doubles else lambda: fresh_operator(reference), doubles)
+        if doubles is None:
+            return factory_of(lambda: fresh_operator(reference), None)
+        return _with_fresh_modules(doubles)
 
     def _environment(self) -> DefinedEnvironment:
         envtest = import_envtest("a verification runs the operator")
@@ -108,8 +112,26 @@ class OperatorInputs:
 
 
 def fresh_operator(reference: str) -> Operator:
-    """Return an operator from a package that is imported anew: a process that starts again remembers nothing."""
+    """Return an operator from modules that are imported anew: a process that starts again remembers nothing."""
     package = Path(reference.partition(":")[0]).stem.partition(".")[0]
-    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+    names = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+    for name in imported_modules(names):
         del sys.modules[name]
     return load_operator(reference)
+
+
+def _with_fresh_modules(doubles: DoublesFactory) -> DoublesFactory:
+    """Return a factory whose operators come from modules that are imported anew. The module of the doubles stays."""
+
+    def created(snapshot: ClusterSnapshot) -> Doubles[Any]:
+        made = doubles(snapshot)
+
+        def operator() -> Operator:
+            module = getattr(made.operator, "__module__", "")
+            if module in sys.modules:
+                renew_imports(module)
+            return made.operator()
+
+        return Doubles(operator=operator, systems=made.systems)
+
+    return created

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_process import check_processes
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.exploration.bounds import Choice, Schedule
 from opsdk.verification.exploration.explore import verify_schedule
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
 from opsdk.verification.life.run import check_life
-from opsdk.verification.oracles import OracleFinding
+from opsdk.verification.oracles import Oracle, OracleFinding
 from opsdk.verification.transition import Transition, Written
 from opsdk.verification.verify import verify_disturbance
 
@@ -129,7 +130,10 @@ def verify_life(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, examples=references
     )
     summary = GeneratedSummary()
-    check_life(inputs.generated(), summary)
+    if oracle == Oracle.PROCESSES.value:
+        check_processes(inputs, summary)
+    else:
+        check_life(inputs.generated(), summary)
     return [str(each) for each in summary.findings if (each.kind, each.oracle.value) == (kind, oracle)]
 
 

@@ -38,8 +38,9 @@ LIFE_ORACLES: Final = (
     Oracle.REFERENCES,
     Oracle.FOREIGN_OBJECTS,
     Oracle.EXTERNAL,
+    Oracle.PROCESSES,
 )
-"""The oracles that this module judges."""
+"""The oracles of this package."""
 
 
 def check_life(verification: GeneratedVerification, summary: GeneratedSummary) -> None:
