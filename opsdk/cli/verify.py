@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -35,6 +36,8 @@ from opsdk.verification.generated_run import GeneratedSummary, check_generated
 from opsdk.verification.life.run import check_life
 from opsdk.verification.verify import VerificationSummary, run_verification
 
+DISTURBANCES: Final = 150
+"""Disturbances that are run by default."""
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4
@@ -55,6 +58,9 @@ def verify(
     operations: Annotated[
         int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")
     ] = None,
+    disturbances: Annotated[
+        int, typer.Option(metavar="N", min=1, help="disturbances to run, the most different ones first")
+    ] = DISTURBANCES,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     allow_host: AllowedHosts = None,
@@ -76,7 +82,7 @@ def verify(
     each short run is repeated with each disturbance. What the operator decided must be the same as without. With
     --exhaustive, each run is repeated in every order of what happens at once, with one crash and one stale view.
 
-    Exits with status 0 if the operator survives, 2 if not, 4 if the time limit left out a part, 1 if it cannot run.
+    Exits with status 0 if the operator survives all of them, 2 if not, 4 if the time ended before, 1 if it cannot run.
 
     opsdk verify
 
@@ -106,7 +112,10 @@ def verify(
         )
         raise typer.Exit(status)
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    raise typer.Exit(_attack(chosen, verification, kinds, time_limit=time_limit, processes=processes, output=output))
+    status = _attack(
+        chosen, verification, kinds, budget=disturbances, time_limit=time_limit, processes=processes, output=output
+    )  # fmt: skip
+    raise typer.Exit(status)
 
 
 @stopped_by_sigterm()
@@ -115,11 +124,13 @@ def _attack(
     verification: GeneratedVerification,
     kinds: Sequence[DisturbanceKind],
     *,
+    budget: int,
     time_limit: float,
     processes: int,
     output: OutputFormat,
 ) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
+    began = time.monotonic()
     undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
     check_life(verification, undisturbed)
     if not undisturbed.connections:
@@ -128,7 +139,8 @@ def _attack(
         verification.declared,
         verification.workloads,
         kinds=kinds,
-        time_limit=time_limit - undisturbed.seconds,
+        time_limit=time_limit - (time.monotonic() - began),
+        budget=budget,
         processes=processes,
         with_standby=verification.elects_leader,
         progress=_show_progress,

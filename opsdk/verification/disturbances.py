@@ -7,7 +7,7 @@ its watch messages, is a place. All places are enumerated, so a window of a mill
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "Disturbance",
     "DisturbanceKind",
     "guided_disturbances",
+    "most_different",
 ]
 
 
@@ -40,6 +41,8 @@ class DisturbanceKind(StrEnum):
     """A write is not stored: the answer is 503."""
     LOSE_LEASE = "lose_lease"
     """From a write on, the leader's requests for its lease are answered with 503, until another replica leads."""
+    EARLY = "early"
+    """The next action of the user comes during a write, not at rest: an object is deleted while it is created."""
     STALE = "stale"
     """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
     HIDE = "hide"
@@ -64,6 +67,7 @@ WRITES: Final = frozenset({
     DisturbanceKind.CONFLICT,
     DisturbanceKind.REFUSE,
     DisturbanceKind.LOSE_LEASE,
+    DisturbanceKind.EARLY,
 })  # fmt: skip
 """Kinds that hit a write."""
 FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD})
@@ -73,7 +77,7 @@ DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind not in FOR
 NEEDS_STANDBY: Final = frozenset({DisturbanceKind.LOSE_LEASE, DisturbanceKind.TAKE_OVER})
 """Kinds that need a second replica."""
 _NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
-COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
+COUNTED: Final = WRITES - {DisturbanceKind.EARLY} | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""
 
 
@@ -118,7 +122,7 @@ def guided_disturbances(
 
     >>> writes = [Exchange(time=0.0, client="replica-0.1", method="POST", target="/a", revision=7)]
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
-    ['crash_after', 'lose_answer', 'refuse']
+    ['crash_after', 'lose_answer', 'refuse', 'early']
     """
     has_standby = any(message.standby for message in messages)
     yield from _at_writes(
@@ -159,6 +163,47 @@ def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbanc
     for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD):
         for key, number in first.items():
             yield Disturbance(kind=kind, number=number, path=key)
+
+
+def most_different(
+    places: Iterable[tuple[int, Disturbance]], budget: int | None
+) -> tuple[list[tuple[int, Disturbance]], Counter[DisturbanceKind]]:
+    """Return the disturbances of a budget, and the number of the others by kind.
+
+    First comes one of each sort: of a kind, at a write or a watch of a resource. Then comes a second one of each, and
+    so on. The choice depends neither on the time nor on the number of processes.
+
+    Args:
+        places: each with the number of its workload.
+        budget: None for all.
+
+    >>> crash = [(0, Disturbance(kind=DisturbanceKind.CRASH_AFTER, number=n, path="/api/v1/pods")) for n in (1, 2)]
+    >>> refuse = [(0, Disturbance(kind=DisturbanceKind.REFUSE, number=1, path="/api/v1/pods"))]
+    >>> chosen, beyond = most_different([*crash, *refuse], 2)
+    >>> [str(each) for _, each in chosen], beyond.total()
+    (['crash_after write 1,  /api/v1/pods', 'refuse write 1,  /api/v1/pods'], 1)
+    """
+    counts: Counter[tuple[object, ...]] = Counter()
+    ranked = []
+    for place in places:
+        sort = _sort_of(place[1])
+        counts[sort] += 1
+        ranked.append((counts[sort], place))
+    ranked.sort(key=lambda each: each[0])
+    ordered = [place for _, place in ranked]
+    size = len(ordered) if budget is None else budget
+    return ordered[:size], Counter(each.kind for _, each in ordered[size:])
+
+
+def _sort_of(disturbance: Disturbance) -> tuple[object, ...]:
+    """Return what equal disturbances have in common: kind, method, and the path without namespaces and names."""
+    parts = [part for part in disturbance.path.split("/") if part]
+    if "namespaces" in parts[:-2]:
+        place = parts.index("namespaces")
+        parts = parts[:place] + parts[place + 2 :]
+    begin = 3 if parts[:1] == ["apis"] else 2
+    resource = (*parts[: begin + 1], *parts[begin + 2 :])
+    return disturbance.kind, disturbance.method, resource
 
 
 def by_kind(counts: Counter[DisturbanceKind]) -> str:

@@ -127,6 +127,9 @@ class _OneDisturbance(ViewHolder):
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None
         self._happened = True
+        if disturbance.kind is DisturbanceKind.EARLY:
+            self._run.hurry.set()
+            return None
         if disturbance.kind is DisturbanceKind.LOSE_LEASE:
             self._loses_lease = exchange.client
             asyncio.get_running_loop().call_later(_LOST_SECONDS, self._keep_lease)

@@ -183,8 +183,8 @@ class _KindLife:
         objects, alones = self._alones(shifted=shifted)
         outcome = self._run([Create([*self._around(objects), *objects])], shifted=shifted)
         state = outcome.states.get(1)
-        found = [StateDifference(each, each) for each in outcome.violations]
-        return [*found, *(disturbed_neighbours(alones, state) if state is not None else ())]
+        found = disturbed_neighbours(alones, state) if state is not None else []
+        return [*found, *(StateDifference(each, each) for each in outcome.violations)]
 
     def _left_over(self, shifted: bool) -> list[StateDifference]:
         objects, alones = self._alones(shifted=shifted)
