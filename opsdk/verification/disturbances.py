@@ -54,6 +54,8 @@ class DisturbanceKind(StrEnum):
     """A foreign client deletes an object of the operator that has an owner, when the operator is at rest."""
     EDIT_CHILD = "edit_child"
     """A foreign client changes such an object."""
+    DRIFT = "drift"
+    """A foreign client changes such an object: what the next process restores, the present one must restore too."""
     PAST = "restart_into_past"
     """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
@@ -70,10 +72,10 @@ WRITES: Final = frozenset({
     DisturbanceKind.EARLY,
 })  # fmt: skip
 """Kinds that hit a write."""
-FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD})
+FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT})
 """Kinds that come from a foreign client."""
-DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind not in FOREIGN)
-"""All kinds but those of a foreign client: not each operator undoes what others do to its children."""
+DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind is not DisturbanceKind.EDIT_CHILD)
+"""All kinds but one: not each operator undoes what others change in its children."""
 NEEDS_STANDBY: Final = frozenset({DisturbanceKind.LOSE_LEASE, DisturbanceKind.TAKE_OVER})
 """Kinds that need a second replica."""
 _NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
@@ -160,7 +162,7 @@ def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbanc
     for number, keys in sorted(children.items()):
         for key in sorted(keys):
             first.setdefault(key, number)
-    for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD):
+    for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT):
         for key, number in first.items():
             yield Disturbance(kind=kind, number=number, path=key)
 
@@ -170,8 +172,8 @@ def most_different(
 ) -> tuple[list[tuple[int, Disturbance]], Counter[DisturbanceKind]]:
     """Return the disturbances of a budget, and the number of the others by kind.
 
-    First comes one of each sort: of a kind, at a write or a watch of a resource. Then comes a second one of each, and
-    so on. The choice depends neither on the time nor on the number of processes.
+    First comes one of each sort: of a kind, at a write or a watch of a resource; the kinds take turns. Then comes a
+    second one of each, and so on. The choice depends neither on the time nor on the number of processes.
 
     Args:
         places: each with the number of its workload.
@@ -186,9 +188,10 @@ def most_different(
     counts: Counter[tuple[object, ...]] = Counter()
     ranked = []
     for place in places:
-        sort = _sort_of(place[1])
-        counts[sort] += 1
-        ranked.append((counts[sort], place))
+        kind = place[1].kind
+        counts[sort := _sort_of(place[1])] += 1
+        counts[(rank := counts[sort]), kind] += 1
+        ranked.append(((rank, counts[rank, kind]), place))
     ranked.sort(key=lambda each: each[0])
     ordered = [place for _, place in ranked]
     size = len(ordered) if budget is None else budget
