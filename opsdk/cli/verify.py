@@ -70,6 +70,9 @@ def verify(
     workload: Workloads = None,
     crds: Definitions = None,
     check: Checks = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE[:PATH]", help="not compared, as what records the past")
+    ] = None,
     quiet: Quiet = 2,
     patience: Patience = 75,
     parallel: Parallel = None,
@@ -102,7 +105,7 @@ def verify(
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[document.tree for document in read_files(example or ())], operations=operations or OPERATIONS,
-        seed=seed,
+        seed=seed, ignored=ignore or (),
     )  # fmt: skip
     verification = chosen.generated()
     processes = parallel or os.cpu_count() or 1

@@ -13,10 +13,12 @@ from opsdk.builder.operator import Operator
 from opsdk.cli.fresh_modules import imported_modules, renew_imports
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
+from opsdk.cli.project import find_project
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
+from opsdk.engine.world.masks import parse_ignored
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
@@ -42,6 +44,7 @@ class OperatorInputs:
         doubles: ``MODULE:NAME`` of the doubles; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``, beside ``verify-ignore`` of the project.
         exhaustive: all schedules are run: of short workloads, without pods.
         examples: custom resources to begin with, and objects that they name.
         operations: on each kind.
@@ -52,6 +55,7 @@ class OperatorInputs:
     doubles: str = ""
     allowed_hosts: Sequence[str] = ()
     checks: Sequence[str] = ()
+    ignored: Sequence[str] = ()
     exhaustive: bool = False
     examples: Sequence[JsonObject] = ()
     operations: int = OPERATIONS
@@ -60,7 +64,7 @@ class OperatorInputs:
     def generated(self) -> GeneratedVerification:
         """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
         return generated_verification(
-            self._doubles(),
+            self.doubles_factory(),
             environment=self._environment(),
             examples=self.examples,
             operations=self.operations,
@@ -68,21 +72,23 @@ class OperatorInputs:
             seed=self.seed,
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
+            ignored=self._all_ignored(),
         )
 
     def transition(self, transition: Transition) -> GeneratedVerification:
         """Return the verification of a printed test. Raises `OpsdkError`."""
         return transition_verification(
-            self._doubles(),
+            self.doubles_factory(),
             environment=self._environment(),
             transition=transition,
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
+            ignored=self._all_ignored(),
         )
 
     def options(self) -> dict[str, Any]:
         """Return the attributes that differ from their defaults, without the operator."""
-        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks")}
+        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks", "ignored")}
         return {name: list(value) if not isinstance(value, str) else value for name, value in values.items() if value}
 
     @property
@@ -90,7 +96,8 @@ class OperatorInputs:
         """The reference of the operator, also if it is that of the project. Raises `UsageError`."""
         return operator_reference(self.operator)
 
-    def _doubles(self) -> DoublesFactory:
+    def doubles_factory(self) -> DoublesFactory:
+        """Return what creates the doubles of a run. Each start of its operator is that of a new process."""
         reference, doubles = self.reference, load_doubles(self.operator, self.doubles)
         if doubles is None:
             return factory_of(lambda: fresh_operator(reference), None)
@@ -106,6 +113,14 @@ class OperatorInputs:
             return running
 
         return environment
+
+    def _all_ignored(self) -> list[str]:
+        project = find_project(Path.cwd())
+        is_project = project is not None and self.operator in ("", project.operator)
+        texts = [*(project.verify_ignore if project is not None and is_project else ()), *self.ignored]
+        for text in texts:
+            parse_ignored(text)
+        return texts
 
     def _parsed_checks(self) -> list[ObjectCheck]:
         return [parse_check(text) for text in self.checks]

@@ -28,6 +28,13 @@ _NEVER: Final = (
 )
 
 
+_OF_THE_WAY: Final = (Oracle.PATH_INDEPENDENCE, Oracle.RECOVERY, Oracle.LEFT_OVER)
+_ON_PURPOSE: Final = (
+    "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
+    "verify-ignore in pyproject.toml declares it once"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedReport:
     """What the workloads of an operator show.
@@ -93,6 +100,8 @@ class GeneratedReport:
         for finding in self.undisturbed.findings:
             yield str(finding)
             yield from test_lines(self._test_of_finding(finding))
+        if any(finding.oracle in _OF_THE_WAY for finding in self.undisturbed.findings):
+            yield _ON_PURPOSE
         yield from self.advice
         yield str(self.undisturbed)
         yield from map(outside_text, self.connections)

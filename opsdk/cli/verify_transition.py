@@ -33,6 +33,7 @@ def verify_transition(
     doubles: str = "",
     allowed_hosts: Sequence[str] = (),
     checks: Sequence[str] = (),
+    ignored: Sequence[str] = (),
     replicas: int = 1,
 ) -> Sequence[str]:
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
@@ -46,14 +47,16 @@ def verify_transition(
         doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
         replicas: of the operator.
 
     Raises:
         OpsdkError: the operator cannot be verified.
     """
     inputs = OperatorInputs(
-        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, exhaustive=schedule is not None
-    )
+        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
+        exhaustive=schedule is not None,
+    )  # fmt: skip
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
     if schedule is not None:
@@ -110,7 +113,7 @@ def transition_test(
 
 def verify_life(
     operator: str, kind: str, oracle: str, *, doubles: str = "", allowed_hosts: Sequence[str] = (),
-    checks: Sequence[str] = (), references: Sequence[JsonObject] = (),
+    checks: Sequence[str] = (), ignored: Sequence[str] = (), references: Sequence[JsonObject] = (),
 ) -> Sequence[str]:  # fmt: skip
     """Return what is wrong with an operator in a workload like life. Call it from a plain test function.
 
@@ -121,14 +124,16 @@ def verify_life(
         doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
         references: examples of custom resources, and objects that they name.
 
     Raises:
         OpsdkError: the operator cannot be verified.
     """
     inputs = OperatorInputs(
-        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, examples=references
-    )
+        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
+        examples=references,
+    )  # fmt: skip
     summary = GeneratedSummary()
     if oracle == Oracle.PROCESSES.value:
         check_processes(inputs, summary)

@@ -135,6 +135,7 @@ def changes_anything(before: RestState, after: RestState) -> bool:
     """Whether the operator reacted to a change: in an object, in a status, with an Event or with an error."""
     return (
         before.objects != after.objects
+        or before.ignored != after.ignored
         or before.events != after.events
         or before.unready != after.unready
         or before.failing != after.failing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -130,7 +129,7 @@ class Wait:
 
     __name__ = "wait"
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
 
     async def __call__(self, _: World) -> None:

@@ -5,6 +5,7 @@ What a scenario finds counts if a second run with other random numbers and resou
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,16 +44,19 @@ LIFE_ORACLES: Final = (
 """The oracles of this package."""
 
 
-def check_life(verification: GeneratedVerification, summary: GeneratedSummary) -> None:
+def check_life(
+    verification: GeneratedVerification, summary: GeneratedSummary, *, sleep: Callable[[float], None] = time.sleep
+) -> None:
     """Run the scenarios of each kind, and add what they find.
 
     Args:
         verification: the operator, with its generated custom resources.
         summary: of the generated workloads; the findings are added.
+        sleep: lets real time pass, in seconds.
     """
     for kind in verification.generated:
         if not summary.connections:
-            _KindLife(verification, summary, kind).check()
+            _KindLife(verification, summary, kind, sleep).check()
 
 
 def life_states(verification: GeneratedVerification) -> Mapping[str, Mapping[int, RestState]]:
@@ -65,8 +69,11 @@ def life_states(verification: GeneratedVerification) -> Mapping[str, Mapping[int
 class _KindLife:
     """The scenarios of one kind."""
 
-    def __init__(self, verification: GeneratedVerification, summary: GeneratedSummary, kind: str) -> None:
-        self._verification, self._summary, self._kind = verification, summary, kind
+    def __init__(
+        self, verification: GeneratedVerification, summary: GeneratedSummary, kind: str,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._verification, self._summary, self._kind, self._sleep = verification, summary, kind, sleep
         spec = verification.definitions[kind][0]["spec"]
         self._resource = f"{spec['group']}/{spec['names']['plural']}"
         self._namespaced = spec["scope"] == "Namespaced"
@@ -123,7 +130,7 @@ class _KindLife:
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
         """Return the writes of passes in which nothing has changed, and generations that were not observed."""
-        outcome = self._run([Create([*self._around([self._first]), self._first]), Wait()], shifted=shifted)
+        outcome = self._run([Create([*self._around([self._first]), self._first]), Wait(self._sleep)], shifted=shifted)
         found = [StateDifference(each.partition(" sent ")[2] or each, each) for each in outcome.violations]
         patch = {"spec": self._second["spec"]} if isinstance(self._second.get("spec"), dict) else None
         if patch is not None and not found:

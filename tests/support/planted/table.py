@@ -1,6 +1,6 @@
 """Runs ``opsdk verify`` on each planted operator and on its twin, and prints what it finds and what it costs.
 
-``python -m planted.table [NAME...]`` in ``tests/verification``.
+``python -m planted.table [NAME...]`` in ``tests/support``.
 """
 
 from __future__ import annotations
