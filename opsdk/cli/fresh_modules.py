@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
+from importlib.util import resolve_name
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -26,8 +30,26 @@ def imported_modules(names: Iterable[str]) -> list[str]:
         if name in found or name not in sys.modules or is_library(name.partition(".")[0]):
             continue
         found[name] = None
-        waiting += [_module_of(value) for value in list(vars(sys.modules[name]).values())]
+        waiting += _imports(getattr(sys.modules[name], "__file__", None) or "", sys.modules[name].__package__ or "")
     return list(found)
+
+
+@lru_cache(1024)
+def _imports(file: str, package: str) -> tuple[str, ...]:
+    """Return the modules that a file may import, also those that are only names of other modules."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ()  # without a source, as an extension module
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= dict.fromkeys(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            names |= dict.fromkeys([module, *(f"{module}.{alias.name}" for alias in node.names)])
+    parents = (name[:end] for name in names for end in range(len(name)) if name[end] == ".")
+    return tuple(names | dict.fromkeys(parents))
 
 
 def renew_imports(name: str) -> None:

@@ -35,5 +35,5 @@ def test_a_digest_in_a_name_is_equal_in_each_process() -> None:
 
 def test_an_operator_that_another_process_cannot_load_is_an_error() -> None:
     """With the last line of its error."""
-    with pytest.raises(OpsdkError, match="does not run in another process: .*absent_module"):
+    with pytest.raises(OpsdkError, match=r"does not run in another process: .*absent_module"):
         check_processes(OperatorInputs(operator="absent_module:operator"), GeneratedSummary())

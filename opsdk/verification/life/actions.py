@@ -20,6 +20,7 @@ __all__ = ["Create", "Delete", "Forget", "Look", "Pass", "Patch", "Wait"]
 
 _USER: Final = "user"
 _REFUSALS: Final = (400, 403, 422)
+_NOT_FOUND: Final = 404
 _HOUR: Final = 3700.0
 _REAL_SECOND: Final = 1.01
 """Timestamps have seconds."""
@@ -78,7 +79,12 @@ class Patch:
 
     async def __call__(self, world: World) -> None:
         for tree, patch in self._patches:
-            await world.client.patch(_reference_to(tree), merge_patch(patch), field_owner=_USER)
+            try:
+                await world.client.patch(_reference_to(tree), merge_patch(patch), field_owner=_USER)
+            except ApiError as error:
+                # The object may have been refused, and so may the change.
+                if error.code not in (*_REFUSALS, _NOT_FOUND):
+                    raise
 
 
 class Look:
