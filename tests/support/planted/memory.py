@@ -70,7 +70,7 @@ def write_in_each_pass() -> Operator:
         count = int((existing.data or {}).get("count", "0")) if existing is not None else 0
         await ctx.apply(_child(site, count=str(count + 1)))
 
-    return operator_of(Site, reconcile)
+    return operator_of(Site, reconcile, owns=[ConfigMap])
 
 
 def write_in_each_pass_repaired() -> Operator:
@@ -79,7 +79,7 @@ def write_in_each_pass_repaired() -> Operator:
     async def reconcile(site: Site, ctx: Context) -> None:
         await ctx.apply(_child(site))
 
-    return operator_of(Site, reconcile)
+    return operator_of(Site, reconcile, owns=[ConfigMap])
 
 
 # ---------------------------------------------------------------- generations
