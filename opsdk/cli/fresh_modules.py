@@ -24,14 +24,14 @@ def imported_modules(names: Iterable[str]) -> list[str]:
     >>> imported_modules(["json"])
     []
     """
-    waiting, found = list(names), dict[str, None]()
+    waiting, modules = list(names), dict[str, None]()
     while waiting:
         name = waiting.pop()
-        if name in found or name not in sys.modules or is_library(name.partition(".")[0]):
+        if name in modules or name not in sys.modules or is_library(name.partition(".")[0]):
             continue
-        found[name] = None
+        modules[name] = None
         waiting += _imports(getattr(sys.modules[name], "__file__", None) or "", sys.modules[name].__package__ or "")
-    return list(found)
+    return list(modules)
 
 
 @lru_cache(1024)

@@ -139,14 +139,14 @@ def _with_fresh_modules(doubles: DoublesFactory) -> DoublesFactory:
     """Return a factory whose operators come from modules that are imported anew. The module of the doubles stays."""
 
     def created(snapshot: ClusterSnapshot) -> Doubles[Any]:
-        made = doubles(snapshot)
+        doubled = doubles(snapshot)
 
         def operator() -> Operator:
-            module = getattr(made.operator, "__module__", "")
+            module = getattr(doubled.operator, "__module__", "")
             if module in sys.modules:
                 renew_imports(module)
-            return made.operator()
+            return doubled.operator()
 
-        return Doubles(operator=operator, systems=made.systems)
+        return Doubles(operator=operator, systems=doubled.systems)
 
     return created

@@ -39,15 +39,15 @@ def check_processes(inputs: OperatorInputs, summary: GeneratedSummary) -> None:
     again: States | None = None
     for kind, states in first.items():
         summary.checks[Oracle.PROCESSES] += 1
-        found = [each for other in others for each in _differences(states, other.get(kind, {}))]
-        if not found:
+        differences = [each for other in others for each in _differences(states, other.get(kind, {}))]
+        if not differences:
             continue
         if again is None:
             # What differs in two processes with equal hashes is the time.
             time.sleep(max(began + _REAL_SECOND - time.monotonic(), 0.0))
             again = _states(inputs, _SEEDS[0])
         varying = {each.place for each in _differences(states, again.get(kind, {}))}
-        if lasting := [each for each in found if each.place not in varying]:
+        if lasting := [each for each in differences if each.place not in varying]:
             texts = dict.fromkeys(each.text for each in lasting)
             summary.add(
                 OracleFinding(

@@ -16,7 +16,7 @@ from opsdk.errors import AlreadyExistsError, ApiError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.life.external import entries_of, forget_entries
 
-__all__ = ["Create", "Delete", "Forget", "Look", "Pass", "Patch", "Wait"]
+__all__ = ["CreateObjects", "DeleteObjects", "Forget", "Look", "Pass", "PatchObjects", "WaitSecond"]
 
 _USER: Final = "user"
 _REFUSALS: Final = (400, 403, 422)
@@ -36,7 +36,7 @@ async def _create(client: Client, tree: JsonObject) -> None:
         await client.create(Unstructured.from_tree(tree), field_owner=_USER)
 
 
-class Create:
+class CreateObjects:
     """Creates objects, with the namespaces that do not exist.
 
     Attributes:
@@ -60,7 +60,7 @@ class Create:
                 self.refusals[name_of(tree)] = str(error)
 
 
-class Delete:
+class DeleteObjects:
     """Deletes objects."""
 
     def __init__(self, objects: Iterable[JsonObject], name: str = "delete") -> None:
@@ -71,7 +71,7 @@ class Delete:
             await world.client.delete(_reference_to(tree), missing_ok=True)
 
 
-class Patch:
+class PatchObjects:
     """Changes objects by a merge patch each."""
 
     def __init__(self, patches: Sequence[tuple[JsonObject, JsonObject]], name: str) -> None:
@@ -106,8 +106,8 @@ class Look:
         for tree in self._objects:
             kind = unstructured(tree["apiVersion"], tree["kind"])
             metadata = tree["metadata"]
-            found = await world.client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
-            self.seen[f"{tree['kind']} {name_of(tree)}"] = None if found is None else to_tree(found)
+            obj = await world.client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
+            self.seen[f"{tree['kind']} {name_of(tree)}"] = None if obj is None else to_tree(obj)
         self.systems, self.entries = world.systems, entries_of(world.systems)
 
 
@@ -130,7 +130,7 @@ class Pass:
         await asyncio.sleep(_HOUR)
 
 
-class Wait:
+class WaitSecond:
     """Waits for a second of real time: what an operator reads from the clock of the system differs afterwards."""
 
     __name__ = "wait"

@@ -62,8 +62,8 @@ async def _read(world: World, key: str) -> JsonObject | None:
     group, resource, *names = key.split("/")
     gvk = (await world.client.mapper.kind_for(f"{resource}.{group}" if group not in ("", "core") else resource)).gvk
     kind = unstructured(gvk.api_version, gvk.kind)
-    found = await world.client.get_or_none(kind, names[-1], namespace=names[0] if len(names) > 1 else "")
-    return None if found is None else to_tree(found)
+    obj = await world.client.get_or_none(kind, names[-1], namespace=names[0] if len(names) > 1 else "")
+    return None if obj is None else to_tree(obj)
 
 
 async def _occupy(world: World, child: JsonObject) -> None:
@@ -101,7 +101,7 @@ def taken_over(
     before: Mapping[str, JsonObject | None], after: Mapping[str, JsonObject | None]
 ) -> list[StateDifference]:
     """Return the foreign objects that are not what they were."""
-    found = []
+    problems = []
     for key, tree in before.items():
         if tree is None or _MARK not in tree["metadata"].get("annotations", {}) or key not in after:
             continue
@@ -115,5 +115,5 @@ def taken_over(
             what = "has another content now"
         if what:
             text = f"{subject_of(key)}, which another controller owns, {what}: compare the owner before a write"
-            found.append(StateDifference(f"{key} taken over", text))
-    return found
+            problems.append(StateDifference(f"{key} taken over", text))
+    return problems

@@ -78,14 +78,14 @@ def disturbed_neighbours(alone: Sequence[Alone], together: RestState) -> list[St
 
     A value that no custom resource leads to alone may be allocated, as ports are. That of another one is a mistake.
     """
-    found = list(_collisions(alone))
+    problems = list(_collisions(alone))
     for one in alone:
         for key, states in sorted(one.state.objects.items()):
-            if any(each.place.startswith(f"{key} ") for each in found):
+            if any(each.place.startswith(f"{key} ") for each in problems):
                 continue
             texts = _differences(one, key, states, together, alone)
-            found += [StateDifference(f"{key} {text}", f"{subject_of(key)} {text}") for text in texts]
-    return found
+            problems += [StateDifference(f"{key} {text}", f"{subject_of(key)} {text}") for text in texts]
+    return problems
 
 
 def _collisions(alone: Sequence[Alone]) -> Iterator[StateDifference]:
@@ -133,19 +133,19 @@ def left_over(
         begin: the state before any custom resource. What it has belongs to the operator.
     """
     shared = shared_keys([*gone, *others])
-    kept = {key for one in others for key in one.state.objects}
-    found = []
+    remaining = {key for one in others for key in one.state.objects}
+    problems = []
     for one in gone:
-        for key in sorted(one.state.objects.keys() & state.objects.keys() - kept - shared - begin.objects.keys()):
+        for key in sorted(one.state.objects.keys() & state.objects.keys() - remaining - shared - begin.objects.keys()):
             text = f"{subject_of(key)} is left over after the deletion of {one.name}"
             if key == one.key:
                 text = f"{subject_of(key)} never goes after its deletion: a finalizer stays"
-            found.append(StateDifference(f"{key} left over", text))
+            problems.append(StateDifference(f"{key} left over", text))
     for one in others:
         for key in sorted(one.state.objects.keys() - state.objects.keys() - shared):
             text = f"{subject_of(key)} of {one.name} is gone after the deletion of {gone[0].name}"
-            found.append(StateDifference(f"{key} is gone", text))
-    return found
+            problems.append(StateDifference(f"{key} is gone", text))
+    return problems
 
 
 def short_text(text: str) -> str:

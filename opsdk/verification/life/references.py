@@ -42,9 +42,9 @@ def missing_references(state: RestState, known: Collection[str], namespace: str)
         known: kind and name of the objects that are there.
         namespace: of the custom resource.
     """
-    wanted = dict.fromkeys(sorted(state.missing))
-    wanted |= dict.fromkeys(f"{kind} {namespace}/{name}" for kind, name, _ in _uses(state))
-    for text in wanted:
+    names = dict.fromkeys(sorted(state.missing))
+    names |= dict.fromkeys(f"{kind} {namespace}/{name}" for kind, name, _ in _uses(state))
+    for text in names:
         kind, _, key = text.partition(" ")
         place, _, name = key.rpartition("/")
         written = f"/{kind.lower()}s/{key}"
@@ -64,7 +64,7 @@ def stale_pods(before: RestState, after: RestState, changed: Collection[str]) ->
         after: the state afterwards.
         changed: kind and name of the objects that changed.
     """
-    found = []
+    problems = []
     for kind, name, key in _uses(after):
         if f"{kind} {name}" not in changed or key not in before.objects:
             continue
@@ -72,8 +72,8 @@ def stale_pods(before: RestState, after: RestState, changed: Collection[str]) ->
         if templates[0] == templates[1]:
             text = f"{subject_of(key)} has {kind} {name} in its environment, which has changed: "
             text += "its pods go on with the former values"
-            found.append(StateDifference(f"{key} is stale", text))
-    return found
+            problems.append(StateDifference(f"{key} is stale", text))
+    return problems
 
 
 def _uses(state: RestState) -> Iterator[tuple[str, str, str]]:

@@ -18,7 +18,16 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, Shifted
 from opsdk.verification.guided_run import WorkloadStep, run_guided
-from opsdk.verification.life.actions import Create, Delete, Forget, Look, Pass, Patch, Wait, name_of
+from opsdk.verification.life.actions import (
+    CreateObjects,
+    DeleteObjects,
+    Forget,
+    Look,
+    Pass,
+    PatchObjects,
+    WaitSecond,
+    name_of,
+)
 from opsdk.verification.life.external import entries_left
 from opsdk.verification.life.foreign_objects import Occupy, Remember, taken_over
 from opsdk.verification.life.neighbours import Alone, disturbed_neighbours, left_over, neighbours_of, short_text
@@ -106,41 +115,41 @@ class _KindLife:
     def short_outcome(self) -> Outcome:
         """Run a workload that creates, changes and deletes two objects."""
         objects = self._objects()[:2]
-        actions = [Create([*self._around(objects), *objects]), Delete(objects)]
+        actions = [CreateObjects([*self._around(objects), *objects]), DeleteObjects(objects)]
         return self._run(actions, shifted=False)
 
     def _judge(self, oracle: Oracle, find: Callable[[bool], list[StateDifference]]) -> None:
         self._summary.checks[oracle] += 1
-        found = find(False)
-        if found and (places := {each.place for each in find(True)}):
-            found = [each for each in found if each.place in places]
+        problems = find(False)
+        if problems and (places := {each.place for each in find(True)}):
+            problems = [each for each in problems if each.place in places]
         else:
             return
-        if found:
+        if problems:
             self._summary.add(
                 OracleFinding(
                     oracle=oracle,
                     kind=self._kind,
                     operation=f"{self._kind}: {_TITLES[oracle]}",
-                    differences=tuple(short_text(each.text) for each in found[:_MAX_SHOWN]),
-                    places=frozenset(each.place for each in found),
+                    differences=tuple(short_text(each.text) for each in problems[:_MAX_SHOWN]),
+                    places=frozenset(each.place for each in problems),
                 )
             )
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
         """Return the writes of passes in which nothing has changed, and generations that were not observed."""
-        outcome = self._run([Create([*self._around([self._first]), self._first]), Wait(self._sleep)], shifted=shifted)
-        found = [StateDifference(each.partition(" sent ")[2] or each, each) for each in outcome.violations]
+        create = CreateObjects([*self._around([self._first]), self._first])
+        outcome = self._run([create, WaitSecond(self._sleep)], shifted=shifted)
+        problems = [StateDifference(each.partition(" sent ")[2] or each, each) for each in outcome.violations]
         patch = {"spec": self._second["spec"]} if isinstance(self._second.get("spec"), dict) else None
-        if patch is not None and not found:
-            create = Create([*self._around([self._first]), self._first])
-            outcome = self._run([create, Patch([(self._first, patch)], "change")], shifted=shifted)
+        if patch is not None and not problems:
+            outcome = self._run([create, PatchObjects([(self._first, patch)], "change")], shifted=shifted)
         for state in outcome.states.values():
             if state.failing:
                 continue
-            found += [StateDifference(f"{key} lags", f"{key}: {text}") for key, text in state.lagging.items()]
-        return _once(found)
+            problems += [StateDifference(f"{key} lags", f"{key}: {text}") for key, text in state.lagging.items()]
+        return _once(problems)
 
     # -------------------------------------------------------------- neighbours
     def _objects(self) -> list[JsonObject]:
@@ -149,21 +158,21 @@ class _KindLife:
     def _around(self, objects: Sequence[JsonObject]) -> list[JsonObject]:
         """Return the objects that custom resources name, in each of their namespaces."""
         spaces = dict.fromkeys(each["metadata"].get("namespace", NAMESPACE) for each in objects)
-        found = []
+        trees = []
         for number, space in enumerate(spaces):
             for tree in self._references:
                 metadata = tree["metadata"]
                 if metadata.get("namespace") == NAMESPACE:
-                    found.append({**tree, "metadata": {**metadata, "namespace": space}})
+                    trees.append({**tree, "metadata": {**metadata, "namespace": space}})
                 elif not number:
-                    found.append(tree)
-        return found
+                    trees.append(tree)
+        return trees
 
     def _alone_of(self, obj: JsonObject, *, shifted: bool) -> Alone | None:
         """Return what becomes of one object; None if the server refuses it, or its reconcile fails."""
         name = name_of(obj)
         if (key := (name, shifted)) not in self._alone:
-            create = Create([*self._around([obj]), obj])
+            create = CreateObjects([*self._around([obj]), obj])
             state = self._run([create], shifted=shifted).states.get(1)
             refused = name in create.refusals or state is None or bool(state.failing)
             if state is not None and state.failing and len(obj["metadata"]["name"]) >= _LABEL_LENGTH:
@@ -188,40 +197,40 @@ class _KindLife:
 
     def _disturbed(self, shifted: bool) -> list[StateDifference]:
         objects, alones = self._alones(shifted=shifted)
-        outcome = self._run([Create([*self._around(objects), *objects])], shifted=shifted)
+        outcome = self._run([CreateObjects([*self._around(objects), *objects])], shifted=shifted)
         state = outcome.states.get(1)
-        found = disturbed_neighbours(alones, state) if state is not None else []
-        return [*found, *(StateDifference(each, each) for each in outcome.violations)]
+        problems = disturbed_neighbours(alones, state) if state is not None else []
+        return [*problems, *(StateDifference(each, each) for each in outcome.violations)]
 
     def _left_over(self, shifted: bool) -> list[StateDifference]:
         objects, alones = self._alones(shifted=shifted)
         looks = [Look(name=f"look {number}") for number in range(3)]
         actions = [
             looks[0],
-            Create([*self._around(objects), *objects]),
+            CreateObjects([*self._around(objects), *objects]),
             looks[1],
-            Delete(objects[:1], "delete the first"),
-            Delete(objects[1:], "delete the others"),
+            DeleteObjects(objects[:1], "delete the first"),
+            DeleteObjects(objects[1:], "delete the others"),
             Pass(),
             looks[2],
         ]
         states = self._run(actions, shifted=shifted).states
-        found: list[StateDifference] = []
+        problems: list[StateDifference] = []
         if 4 in states and alones:
-            found += left_over(alones[:1], alones[1:], states[4], states[0])
-        if 5 in states:
-            found += left_over(alones, (), states[7], states[0])
+            problems += left_over(alones[:1], alones[1:], states[4], states[0])
+        if 6 in states:
+            problems += left_over(alones, (), states[6], states[0])
         entries = [each.entries for each in looks]
-        found += entries_left(looks[2].systems, entries[0], entries[1], entries[2])
-        return _once(found)
+        problems += entries_left(looks[2].systems, entries[0], entries[1], entries[2])
+        return _once(problems)
 
     # -------------------------------------------------------------- referenced objects
     def _referenced(self) -> list[JsonObject]:
         """Return the Secrets and ConfigMaps that the custom resource, the operator or its pods name."""
-        known = {f"{each['kind']} {name_of(each)}" for each in self._references}
+        existing = {f"{each['kind']} {name_of(each)}" for each in self._references}
         alone = self._alone_of(self._first, shifted=False)
         state = alone.state if alone is not None else _EMPTY
-        missing = missing_references(state, known, self._first["metadata"].get("namespace", NAMESPACE))
+        missing = missing_references(state, existing, self._first["metadata"].get("namespace", NAMESPACE))
         return [each for each in (*self._references, *missing) if change_of(each) is not None]
 
     def _references_missed(self, shifted: bool) -> list[StateDifference]:
@@ -231,15 +240,15 @@ class _KindLife:
         others = [each for each in self._references if each not in references]
         patches = [(each, patch) for each in references if (patch := change_of(each)) is not None]
         changed = [{**each, **patch} for each, patch in patches]
-        late = Create(references, "create what it names")
-        actions = [
-            Create([*others, self._first]), late, Pass(), Patch(patches, "change what it names"), Pass("pass again"),
-            Delete(references, "delete what it names"), late, Pass("pass at last"), Delete([self._first]),
-        ]  # fmt: skip
+        late = CreateObjects(references, "create what it names")
+        change = PatchObjects(patches, "change what it names")
+        remove = DeleteObjects(references, "delete what it names")
+        first, last = CreateObjects([*others, self._first]), DeleteObjects([self._first])
+        actions = [first, late, Pass(), change, Pass("pass again"), remove, late, Pass("pass at last"), last]
         states = self._run(actions, shifted=shifted, harmful={0, 5}).states
-        usual = self._run([Create([*others, *references, self._first])], shifted=shifted).states.get(1)
-        new = self._run([Create([*others, *changed, self._first])], shifted=shifted).states.get(1)
-        found = []
+        usual = self._run([CreateObjects([*others, *references, self._first])], shifted=shifted).states.get(1)
+        new = self._run([CreateObjects([*others, *changed, self._first])], shifted=shifted).states.get(1)
+        problems = []
         for number, expected, when in (
             (3, usual, "comes late"),
             (5, new, "changes"),
@@ -247,11 +256,13 @@ class _KindLife:
         ):
             if expected is not None and number in states:
                 prefix = f"when {' or '.join(sorted(names))} {when}"
-                differences = state_differences_of(expected, states[number])
-                found += [StateDifference(each.place, f"{prefix}: {each.text}") for each in differences]
+                texts = [
+                    (each.place, f"{prefix}: {each.text}") for each in state_differences_of(expected, states[number])
+                ]
+                problems += [StateDifference(place, text) for place, text in texts]
         if 3 in states and 5 in states:
-            found += stale_pods(states[3], states[5], names)
-        return _once(found)
+            problems += stale_pods(states[3], states[5], names)
+        return _once(problems)
 
     # -------------------------------------------------------------- objects of others
     def _children(self) -> list[str]:
@@ -263,8 +274,8 @@ class _KindLife:
         occupy, look = Occupy(remember), Occupy(remember, name="look", only_look=True)
         around = self._around([self._first])
         actions = [
-            Create([*around, self._first]), remember, Delete([self._first]), Pass(), occupy,
-            Create([self._first], "create again"), look, Delete([self._first], "delete again"),
+            CreateObjects([*around, self._first]), remember, DeleteObjects([self._first]), Pass(), occupy,
+            CreateObjects([self._first], "create again"), look, DeleteObjects([self._first], "delete again"),
         ]  # fmt: skip
         self._run(actions, shifted=shifted, harmful={4, 5, 6, 7})
         return taken_over(occupy.seen, look.seen)
@@ -272,8 +283,10 @@ class _KindLife:
     # -------------------------------------------------------------- external systems
     def _external(self, shifted: bool) -> list[StateDifference]:
         """Return the custom resources that stay because the external system has forgotten them."""
-        create = Create([*self._around([self._first]), self._first])
-        states = self._run([create, Forget(), Delete([self._first]), Pass()], shifted=shifted, harmful={2, 3}).states
+        create = CreateObjects([*self._around([self._first]), self._first])
+        states = self._run(
+            [create, Forget(), DeleteObjects([self._first]), Pass()], shifted=shifted, harmful={2, 3}
+        ).states
         key = f"{self._resource}/{name_of(self._first)}"
         if 4 in states and key in states[4].objects:
             error = states[4].failing.get(name_of(self._first), "")
@@ -291,10 +304,10 @@ class _KindLife:
         self._summary.runs += 1
         names = [f"{number} {each.__name__}" for number, each in enumerate(actions)]
         steps = [WorkloadStep(name, is_harmful=number in harmful) for number, name in enumerate(names)]
-        named = [_named(name, each) for name, each in zip(names, actions, strict=True)]
-        first = Shifted(named[0]) if shifted else named[0]
+        actions_by_step = [_named(name, each) for name, each in zip(names, actions, strict=True)]
+        first = Shifted(actions_by_step[0]) if shifted else actions_by_step[0]
         # The author's rules need not hold of the objects of others.
-        declared = replace(self._verification.declared, actions=[first, *named[1:]], at_rest=())
+        declared = replace(self._verification.declared, actions=[first, *actions_by_step[1:]], at_rest=())
         outcome = run_guided(declared, steps, seed=int(shifted))
         self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
@@ -310,9 +323,9 @@ _TITLES: Final = {
 }
 
 
-def _once(found: Sequence[StateDifference]) -> list[StateDifference]:
+def _once(problems: Sequence[StateDifference]) -> list[StateDifference]:
     """Return the first difference of each place."""
-    return list({each.place: each for each in reversed(found)}.values())[::-1]
+    return list({each.place: each for each in reversed(problems)}.values())[::-1]
 
 
 def _named(name: str, action: Any) -> Any:

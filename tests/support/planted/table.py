@@ -75,9 +75,9 @@ def run(words: list[str], *options: str) -> Verdict:
     report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     if not report:
         return Verdict([f"error: {done.stderr[-300:]}"], done.returncode, seconds)
-    found = [f"{each['oracle']}: {(each['differences'] or [''])[0]}" for each in report["findings"]]
-    found += [f"{each['disturbance'] or 'none'}: {each['violations'][0]}" for each in report["broken"]]
-    return Verdict(found, done.returncode, seconds)
+    problems = [f"{each['oracle']}: {(each['differences'] or [''])[0]}" for each in report["findings"]]
+    problems += [f"{each['disturbance'] or 'none'}: {each['violations'][0]}" for each in report["broken"]]
+    return Verdict(problems, done.returncode, seconds)
 
 
 def _line(each: Planted) -> tuple[str, Verdict, Verdict]:
@@ -98,10 +98,10 @@ def main(names: list[str]) -> None:
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
             verdicts.append((broken, twin))
-    found = sum(bool(broken.found) for broken, _ in verdicts)
+    bugs = sum(bool(broken.found) for broken, _ in verdicts)
     alarms = sum(bool(twin.found) for _, twin in verdicts)
     cost = median(each.seconds for pair in verdicts for each in pair)
-    sys.stdout.write(f"found {found} of {len(verdicts)}, false alarms {alarms}, median {cost:.1f} CPU s\n")
+    sys.stdout.write(f"found {bugs} of {len(verdicts)}, false alarms {alarms}, median {cost:.1f} CPU s\n")
 
 
 if __name__ == "__main__":

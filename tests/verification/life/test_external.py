@@ -30,8 +30,8 @@ def test_what_stays_in_a_double_is_left_over_and_a_log_is_not() -> None:
     service.calls += ["create"]
     among = entries_of(service)
     service.calls += ["delete"]
-    found = entries_left(service, before, among, entries_of(service))
-    assert [each.place for each in found] == ["part.names left over", "records left over"]
+    differences = entries_left(service, before, among, entries_of(service))
+    assert [each.place for each in differences] == ["part.names left over", "records left over"]
     service.calls.clear()
     del service.records["a"]
     service.calls += ["late"]

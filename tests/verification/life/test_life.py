@@ -74,9 +74,9 @@ def test_the_memory_of_modules_behind_doubles_ends_with_a_process(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     inputs = OperatorInputs(operator="remembering:make", doubles="doubles_of_remembering:doubles")
     doubles = inputs.doubles_factory()(ClusterSnapshot(taken_at="1970-01-01T00:00:00Z"))
-    seen = [doubles.operator().seen for _ in range(2)]  # type: ignore[attr-defined]
-    assert [len(each) for each in seen] == [1, 1]
-    assert seen[0][0] is seen[1][0] is doubles.systems
+    memories = [doubles.operator().seen for _ in range(2)]  # type: ignore[attr-defined]
+    assert [len(each) for each in memories] == [1, 1]
+    assert memories[0][0] is memories[1][0] is doubles.systems
     for name in ("remembering", "doubles_of_remembering"):
         monkeypatch.delitem(sys.modules, name)
     importlib.invalidate_caches()

@@ -53,16 +53,16 @@ def test_neighbours_that_keep_apart_are_not_reported() -> None:
 def test_a_common_child_of_different_content_is_a_collision() -> None:
     """Whoever writes last wins."""
     one, other = alone("a", child="1"), alone("b", child="2")
-    (found,) = disturbed_neighbours([one, other], union(one, other))
-    assert found.text == "configmaps default/child is a child of a and of b: give it another name for each"
+    (difference,) = disturbed_neighbours([one, other], union(one, other))
+    assert difference.text == "configmaps default/child is a child of a and of b: give it another name for each"
 
 
 def test_a_value_of_another_object_is_a_mistake_and_an_allocated_one_is_not() -> None:
     """A port that is free differs beside others, too."""
     one, other = alone("a", child="1"), alone("b", other="2")
     mixed = {**union(one, other).objects, "core/configmaps/default/other": [{"data": {"text": "1"}}]}
-    (found,) = disturbed_neighbours([one, other], RestState(objects=mixed))
-    assert "of b has a value of another object: data.text: '2' -> '1'" in found.text
+    (difference,) = disturbed_neighbours([one, other], RestState(objects=mixed))
+    assert "of b has a value of another object: data.text: '2' -> '1'" in difference.text
     allocated = {**mixed, "core/configmaps/default/other": [{"data": {"text": "3"}}]}
     assert disturbed_neighbours([one, other], RestState(objects=allocated)) == []
 

@@ -28,8 +28,8 @@ def test_pods_that_read_once_must_change_with_what_they_read(container: JsonObje
     """A template with a checksum changes; another object does not matter."""
     volumes = [{"name": "v", "secret": {"secretName": "login"}}]
     before = state_with(container, volumes=volumes)
-    (found,) = stale_pods(before, before, {"Secret login"})
-    assert "deployments default/web has Secret login in its environment" in found.text
+    (difference,) = stale_pods(before, before, {"Secret login"})
+    assert "deployments default/web has Secret login in its environment" in difference.text
     assert stale_pods(before, state_with(container, "new", volumes=volumes), {"Secret login"}) == []
     assert stale_pods(before, before, {"ConfigMap login"}) == []
 
