@@ -17,6 +17,6 @@ class ExitStatus(IntEnum):
     DANGER = 3
     """``plan``: a consequence is dangerous. ``replay``: a request differs from the recording."""
     UNFINISHED = 4
-    """``verify``: no bug so far, but the time limit left out a part."""
+    """``verify``: no bug so far, but the time ended before all disturbances of the budget."""
     USAGE = 64
     """The command line is wrong: nothing was done (EX_USAGE of sysexits.h)."""

@@ -10,6 +10,7 @@ from opsdk.cli.package.settings import SETTINGS_KEYS, ContainerSettings, contain
 from opsdk.errors import UsageError
 
 _TEXT_KEYS = ("operator", "doubles", "namespace", "image")
+_IGNORE_KEY = "verify-ignore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Project:
         image: the container image.
         version: of the distribution; empty without one.
         container: variables, resources, replicas, scheduling and namespaces of its pods.
+        verify_ignore: what ``opsdk verify`` does not compare, as ``RESOURCE`` or ``RESOURCE:PATH``.
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class Project:
     image: str = ""
     version: str = ""
     container: ContainerSettings = ContainerSettings()
+    verify_ignore: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -59,12 +62,15 @@ def find_project(start: Path) -> Project | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     table = document.get("tool", {}).get("opsdk", {})
+    ignore = table.pop(_IGNORE_KEY, [])
+    if not isinstance(ignore, list) or not all(isinstance(each, str) for each in ignore):
+        raise UsageError(f"{path}: [tool.opsdk] {_IGNORE_KEY} = {ignore!r}: write a list of RESOURCE or RESOURCE:PATH")
     texts = {key: value for key, value in table.items() if key not in SETTINGS_KEYS}
     for key, value in texts.items():
         if key not in _TEXT_KEYS or not isinstance(value, str):
             raise UsageError(
                 f"{path}: [tool.opsdk] {key} = {value!r}: write strings for {', '.join(_TEXT_KEYS)}; "
-                f"the other keys are {', '.join(SETTINGS_KEYS)}"
+                f"the other keys are {', '.join((*SETTINGS_KEYS, _IGNORE_KEY))}"
             )
     try:
         container = container_settings(table)
@@ -72,7 +78,7 @@ def find_project(start: Path) -> Project | None:
         raise UsageError(f"{path}: [tool.opsdk] {error}") from error
     metadata = document.get("project", {})
     name, version = metadata.get("name", folder.name), metadata.get("version", "")
-    return Project(folder=folder, name=name, version=version, container=container, **texts)
+    return Project(folder=folder, name=name, version=version, container=container, verify_ignore=tuple(ignore), **texts)
 
 
 def current_project() -> Project:

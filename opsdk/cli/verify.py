@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +14,7 @@ import typer
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.plan.processes import stopped_by_sigterm
+from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
     Checks,
@@ -24,15 +27,18 @@ from opsdk.cli.verify_command import (
     Workloads,
     verify_command,
 )
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_inputs import OPERATIONS, OperatorInputs
+from opsdk.cli.verify_process import check_processes
 from opsdk.cli.verify_report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.life.run import check_life
 from opsdk.verification.verify import VerificationSummary, run_verification
 
-_OPERATIONS: Final = 60
+DISTURBANCES: Final = 150
+"""Disturbances that are run by default."""
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4
@@ -41,18 +47,23 @@ ForeignChanges = Annotated[
     bool, typer.Option("--foreign-changes", help="also delete and edit each child, as a foreign client")
 ]
 """The option ``--foreign-changes``."""
+Examples = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
+]
+Operations = Annotated[int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")]
+Budget = Annotated[int, typer.Option(metavar="N", min=1, help="disturbances to run, the most different ones first")]
+Ignored = Annotated[
+    list[str] | None, typer.Option(metavar="RESOURCE[:PATH]", help="not compared, as what records the past")
+]
 
 
 def verify(
     operator: OperatorArgument = "",
     command: Command = None,
     *,
-    example: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
-    ] = None,
-    operations: Annotated[
-        int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")
-    ] = None,
+    example: Examples = None,
+    operations: Operations = None,
+    disturbances: Budget = DISTURBANCES,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     allow_host: AllowedHosts = None,
@@ -62,6 +73,7 @@ def verify(
     workload: Workloads = None,
     crds: Definitions = None,
     check: Checks = None,
+    ignore: Ignored = None,
     quiet: Quiet = 2,
     patience: Patience = 75,
     parallel: Parallel = None,
@@ -69,12 +81,11 @@ def verify(
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 
-    Custom resources are generated from the definitions: objects are created, changed, rolled back and deleted, on a
-    local API server in virtual time. The last custom resource alone must decide what the operator makes of it. Then
-    each short run is repeated with each disturbance. What the operator decided must be the same as without. With
-    --exhaustive, each run is repeated in every order of what happens at once, with one crash and one stale view.
+    Custom resources are generated from the definitions, and written to a local API server in virtual time. The last one
+    alone must decide what the operator makes of it. Then each short run is repeated with disturbances, and must end as
+    without. With --exhaustive, each is repeated in every order of what happens at once.
 
-    Exits with status 0 if the operator survives, 2 if not, 4 if the time limit left out a part, 1 if it cannot run.
+    Exits with status 0 if the operator survives all of them, 2 if not, 4 if the time ended before, 1 if it cannot run.
 
     opsdk verify
 
@@ -92,17 +103,34 @@ def verify(
         timing = Timing(quiet=quiet, patience=patience)
         raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
     chosen = OperatorInputs(
-        operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive
-    )
-    verification = chosen.generated(examples=example or (), operations=operations or _OPERATIONS, seed=seed)
-    processes = parallel or os.cpu_count() or 1
+        operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
+        examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
+        ignored=ignore or (),
+    )  # fmt: skip
+    verification, processes = chosen.generated(), parallel or os.cpu_count() or 1
     if exhaustive:
         status = explore_workloads(
             chosen, verification, time_limit=time_limit, order=seed or None, processes=processes, output=output
         )
         raise typer.Exit(status)
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    raise typer.Exit(_attack(chosen, verification, kinds, time_limit=time_limit, processes=processes, output=output))
+    limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=processes)
+    raise typer.Exit(_attack(chosen, verification, kinds, limits, output=output))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackLimits:
+    """How much is run.
+
+    Attributes:
+        disturbances: their number.
+        seconds: of real time, after which no further one is run.
+        processes: that share them.
+    """
+
+    disturbances: int
+    seconds: float
+    processes: int
 
 
 @stopped_by_sigterm()
@@ -110,19 +138,23 @@ def _attack(
     inputs: OperatorInputs,
     verification: GeneratedVerification,
     kinds: Sequence[DisturbanceKind],
+    limits: AttackLimits,
     *,
-    time_limit: float,
-    processes: int,
     output: OutputFormat,
 ) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
-    undisturbed = check_generated(verification, time_limit=time_limit * _UNDISTURBED, progress=_show_check)
+    began = time.monotonic()
+    undisturbed = check_generated(verification, time_limit=limits.seconds * _UNDISTURBED, progress=_show_check)
+    check_life(verification, undisturbed)
+    if not undisturbed.connections:
+        check_processes(inputs, undisturbed)
     disturbed = run_verification(
         verification.declared,
         verification.workloads,
         kinds=kinds,
-        time_limit=time_limit - undisturbed.seconds,
-        processes=processes,
+        time_limit=limits.seconds - (time.monotonic() - began),
+        budget=limits.disturbances,
+        processes=limits.processes,
         with_standby=verification.elects_leader,
         progress=_show_progress,
     )

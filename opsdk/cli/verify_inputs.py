@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from opsdk.builder.operator import Operator
+from opsdk.cli.fresh_modules import imported_modules, renew_imports
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
-from opsdk.cli.validate.documents import read_files
-from opsdk.engine.doubles import DoublesFactory, factory_of
+from opsdk.cli.project import find_project
+from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
+from opsdk.engine.world.masks import parse_ignored
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
@@ -26,7 +29,10 @@ from opsdk.verification.generated import (
 )
 from opsdk.verification.transition import Transition
 
-__all__ = ["OperatorInputs", "fresh_operator"]
+__all__ = ["OPERATIONS", "OperatorInputs", "fresh_operator"]
+
+OPERATIONS: Final = 60
+"""Operations on each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,50 +44,51 @@ class OperatorInputs:
         doubles: ``MODULE:NAME`` of the doubles; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``, beside ``verify-ignore`` of the project.
         exhaustive: all schedules are run: of short workloads, without pods.
+        examples: custom resources to begin with, and objects that they name.
+        operations: on each kind.
+        seed: chooses the order of the fields.
     """
 
     operator: str = ""
     doubles: str = ""
     allowed_hosts: Sequence[str] = ()
     checks: Sequence[str] = ()
+    ignored: Sequence[str] = ()
     exhaustive: bool = False
+    examples: Sequence[JsonObject] = ()
+    operations: int = OPERATIONS
+    seed: int = 0
 
-    def generated(self, *, examples: Sequence[Path], operations: int, seed: int) -> GeneratedVerification:
-        """Return the verification of generated workloads.
-
-        Args:
-            examples: files with custom resources to begin with.
-            operations: on each kind.
-            seed: chooses the order of the fields.
-
-        Raises:
-            OpsdkError: the operator cannot be verified.
-        """
+    def generated(self) -> GeneratedVerification:
+        """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
         return generated_verification(
-            self._doubles(),
+            self.doubles_factory(),
             environment=self._environment(),
-            examples=[document.tree for document in read_files(examples)],
-            operations=operations,
+            examples=self.examples,
+            operations=self.operations,
             per_workload=1 if self.exhaustive else 3,
-            seed=seed,
+            seed=self.seed,
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
+            ignored=self._all_ignored(),
         )
 
     def transition(self, transition: Transition) -> GeneratedVerification:
         """Return the verification of a printed test. Raises `OpsdkError`."""
         return transition_verification(
-            self._doubles(),
+            self.doubles_factory(),
             environment=self._environment(),
             transition=transition,
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
+            ignored=self._all_ignored(),
         )
 
     def options(self) -> dict[str, Any]:
         """Return the attributes that differ from their defaults, without the operator."""
-        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks")}
+        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks", "ignored")}
         return {name: list(value) if not isinstance(value, str) else value for name, value in values.items() if value}
 
     @property
@@ -89,9 +96,12 @@ class OperatorInputs:
         """The reference of the operator, also if it is that of the project. Raises `UsageError`."""
         return operator_reference(self.operator)
 
-    def _doubles(self) -> DoublesFactory:
+    def doubles_factory(self) -> DoublesFactory:
+        """Return what creates the doubles of a run. Each start of its operator is that of a new process."""
         reference, doubles = self.reference, load_doubles(self.operator, self.doubles)
-        return factory_of(None if doubles else lambda: fresh_operator(reference), doubles)
+        if doubles is None:
+            return factory_of(lambda: fresh_operator(reference), None)
+        return _with_fresh_modules(doubles)
 
     def _environment(self) -> DefinedEnvironment:
         envtest = import_envtest("a verification runs the operator")
@@ -104,13 +114,39 @@ class OperatorInputs:
 
         return environment
 
+    def _all_ignored(self) -> list[str]:
+        project = find_project(Path.cwd())
+        is_project = project is not None and self.operator in ("", project.operator)
+        texts = [*(project.verify_ignore if project is not None and is_project else ()), *self.ignored]
+        for text in texts:
+            parse_ignored(text)
+        return texts
+
     def _parsed_checks(self) -> list[ObjectCheck]:
         return [parse_check(text) for text in self.checks]
 
 
 def fresh_operator(reference: str) -> Operator:
-    """Return an operator from a package that is imported anew: a process that starts again remembers nothing."""
+    """Return an operator from modules that are imported anew: a process that starts again remembers nothing."""
     package = Path(reference.partition(":")[0]).stem.partition(".")[0]
-    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+    names = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+    for name in imported_modules(names):
         del sys.modules[name]
     return load_operator(reference)
+
+
+def _with_fresh_modules(doubles: DoublesFactory) -> DoublesFactory:
+    """Return a factory whose operators come from modules that are imported anew. The module of the doubles stays."""
+
+    def created(snapshot: ClusterSnapshot) -> Doubles[Any]:
+        doubled = doubles(snapshot)
+
+        def operator() -> Operator:
+            module = getattr(doubled.operator, "__module__", "")
+            if module in sys.modules:
+                renew_imports(module)
+            return doubled.operator()
+
+        return Doubles(operator=operator, systems=doubled.systems)
+
+    return created

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_transition import transition_test
+from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import NEEDS_STANDBY
 from opsdk.verification.generated import GeneratedVerification
@@ -17,6 +18,21 @@ from opsdk.verification.oracles import Oracle, OracleFinding
 from opsdk.verification.verify import BrokenRun, VerificationSummary
 
 __all__ = ["GeneratedReport", "test_lines"]
+
+
+_NEVER: Final = (
+    "objects without a controller that have the name of a child: ctx.apply adopts them",
+    "a default or a version of a definition that changes while objects exist",
+    "what pods, nodes and networks do: pods are ready at once, and nothing runs in them",
+    "races of threads, and what many objects cost",
+)
+
+
+_OF_THE_WAY: Final = (Oracle.PATH_INDEPENDENCE, Oracle.RECOVERY, Oracle.LEFT_OVER)
+_ON_PURPOSE: Final = (
+    "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
+    "verify-ignore in pyproject.toml declares it once"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +86,22 @@ class GeneratedReport:
         no_standby = self.verification.elects_leader and not self.disturbed.with_standby
         return bool(self.disturbed.omitted or self.undisturbed.omitted or no_standby)
 
+    @property
+    def never(self) -> list[str]:
+        """What no run of this command can show."""
+        if self.verification.has_systems:
+            external = "what a real external system does that its double does not"
+        else:
+            external = "external systems: declare doubles if the operator has some"
+        return [external, *_NEVER]
+
     def lines(self) -> Iterator[str]:
         """Yield the report for people."""
         for finding in self.undisturbed.findings:
             yield str(finding)
             yield from test_lines(self._test_of_finding(finding))
+        if any(finding.oracle in _OF_THE_WAY for finding in self.undisturbed.findings):
+            yield _ON_PURPOSE
         yield from self.advice
         yield str(self.undisturbed)
         yield from map(outside_text, self.connections)
@@ -87,6 +114,8 @@ class GeneratedReport:
             yield from (f"  not changed: {field}" for field in workload.unchanged)
         if self.without_standby:
             yield f"left out: {self.without_standby}"
+        yield "never shown here:"
+        yield from (f"  {each}" for each in self.never)
         if not self.disturbed.runs:
             yield "nothing was attacked, so this says nothing of the operator"
         elif self.unfinished:
@@ -106,6 +135,8 @@ class GeneratedReport:
             "with_standby": disturbed.with_standby,
             "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
             "omitted": {kind.value: count for kind, count in sorted(disturbed.omitted.items())},
+            "beyond": {kind.value: count for kind, count in sorted(disturbed.beyond.items())},
+            "never": self.never,
             "unfinished": self.unfinished,
             "seconds": round(disturbed.seconds, 1),
             "kinds": {
@@ -138,7 +169,8 @@ class GeneratedReport:
         }
 
     def _test_of_finding(self, finding: OracleFinding) -> str:
-        assert finding.transition is not None
+        if finding.transition is None:
+            return life_test(self.inputs, finding)
         return transition_test(self.inputs, f"{finding.oracle.value}: {finding.operation}", finding.transition)
 
     def _test_of_run(self, run: BrokenRun) -> str:

@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_process import check_processes
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.exploration.bounds import Choice, Schedule
 from opsdk.verification.exploration.explore import verify_schedule
-from opsdk.verification.generated_run import check_generated
+from opsdk.verification.generated_run import GeneratedSummary, check_generated
+from opsdk.verification.life.run import check_life
+from opsdk.verification.oracles import Oracle, OracleFinding
 from opsdk.verification.transition import Transition, Written
 from opsdk.verification.verify import verify_disturbance
 
-__all__ = ["transition_test", "verify_transition"]
+__all__ = ["life_test", "transition_test", "verify_life", "verify_transition"]
 
 
 def verify_transition(
@@ -30,6 +33,7 @@ def verify_transition(
     doubles: str = "",
     allowed_hosts: Sequence[str] = (),
     checks: Sequence[str] = (),
+    ignored: Sequence[str] = (),
     replicas: int = 1,
 ) -> Sequence[str]:
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
@@ -43,14 +47,16 @@ def verify_transition(
         doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
         replicas: of the operator.
 
     Raises:
         OpsdkError: the operator cannot be verified.
     """
     inputs = OperatorInputs(
-        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, exhaustive=schedule is not None
-    )
+        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
+        exhaustive=schedule is not None,
+    )  # fmt: skip
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
     if schedule is not None:
@@ -101,6 +107,51 @@ def transition_test(
         f"    # {title}\n"
         f"    steps = [\n{steps}    ]\n"
         f"    violations = verify_transition({', '.join(arguments)})\n"
+        f"    assert not violations, violations\n"
+    )
+
+
+def verify_life(
+    operator: str, kind: str, oracle: str, *, doubles: str = "", allowed_hosts: Sequence[str] = (),
+    checks: Sequence[str] = (), ignored: Sequence[str] = (), references: Sequence[JsonObject] = (),
+) -> Sequence[str]:  # fmt: skip
+    """Return what is wrong with an operator in a workload like life. Call it from a plain test function.
+
+    Args:
+        operator: ``MODULE:NAME`` or a file, as on the command line.
+        kind: of the custom resources.
+        oracle: the law that it breaks.
+        doubles: ``MODULE:NAME`` of the doubles of external systems; empty for those of the project.
+        allowed_hosts: that the operator may reach.
+        checks: as ``KIND:EXPRESSION``.
+        ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
+        references: examples of custom resources, and objects that they name.
+
+    Raises:
+        OpsdkError: the operator cannot be verified.
+    """
+    inputs = OperatorInputs(
+        operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
+        examples=references,
+    )  # fmt: skip
+    summary = GeneratedSummary()
+    if oracle == Oracle.PROCESSES.value:
+        check_processes(inputs, summary)
+    else:
+        check_life(inputs.generated(), summary)
+    return [str(each) for each in summary.findings if (each.kind, each.oracle.value) == (kind, oracle)]
+
+
+def life_test(inputs: OperatorInputs, finding: OracleFinding) -> str:
+    """Return a pytest test that fails while a workload like life shows a bug."""
+    options = inputs.options() | ({"references": list(inputs.examples)} if inputs.examples else {})
+    arguments = [repr(inputs.reference), repr(finding.kind), repr(finding.oracle.value)]
+    arguments += [f"{name}={value!r}" for name, value in options.items()]
+    return (
+        "from opsdk.cli.verify_transition import verify_life\n\n\n"
+        f"def test_{_identifier(finding.oracle.value)}() -> None:\n"
+        f"    # {finding.operation}\n"
+        f"    violations = verify_life({', '.join(arguments)})\n"
         f"    assert not violations, violations\n"
     )
 

@@ -7,7 +7,7 @@ its watch messages, is a place. All places are enumerated, so a window of a mill
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "Disturbance",
     "DisturbanceKind",
     "guided_disturbances",
+    "most_different",
 ]
 
 
@@ -40,6 +41,8 @@ class DisturbanceKind(StrEnum):
     """A write is not stored: the answer is 503."""
     LOSE_LEASE = "lose_lease"
     """From a write on, the leader's requests for its lease are answered with 503, until another replica leads."""
+    EARLY = "early"
+    """The next action of the user comes during a write, not at rest: an object is deleted while it is created."""
     STALE = "stale"
     """The watch of one kind stands still, from a message on until the operator has reacted to the next action."""
     HIDE = "hide"
@@ -51,6 +54,8 @@ class DisturbanceKind(StrEnum):
     """A foreign client deletes an object of the operator that has an owner, when the operator is at rest."""
     EDIT_CHILD = "edit_child"
     """A foreign client changes such an object."""
+    DRIFT = "drift"
+    """A foreign client changes such an object: what the next process restores, the present one must restore too."""
     PAST = "restart_into_past"
     """The process restarts, and reads the objects of one kind as they were before. Only for lists at any version."""
 
@@ -64,16 +69,17 @@ WRITES: Final = frozenset({
     DisturbanceKind.CONFLICT,
     DisturbanceKind.REFUSE,
     DisturbanceKind.LOSE_LEASE,
+    DisturbanceKind.EARLY,
 })  # fmt: skip
 """Kinds that hit a write."""
-FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD})
+FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT})
 """Kinds that come from a foreign client."""
-DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind not in FOREIGN)
-"""All kinds but those of a foreign client: not each operator undoes what others do to its children."""
+DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind is not DisturbanceKind.EDIT_CHILD)
+"""All kinds but one: not each operator undoes what others change in its children."""
 NEEDS_STANDBY: Final = frozenset({DisturbanceKind.LOSE_LEASE, DisturbanceKind.TAKE_OVER})
 """Kinds that need a second replica."""
 _NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
-COUNTED: Final = WRITES | {DisturbanceKind.TAKE_OVER}
+COUNTED: Final = WRITES - {DisturbanceKind.EARLY} | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""
 
 
@@ -118,7 +124,7 @@ def guided_disturbances(
 
     >>> writes = [Exchange(time=0.0, client="replica-0.1", method="POST", target="/a", revision=7)]
     >>> [each.kind.value for each in guided_disturbances(writes, [])]
-    ['crash_after', 'lose_answer', 'refuse']
+    ['crash_after', 'lose_answer', 'refuse', 'early']
     """
     has_standby = any(message.standby for message in messages)
     yield from _at_writes(
@@ -156,9 +162,51 @@ def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbanc
     for number, keys in sorted(children.items()):
         for key in sorted(keys):
             first.setdefault(key, number)
-    for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD):
+    for kind in (DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT):
         for key, number in first.items():
             yield Disturbance(kind=kind, number=number, path=key)
+
+
+def most_different(
+    places: Iterable[tuple[int, Disturbance]], budget: int | None
+) -> tuple[list[tuple[int, Disturbance]], Counter[DisturbanceKind]]:
+    """Return the disturbances of a budget, and the number of the others by kind.
+
+    First comes one of each sort: of a kind, at a write or a watch of a resource; the kinds take turns. Then comes a
+    second one of each, and so on. The choice depends neither on the time nor on the number of processes.
+
+    Args:
+        places: each with the number of its workload.
+        budget: None for all.
+
+    >>> crash = [(0, Disturbance(kind=DisturbanceKind.CRASH_AFTER, number=n, path="/api/v1/pods")) for n in (1, 2)]
+    >>> refuse = [(0, Disturbance(kind=DisturbanceKind.REFUSE, number=1, path="/api/v1/pods"))]
+    >>> chosen, beyond = most_different([*crash, *refuse], 2)
+    >>> [str(each) for _, each in chosen], beyond.total()
+    (['crash_after write 1,  /api/v1/pods', 'refuse write 1,  /api/v1/pods'], 1)
+    """
+    counts: Counter[tuple[object, ...]] = Counter()
+    ranked = []
+    for place in places:
+        kind = place[1].kind
+        counts[sort := _sort_of(place[1])] += 1
+        counts[(rank := counts[sort]), kind] += 1
+        ranked.append(((rank, counts[rank, kind]), place))
+    ranked.sort(key=lambda each: each[0])
+    ordered = [place for _, place in ranked]
+    size = len(ordered) if budget is None else budget
+    return ordered[:size], Counter(each.kind for _, each in ordered[size:])
+
+
+def _sort_of(disturbance: Disturbance) -> tuple[object, ...]:
+    """Return what equal disturbances have in common: kind, method, and the path without namespaces and names."""
+    parts = [part for part in disturbance.path.split("/") if part]
+    if "namespaces" in parts[:-2]:
+        place = parts.index("namespaces")
+        parts = parts[:place] + parts[place + 2 :]
+    begin = 3 if parts[:1] == ["apis"] else 2
+    resource = (*parts[: begin + 1], *parts[begin + 2 :])
+    return disturbance.kind, disturbance.method, resource
 
 
 def by_kind(counts: Counter[DisturbanceKind]) -> str:

@@ -10,6 +10,7 @@ from opsdk.engine.world.disturber import Disturber, WatchMessage
 from opsdk.engine.world.exchange import Exchange, is_lease
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.replica import Replica
+from opsdk.engine.world.rest_state import subject_of
 from opsdk.engine.writes import Entry
 from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
@@ -63,6 +64,10 @@ class RunPort(Protocol):
 
     async def rest(self) -> None:
         """Wait until the operator is at rest."""
+        ...
+
+    def report(self, violation: str) -> None:
+        """Add a violation of the run."""
         ...
 
 
@@ -127,6 +132,9 @@ class _OneDisturbance(ViewHolder):
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None
         self._happened = True
+        if disturbance.kind is DisturbanceKind.EARLY:
+            self._run.hurry.set()
+            return None
         if disturbance.kind is DisturbanceKind.LOSE_LEASE:
             self._loses_lease = exchange.client
             asyncio.get_running_loop().call_later(_LOST_SECONDS, self._keep_lease)
@@ -234,6 +242,29 @@ class _ForeignChange(GuidedDisturber):
         stored, own = child
         if disturbance.kind is DisturbanceKind.DELETE_CHILD:
             await delete_child(run.config, stored)
-        else:
-            await edit_child(run.config, stored, own)
+            return True
+        await edit_child(run.config, stored, own)
+        if disturbance.kind is DisturbanceKind.DRIFT:
+            await self._compare_with_next_process()
         return True
+
+    async def _compare_with_next_process(self) -> None:
+        """Restart the operator: it restores nothing that it would not have restored before.
+
+        An operator may keep what others change, as a password. One that restores it must not need a restart for it.
+        """
+        run, key = self._run, self._disturbance.path
+        await run.rest()
+        before = run.child(key)
+        for replica in run.replicas:
+            await replica.crash()
+            replica.wake()
+        await run.rest()
+        after = run.child(key)
+        if before is not None and after is not None and _content(before[0]) != _content(after[0]):
+            run.report(f"drift: {subject_of(key)} is restored by the next process only: watch it, with owns=[...]")
+
+
+def _content(stored: JsonObject) -> JsonObject:
+    """Return what is stored of an object, but for metadata and status."""
+    return {name: value for name, value in stored.items() if name not in ("metadata", "status")}

@@ -127,7 +127,7 @@ class GeneratedVerification:
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
     operations: int = 60, per_workload: int = PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
-    checks: Sequence[ObjectCheck] = (),
+    checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -141,12 +141,13 @@ def generated_verification(
         seed: chooses the order of the fields.
         allowed_hosts: that the operator may reach.
         checks: that hold at each rest, except after a harmful operation.
+        ignored: what is not compared: see `Simulation`.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
         UsageError: the operator declares no kinds of its own.
     """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks)
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored)
     others = [example for example in examples if example.get("kind") not in declaration.kinds]
     runs: list[GeneratedRun] = []
     generated: dict[str, GeneratedWorkload] = {}
@@ -163,14 +164,14 @@ def generated_verification(
 
 def transition_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, transition: Transition,
-    allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (),
+    allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return a verification with one workload, whose custom resources a test has. See `generated_verification`.
 
     Raises:
         UsageError: the operator declares no kinds of its own, or not that of the custom resources.
     """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks)
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored)
     kind = str(transition.steps[0].obj.get("kind"))
     if kind not in declaration.kinds:
         raise UsageError(
@@ -191,7 +192,7 @@ class _Declaration:
 
     def __init__(
         self, doubles: DoublesFactory, environment: DefinedEnvironment, allowed_hosts: Sequence[str],
-        checks: Sequence[ObjectCheck],
+        checks: Sequence[ObjectCheck], ignored: Sequence[str],
     ) -> None:  # fmt: skip
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
@@ -211,6 +212,7 @@ class _Declaration:
             check=_anything,
             at_rest=rest_checks(checks),
             allowed_hosts=allowed_hosts,
+            ignored=ignored,
         )
 
     def verification(

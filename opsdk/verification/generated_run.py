@@ -40,7 +40,7 @@ from opsdk.verification.workload.schema_fields import SchemaBudget, field_path
 from opsdk.verification.workload.values import ValueClass
 from opsdk.verification.workload_gaps import WorkloadGaps
 
-__all__ = ["GeneratedSummary", "check_generated"]
+__all__ = ["GeneratedSummary", "Shifted", "check_generated"]
 
 _SEED: Final = 0
 _MAX_SHOWN: Final = 5
@@ -271,7 +271,7 @@ class _Check:
         """Run actions. A shifted run has other random numbers and resource versions."""
         self._summary.runs += 1
         steps = steps or [WorkloadStep(action.__name__) for action in actions]
-        first = _Shifting(actions[0]) if shifted else actions[0]
+        first = Shifted(actions[0]) if shifted else actions[0]
         declared = replace(self._verification.declared, actions=[first, *actions[1:]])
         outcome = run_guided(declared, steps, seed=_SEED + shifted)
         self._summary.connections.update(dict.fromkeys(outcome.connections))
@@ -297,7 +297,7 @@ class _Check:
         )  # fmt: skip
 
 
-class _Shifting:
+class Shifted:
     """The first action, after a write that gives all later objects other resource versions."""
 
     def __init__(self, action: Operate) -> None:

@@ -117,6 +117,10 @@ class WorkloadRun(WorldRun):
         """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
         return self.state.child(key)
 
+    def report(self, violation: str) -> None:
+        """Add a violation of the run."""
+        self.problems.append(violation)
+
     # -------------------------------------------------------------- the run
     async def play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""

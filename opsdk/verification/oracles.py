@@ -48,6 +48,20 @@ class Oracle(StrEnum):
     """A harmful value is refused, or reported in the status or in an Event."""
     ERROR_CHECK = "error check"
     """After a harmless value, reconciles succeed and workloads are ready, or the operator reports why not."""
+    AT_REST = "at rest"
+    """Nothing is written when nothing has changed, also by the next process, and the status is of this generation."""
+    NEIGHBOURS = "neighbours"
+    """Each object converges as it does alone, whatever others are called."""
+    LEFT_OVER = "left over"
+    """What belongs to a deleted object goes, in the cluster and in doubles, and nothing else does."""
+    REFERENCES = "references"
+    """Objects that a custom resource or a pod names may come late, change, and go and come back."""
+    FOREIGN_OBJECTS = "foreign objects"
+    """An object of another controller stays as it is."""
+    EXTERNAL = "external system"
+    """An object can be deleted after the external system has forgotten it."""
+    PROCESSES = "processes"
+    """Another process, with other hashes of strings, decides the same."""
 
 
 class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +135,7 @@ def changes_anything(before: RestState, after: RestState) -> bool:
     """Whether the operator reacted to a change: in an object, in a status, with an Event or with an error."""
     return (
         before.objects != after.objects
+        or before.ignored != after.ignored
         or before.events != after.events
         or before.unready != after.unready
         or before.failing != after.failing

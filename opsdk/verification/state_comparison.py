@@ -12,11 +12,14 @@ import msgspec
 
 from opsdk.engine.differences import differences
 from opsdk.engine.world.rest_state import RestState, subject_of
+from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.false_conditions import without_false_conditions
 
 __all__ = ["Mask", "mask_of", "state_differences", "state_violations"]
 
 _MAX_DIFFERENCES: Final = 5
+_NOTES: Final = ("status.", "metadata.annotations", "metadata.labels")
+"""Where an operator notes which generation it saw. In a spec, 1 and 2 are more likely numbers of replicas."""
 
 
 class Mask(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,7 @@ def state_differences(
     """
     right = without_false_conditions(first.objects, second.objects)
     other = without_false_conditions(second.objects, first.objects)
+    generations = _generations(first, second)
     for key in sorted(right.keys() | other.keys()):
         before, after = right.get(key, []), other.get(key, [])
         if len(before) != len(after):
@@ -91,4 +95,22 @@ def state_differences(
             continue
         for old, new in zip(before, after, strict=True):
             for difference in differences(old, new):
-                yield key, difference.path, str(difference)
+                pair = (_number(difference.old), _number(difference.new))
+                if pair not in generations or not difference.path.startswith(_NOTES):
+                    yield key, difference.path, str(difference)
+
+
+def _generations(first: RestState, second: RestState) -> frozenset[tuple[int | None, int | None]]:
+    """Return the generations of the same objects, where they differ.
+
+    A status or an annotation may note the generation, under any name. It counts the changes on the way to the state.
+    """
+    both = first.generations.keys() & second.generations.keys()
+    pairs = ((first.generations[key], second.generations[key]) for key in both)
+    return frozenset((one, other) for one, other in pairs if one != other)
+
+
+def _number(value: JsonValue) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

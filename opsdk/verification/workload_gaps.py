@@ -50,7 +50,7 @@ class WorkloadGaps:
             state = outcome.states.get(number + 1)
             if state is None:
                 continue
-            self._objects.update(key.partition("/")[2] for key in state.objects)
+            self._objects.update(key.partition("/")[2] for key in state.keys)
             if step.operation is None or step.operation.value_class is not ValueClass.MISOPERATION:
                 self._missing[run.kind].update(state.missing)
                 self._rests[run.kind] += 1

@@ -134,12 +134,6 @@ def test_a_second_replica_runs_for_the_kinds_that_need_it() -> None:
     assert summary.broken
 
 
-def test_no_second_replica_begins_after_its_part_of_the_time() -> None:
-    """The other disturbances need the rest."""
-    summary = run_verification(light_operator(asks=True, replicas=1), [STEPS], time_limit=0.0, with_standby=True)
-    assert (summary.workloads, summary.with_standby) == (1, 0)
-
-
 def test_the_standby_leads_while_its_view_is_old() -> None:
     """Its writes follow the crash of the leader; afterwards its view moves on."""
     declared = light_operator(asks=False)

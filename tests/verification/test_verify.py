@@ -20,7 +20,7 @@ from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.aio.clock import monotonic
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for
-from opsdk.errors import ConflictError, OpsdkError, UsageError
+from opsdk.errors import ConflictError, UsageError
 from opsdk.recipes import set_controller_reference
 from opsdk.testing.simulate import Simulation, Step, World
 from opsdk.verification.checks import parse_check, rest_checks
@@ -313,18 +313,17 @@ def test_processes_share_the_workloads() -> None:
     assert progress[-1] == 3
 
 
-async def refuse_to_act(_: World) -> None:
-    """An action with a bug of its own."""
-    raise LookupError("no such thing")
-
-
-def test_a_process_without_a_result_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its error is printed where it happens."""
-    declared = replace(declare(good), actions=[refuse_to_act])
-    workloads = [[WorkloadStep("refuse_to_act")]] * 2
-    with pytest.raises(OpsdkError, match="ended without a result"):
-        run_verification(declared, workloads, processes=2)
-    assert "no such thing" in capfd.readouterr().err
+def test_a_budget_has_the_most_different_disturbances_first() -> None:
+    """Each kind has a turn before any has two, the others are counted, and processes do not change the choice."""
+    declared = declare(good)
+    workloads = [draw_workload(declared, seed) for seed in range(2)]
+    one = run_verification(declared, workloads, budget=14)
+    two = run_verification(declared, workloads, budget=14, processes=2)
+    assert one.runs == two.runs
+    assert one.runs.total() == 14
+    assert set(one.beyond) <= set(one.runs)
+    assert one.beyond.total() > 0
+    assert "beyond the budget: " in str(one)
 
 
 def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
@@ -468,10 +467,17 @@ def test_what_foreign_clients_do_is_undone(kind: DisturbanceKind) -> None:
 def test_an_edit_that_stays_is_found() -> None:
     """A deletion does not stay: the operator watches its children."""
     summary = run_verification(declare(create_if_missing), [STEPS], kinds=list(FOREIGN))
-    assert len(summary.runs) == 2
+    assert len(summary.runs) == 3
     (broken,) = summary.broken
     assert "edit_child core/configmaps/default/site after 1 actions" in str(broken)
     assert broken.violations == ["state at rest: configmaps default/site data.text: 'one' -> 'edited'"]
+
+
+def test_drift_that_the_next_process_restores_is_found() -> None:
+    """An operator may keep what others change, and one that restores it does so without a restart."""
+    broken = run_verification(declare(good, children=Secret), [STEPS], kinds=[DisturbanceKind.DRIFT]).broken
+    assert [each.partition(":")[0] for run in broken for each in run.violations] == ["drift"]
+    assert not run_verification(declare(create_if_missing), [STEPS], kinds=[DisturbanceKind.DRIFT]).broken
 
 
 def test_a_deletion_that_stays_is_found() -> None:

@@ -79,6 +79,7 @@ class SimulatedOperator:
     calm: float = 30.0
     at_rest: Sequence[Action] = ()
     allowed_hosts: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         factory_of(self.operator, self.doubles)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.masking import masked
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.ownership import own_part
+from opsdk.engine.world.masks import Ignored, without_ignored
 from opsdk.engine.world.readiness import unready_reason
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -44,6 +45,9 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
         missing: the objects that the last reconciles read, and that do not exist.
         events: number of Events that the operator recorded until now.
         children: those that exist, have a name of their own, and have an owner.
+        generations: of the objects that have one: a status may repeat it, which counts the changes until then.
+        ignored: the objects with fields that runs do not compare, as text: a field of the spec may change only them.
+        lagging: the objects whose status says that it observed another generation than the present one, and which.
     """
 
     objects: Mapping[str, list[JsonObject]] = {}
@@ -54,6 +58,9 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
     missing: frozenset[str] = frozenset()
     events: int = 0
     children: frozenset[str] = frozenset()
+    generations: Mapping[str, int] = {}
+    lagging: Mapping[str, str] = {}
+    ignored: str = ""
 
     @property
     def keys(self) -> set[str]:
@@ -62,9 +69,14 @@ class RestState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateRecorder:
-    """Follows the writes of a run."""
+    """Follows the writes of a run.
 
-    def __init__(self) -> None:
+    Args:
+        ignored: what is not compared.
+    """
+
+    def __init__(self, ignored: Sequence[Ignored] = ()) -> None:
+        self._ignored = ignored
         self._latest: dict[str, JsonObject] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
@@ -120,9 +132,22 @@ class StateRecorder:
         """
         objects: dict[str, list[JsonObject]] = {}
         unready: dict[str, str] = {}
+        generations: dict[str, int] = {}
+        hidden: list[str] = []
+        lagging: dict[str, str] = {}
         for key, obj in self._latest.items():
             if (name := self._names[key]) in self._own:
-                objects.setdefault(name, []).append(_comparable(obj, self._managers))
+                part = own_part(obj, self._managers)
+                if isinstance(generation := obj["metadata"].get("generation"), int):
+                    generations[name] = generation
+                    if lag := _lag(part, generation):
+                        lagging[name] = lag
+                comparable = without_ignored(name, decided := _comparable(part), self._ignored)
+                if comparable is not decided:
+                    hidden.append(json.dumps(decided, sort_keys=True))
+                if comparable is None:
+                    continue
+                objects.setdefault(name, []).append(comparable)
                 if reason := unready_reason(obj):
                     unready[name] = reason
         latest = _latest(passes)
@@ -130,19 +155,33 @@ class StateRecorder:
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
         return RestState(
             objects=objects,
-            created={name: self._created[name] for name in self._own if self._created[name]},
-            deleted={name: self._deleted[name] for name in self._own if self._deleted[name]},
+            created=self._counted(self._created),
+            deleted=self._counted(self._deleted),
             unready=unready,
             failing=dict(_failing(latest)),
             missing=frozenset(_missing(latest)),
             events=self._events,
             children=frozenset(self._children()),
+            generations=generations,
+            lagging=lagging,
+            ignored="\n".join(sorted(hidden)),
         )
+
+    def _counted(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        return {
+            name: count
+            for name in self._own
+            if (count := counts.get(name, 0)) and without_ignored(name, {}, self._ignored) is not None
+        }
 
     def _children(self) -> Iterator[str]:
         """Yield the objects that have an owner and a name of their own: generated names differ in each run."""
         for key, obj in self._latest.items():
-            if key in self._own and obj["metadata"].get("ownerReferences"):
+            if (
+                key in self._own
+                and without_ignored(key, {}, self._ignored) is not None
+                and obj["metadata"].get("ownerReferences")
+            ):
                 yield key
 
     def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
@@ -191,9 +230,17 @@ def _stable_key(entry: Entry) -> str:
     return f"{entry.key.rpartition('/')[0]}/{prefix}*" if prefix else entry.key
 
 
-def _comparable(obj: JsonObject, managers: Collection[str]) -> JsonObject:
+def _lag(part: JsonObject, generation: int) -> str:
+    """Return the generation that a status says it observed, if it is not the present one."""
+    status = part.get("status")
+    observed = status.get(_COUNTER) if isinstance(status, dict) else None
+    if not isinstance(observed, int) or observed == generation:
+        return ""
+    return f"status.{_COUNTER} is {observed} at rest, and metadata.generation is {generation}"
+
+
+def _comparable(part: JsonObject) -> JsonObject:
     """Return what the operator decided: what built-in controllers set may depend on the way to the same end."""
-    part = own_part(obj, managers)
     if "status" in part:
         part["status"] = _without_counters(part["status"])
     comparable = masked("", part)

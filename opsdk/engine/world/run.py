@@ -13,6 +13,7 @@ from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.engine.world.disturber import Disturber, WatchMessage
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state
 from opsdk.engine.world.faults import Fault
+from opsdk.engine.world.masks import parse_ignored
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.replica import Observer
 from opsdk.engine.world.rest_state import StateRecorder
@@ -67,7 +68,7 @@ class WorldRun(ABC):
             record=record,
         )
         self.cluster = SimulatedCluster(declared, observer)
-        self.state = StateRecorder()
+        self.state = StateRecorder([parse_ignored(each) for each in declared.ignored])
         self.writes: list[Exchange] = []
         self.problems: list[str] = []
         self.action = -1

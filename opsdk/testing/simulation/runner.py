@@ -42,6 +42,7 @@ class Simulation(SimulatedOperator):
         calm: the time after that without any write.
         at_rest: checks that hold whenever the operator is at rest: at the end, and in `verify` also after each action.
         allowed_hosts: outside of the simulation that the operator may reach. Other connections are refused and named.
+        ignored: what `verify` does not compare: ``RESOURCE`` for objects that record the past, or ``RESOURCE:PATH``.
         max_faults: largest number of faults in a plan.
         max_actions: largest number of actions in a plan.
         max_seconds: longest fault.

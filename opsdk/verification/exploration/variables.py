@@ -19,7 +19,7 @@ import msgspec
 
 from opsdk.engine.masking import masked_text
 
-__all__ = ["object_state", "variables_of"]
+__all__ = ["is_library", "object_state", "variables_of"]
 
 _MAX_DEPTH: Final = 8
 _MAX_VALUES: Final = 20_000
@@ -126,11 +126,11 @@ class _Walk:
         return value.__name__, [(name, state) for name, state in states if state != "..."]
 
     def _is_own(self, value: Any) -> bool:
-        return self._packages is None or (package := _package_of(value)) in self._packages or not _is_library(package)
+        return self._packages is None or (package := _package_of(value)) in self._packages or not is_library(package)
 
 
 @functools.lru_cache(1024)
-def _is_library(package: str) -> bool:
+def is_library(package: str) -> bool:
     """Whether a package is part of Python or of opsdk, or is installed."""
     if package in sys.stdlib_module_names or package in ("builtins", "opsdk", "envtest"):
         return True

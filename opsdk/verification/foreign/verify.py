@@ -105,7 +105,9 @@ class ForeignVerification:
         for each in in_turns([list(restarts), list(placed)]):
             # A server merges a patch without a resource version into what it has: it meets no conflict.
             unlocked = each.kind is DisturbanceKind.CONFLICT and each.number not in outcome.locked
-            if each.kind in self._kinds and not unlocked:
+            # The steps of a process in real time wait for a rest each.
+            is_early = each.kind is DisturbanceKind.EARLY
+            if each.kind in self._kinds and not unlocked and not is_early:
                 yield each
 
     async def _work(self, places: Iterator[_Place], end: float) -> None:

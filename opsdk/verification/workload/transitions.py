@@ -341,7 +341,8 @@ class _Generator:
 
     def _references(self, turns: Sequence[_Turns]) -> Iterator[ReferencedObject]:
         """Yield the objects that harmless custom resources name, each once."""
-        states = [one.after for one in self._operations if one.value_class is ValueClass.VALID]
+        valid_states = [one.after for one in self._operations if one.value_class is ValueClass.VALID]
+        states = [self._definition.complete(state) for state in valid_states]
         for one in turns:
             if self._values.shape(one.field) is Shape.REFERENCE:
                 names = dict.fromkeys(name for state in states if isinstance(name := value_at(state, one.field), str))

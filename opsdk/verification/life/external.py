@@ -1,0 +1,66 @@
+"""The entries of a double: what an operator leaves in an external system. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSet
+from typing import Any, Final
+
+import msgspec
+
+from opsdk.verification.oracles import StateDifference
+
+__all__ = ["entries_left", "entries_of", "forget_entries"]
+
+_MAX_DEPTH: Final = 4
+
+
+def _containers(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the containers of a double, with their paths: its attributes, and those of the objects in them."""
+    if isinstance(value, Mapping | list | set | MutableSet):
+        yield path or "the double", value
+        return
+    names = getattr(value, "__struct_fields__", None) or getattr(value, "__dict__", {})
+    if depth < _MAX_DEPTH and (isinstance(value, msgspec.Struct) or not callable(value)):
+        for name in names:
+            yield from _containers(getattr(value, name), f"{path}.{name}".lstrip("."), depth + 1)
+
+
+def entries_of(systems: Any) -> dict[str, int]:
+    """Return the number of entries of each container of a double.
+
+    >>> class Dns:
+    ...     def __init__(self): self.records = {"a": 1}
+    >>> entries_of(Dns())
+    {'records': 1}
+    """
+    return {path: len(container) for path, container in _containers(systems)}
+
+
+def forget_entries(systems: Any) -> None:
+    """Remove the entries of all mappings and sets: another program deleted them."""
+    for _, container in list(_containers(systems)):
+        if isinstance(container, MutableMapping | MutableSet):
+            container.clear()
+
+
+def entries_left(
+    systems: Any, before: Mapping[str, int], among: Mapping[str, int], after: Mapping[str, int]
+) -> list[StateDifference]:
+    """Return the containers with more entries after the last object is gone than before the first one.
+
+    A list that only grows is a log of calls.
+
+    Args:
+        systems: the double.
+        before: entries before the first object.
+        among: entries while objects were there.
+        after: entries after the last object.
+    """
+    logs = {path for path, container in _containers(systems) if isinstance(container, list)}
+    return [
+        StateDifference(
+            f"{path} left over", f"{path} of the external system has {count - usual} entries too many at the end"
+        )
+        for path, count in sorted(after.items())
+        if count > (usual := before.get(path, 0)) and (path not in logs or count < among.get(path, 0))
+    ]

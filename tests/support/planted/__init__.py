@@ -1,0 +1,1 @@
+"""Small operators with a planted bug each, and a repaired twin of each."""

@@ -1,0 +1,82 @@
+"""Workloads like life find planted bugs, and their repaired twins are quiet."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from planted.table import Planted, planted, run
+
+from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.life.run import check_life
+from opsdk.verification.oracles import Oracle
+
+IN_CI = {
+    "cut_names": Oracle.NEIGHBOURS,
+    "taken_over": Oracle.FOREIGN_OBJECTS,
+    "kept_record": Oracle.LEFT_OVER,
+}
+"""The planted bugs of the fast tests, and what finds them."""
+ALL = {each.name: each for each in planted()}
+
+
+def findings(each: Planted, *, repaired: bool) -> list[Oracle]:
+    """What workloads like life show of an operator."""
+    name = f"{each.name}_repaired" if repaired else each.name
+    reference = f"planted.{each.module}:{name}"
+    is_external = each.module == "external"
+    operator, doubles = ("planted.kinds:operator_of", reference) if is_external else (reference, "")
+    inputs = OperatorInputs(operator=operator, doubles=doubles, operations=8)
+    summary = GeneratedSummary()
+    check_life(inputs.generated(), summary, sleep=lambda _: None)
+    return [finding.oracle for finding in summary.findings]
+
+
+@pytest.mark.parametrize("name", IN_CI)
+def test_a_planted_bug_is_found_without_a_disturbance(name: str) -> None:
+    """By the law that it breaks, and by no other one."""
+    assert findings(ALL[name], repaired=False) == [IN_CI[name]]
+
+
+@pytest.mark.parametrize("name", ["kept_record", pytest.param("rotated_secret", marks=pytest.mark.slow)])
+def test_a_repaired_twin_is_quiet(name: str) -> None:
+    """It has the same children, names and records."""
+    assert findings(ALL[name], repaired=True) == []
+
+
+@pytest.mark.slow
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ALL)
+def test_the_command_finds_each_planted_bug(name: str) -> None:
+    """With its defaults, from the declaration alone; the twin survives."""
+    each = ALL[name]
+    assert run(each.arguments(repaired=False)).found
+    twin = run(each.arguments(repaired=True))
+    assert (twin.found, twin.status) == ([], 0)
+
+
+def test_the_memory_of_modules_behind_doubles_ends_with_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The double outlives a start of the operator, and what the operator's module remembers does not."""
+    (tmp_path / "remembering.py").write_text(
+        "from opsdk import Operator\nSEEN = []\n\n\ndef make(double):\n    SEEN.append(double)\n"
+        "    operator = Operator('seen')\n    operator.seen = SEEN\n    return operator\n"
+    )
+    (tmp_path / "doubles_of_remembering.py").write_text(
+        "from opsdk.testing.doubles import Doubles\nfrom remembering import make\n\n\n"
+        "def doubles(_):\n    double = {}\n    return Doubles(operator=lambda: make(double), systems=double)\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    inputs = OperatorInputs(operator="remembering:make", doubles="doubles_of_remembering:doubles")
+    doubles = inputs.doubles_factory()(ClusterSnapshot(taken_at="1970-01-01T00:00:00Z"))
+    memories = [doubles.operator().seen for _ in range(2)]  # type: ignore[attr-defined]
+    assert [len(each) for each in memories] == [1, 1]
+    assert memories[0][0] is memories[1][0] is doubles.systems
+    for name in ("remembering", "doubles_of_remembering"):
+        monkeypatch.delitem(sys.modules, name)
+    importlib.invalidate_caches()
