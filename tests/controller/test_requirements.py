@@ -146,8 +146,8 @@ def once(name: str, *, owner: bool = True, options: OperatorOptions | None = Non
 
     @operator.reconciler(Box, owns=[Secret, ConfigMap])
     async def reconcile(obj: Box, ctx: Context) -> None:
-        kept = await ctx.create_once(generated(name), owner=obj if owner else None)
-        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="copy"), data={"p": kept.data["password"].decode()}))
+        admin = await ctx.create_once(generated(name), owner=obj if owner else None)
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="copy"), data={"p": admin.data["password"].decode()}))
         await ctx.apply_all([], prune=[Secret])
 
     return operator

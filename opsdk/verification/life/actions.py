@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.world.declaration import World
@@ -104,10 +104,10 @@ class Look:
 
     async def __call__(self, world: World) -> None:
         for tree in self._objects:
-            kind = unstructured(tree["apiVersion"], tree["kind"])
+            kind = unstructured_kind(tree["apiVersion"], tree["kind"])
             metadata = tree["metadata"]
             obj = await world.client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
-            self.seen[f"{tree['kind']} {name_of(tree)}"] = None if obj is None else to_tree(obj)
+            self.seen[f"{tree['kind']} {name_of(tree)}"] = None if obj is None else to_dict(obj)
         self.systems, self.entries = world.systems, entries_of(world.systems)
 
 

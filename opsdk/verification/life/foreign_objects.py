@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.engine.world.declaration import World
 from opsdk.engine.world.rest_state import subject_of
 from opsdk.errors import ApiError
@@ -61,9 +61,9 @@ class Occupy:
 async def _read(world: World, key: str) -> JsonObject | None:
     group, resource, *names = key.split("/")
     gvk = (await world.client.mapper.kind_for(f"{resource}.{group}" if group not in ("", "core") else resource)).gvk
-    kind = unstructured(gvk.api_version, gvk.kind)
+    kind = unstructured_kind(gvk.api_version, gvk.kind)
     obj = await world.client.get_or_none(kind, names[-1], namespace=names[0] if len(names) > 1 else "")
-    return None if obj is None else to_tree(obj)
+    return None if obj is None else to_dict(obj)
 
 
 async def _occupy(world: World, child: JsonObject) -> None:
@@ -73,7 +73,7 @@ async def _occupy(world: World, child: JsonObject) -> None:
         return
     meta: JsonObject = {"name": _OWNER, "namespace": metadata["namespace"]}
     owner = Unstructured.from_tree({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    existing = await world.client.get_or_none(unstructured("v1", "ConfigMap"), _OWNER, namespace=meta["namespace"])
+    existing = await world.client.get_or_none(unstructured_kind("v1", "ConfigMap"), _OWNER, namespace=meta["namespace"])
     stored = existing if existing is not None else await world.client.create(owner, field_owner="foreign")
     reference = {
         "apiVersion": "v1",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from opsdk import Context, LabelSelector, ObjectMeta, Operator, WatchSpec
+from opsdk import Context, LabelSelector, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
+from opsdk.builder.arguments import WatchSpec
 from opsdk.errors import NotFoundError
 from opsdk.event.request import Request
 from planted.kinds import App, Reader, operator_of
@@ -28,8 +29,8 @@ def _deployment(app: App, checksum: str = "") -> Deployment:
 def _of_all(operator: Operator, of: type, attribute: str) -> object:
     async def requests(obj: core.Secret | core.ConfigMap) -> list[Request]:
         apps = await operator.client.list(of, namespace=obj.metadata.namespace)
-        named = [app for app in apps if getattr(app.spec, attribute).name == obj.metadata.name]
-        return [Request(namespace=app.metadata.namespace or "", name=app.metadata.name) for app in named]
+        users = [app for app in apps if getattr(app.spec, attribute).name == obj.metadata.name]
+        return [Request(namespace=app.metadata.namespace or "", name=app.metadata.name) for app in users]
 
     return requests
 
