@@ -11,8 +11,8 @@ from typing import Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import Unstructured
+from opsdk.apiserver.validation import FieldProblem, metadata_problems
 from opsdk.children.kinds import built_in_kind
-from opsdk.cli.validate.custom import FieldProblem, metadata_problems
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.environments import import_envtest

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apiserver.validation import CustomKinds, FieldProblem
 from opsdk.children.kinds import built_in_kind
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.validate.built_in import built_in_problems, can_validate
-from opsdk.cli.validate.custom import CustomKinds, FieldProblem
 from opsdk.cli.validate.documents import SUFFIXES, Document, read_files
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject

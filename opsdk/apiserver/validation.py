@@ -1,4 +1,4 @@
-"""Validates custom objects by their definitions, as the API server does on a create or an update. Pure.
+"""Validates custom objects by their definitions, as the API server does on a create or an update, without a server.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go (v1.36)
 """
@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import msgspec
 
+from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import decode_hook
+from opsdk.apimachinery.object import Object, to_dict
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
-from opsdk.errors import Cause
+from opsdk.errors import Cause, UsageError
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["FieldProblem", "validate"]
 
 _META_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(ObjectMeta))
 
@@ -30,6 +35,46 @@ class FieldProblem:
 
     field: str
     message: str
+
+
+def validate(
+    obj: Object[Any, Any], old: Object[Any, Any] | None = None, *, warn: Callable[[str], None] = lambda _: None
+) -> list[FieldProblem]:
+    """Return the errors that the API server would give for an object, without a server; empty for a valid one.
+
+    Schema, defaults, CEL rules with their transitions, and metadata count, as the class declares them. Webhooks,
+    policies and what other objects decide do not. Needs the extra ``envtest``.
+
+    >>> from opsdk.apimachinery.crd import Rule
+    >>> from opsdk.apimachinery.model import Model
+    >>> class SiteSpec(Model):
+    ...     low: int = 0
+    ...     high: int = 9
+    ...     rules = (Rule("self.low <= self.high", message="low exceeds high"),)
+    >>> class Site(Object[SiteSpec, None]):
+    ...     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+    >>> validate(Site(metadata=ObjectMeta(name="a"), spec=SiteSpec(low=10)))
+    [FieldProblem(field='spec', message='Invalid value: low exceeds high')]
+
+    Args:
+        obj: as it would be sent.
+        old: the object before an update, for transition rules, and for violations by values that do not change, which
+            the server tolerates; None for a create.
+        warn: gets the tolerated violations.
+
+    Raises:
+        UsageError: the class is no custom resource, or its declaration is not valid.
+        ConfigError: a pattern or a rule needs a library of the extra.
+    """
+    if not isinstance(obj, Object):
+        raise UsageError(f"{obj!r} is no custom resource: validate takes an object of a class with a definition")
+    before = to_dict(old) if old is not None else None
+    return list(_kinds_of(type(obj)).problems(obj.gvk, to_dict(obj), before, warn))
+
+
+@lru_cache(maxsize=64)
+def _kinds_of(cls: type[Object[Any, Any]]) -> CustomKinds:
+    return CustomKinds([crd_for(cls)])
 
 
 class CustomKinds:
