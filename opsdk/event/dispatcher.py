@@ -151,7 +151,10 @@ class EventDispatcher:
 
     def _start_drainer(self) -> None:
         if self._waiting and len(self._drainers) < _MAX_CONCURRENT:
-            self._drainers.add(self._tasks.start(self._drain(), name="map"))
+            drainer = self._tasks.start(self._drain(), name="map")
+            self._drainers.add(drainer)
+            # It leaves the set itself, unless it is cancelled before its first step.
+            drainer.add_done_callback(self._drainers.discard)
 
     async def _drain(self) -> None:
         task = asyncio.current_task()

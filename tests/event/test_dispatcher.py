@@ -291,6 +291,19 @@ async def test_async_functions_are_called_one_at_a_time() -> None:
     assert order == [f"o{n}" for n in range(10)]
 
 
+async def test_a_close_ends_the_wait_for_calls_that_never_began() -> None:
+    """Closed in the iteration of the event: the call's task is cancelled before its first step."""
+
+    async def never(obj: Any) -> list[Request]:
+        pytest.fail("it was called")
+
+    bound = BoundDispatcher(EnqueueRequestsFromMapFunc(never))
+    bound.dispatcher.dispatch(created(view("o")))
+    await bound.dispatcher.aclose()
+    async with asyncio.timeout(60):
+        await bound.dispatcher.wait_mapped()
+
+
 async def test_closing_leaves_no_task() -> None:
     """Closed in the middle of a call, with more waiting and failures pending: no task, no warning, no late event."""
 
