@@ -59,6 +59,8 @@ class Problem(msgspec.Struct, frozen=True):
     function: str = ""
 
 
+# Makes a named tuple without a Python frame: each object of a list has one.
+_new_tuple = tuple.__new__
 _NO_INDICES: Mapping[str, tuple[str, ...]] = {}
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -138,7 +140,7 @@ def make_entry(
         meta = decode_head(data).metadata
     if not meta.name or not meta.resource_version:
         raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
-    key = ObjectKey(sys.intern(meta.namespace), meta.name)
+    key = _new_tuple(ObjectKey, (sys.intern(meta.namespace), meta.name))
     problems: list[Problem] = []
     if transform is not None:
         try:

@@ -219,7 +219,7 @@ class Reflector:
             self._replacement = self.store.replacement()
             raise self._too_much("list")
         try:
-            self._replacement.tables.put(self.store.make_entry(data, meta))
+            self._replacement.add(self.store.make_entry(data, meta))
         except DecodeError as error:
             key = peek_key(data)
             self._replacement.unreadable[key] = None

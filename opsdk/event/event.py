@@ -157,8 +157,8 @@ def cause_of(event: Event[Any], *, traced: bool = False) -> ReconcileCause:
     return ReconcileCause(
         view.kind.name,
         "resync" if event.resync else event.type._value_,  # `value` is a property: two calls
-        str(view.key),
-        view.resource_version,
+        str(view.entry.key),
+        view.entry.resource_version,
         own=event.own,
         initial=event.initial,
         traceparents=_traceparents_of(event) if traced else (),

@@ -80,7 +80,7 @@ class EnqueueRequestForObject:
 
     def requests(self, event: AnyEvent) -> Mapped:
         """Return one request."""
-        return (Request(*event.view.key),)
+        return (Request(*event.view.entry.key),)
 
     def __repr__(self) -> str:
         return "EnqueueRequestForObject()"

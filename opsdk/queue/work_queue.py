@@ -140,7 +140,7 @@ class WorkQueue(Generic[K]):
         timer: bool = False,
     ) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
-        now = monotonic()
+        now = self._clock()
         if self.core.add(item, now=now, after=after, priority=priority, cause=cause, timer=timer) and self.hooks:
             self.hooks.added()
         self._wake(now)

@@ -10,8 +10,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+import msgspec
 
 from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
@@ -481,7 +483,7 @@ def export_metrics(metrics: PrometheusHook, hooks: Iterable[TelemetryHook]) -> N
                 log.exception("the telemetry hook %r cannot export metrics", hook)
 
 
-class _RequestSeries(NamedTuple):
+class _RequestSeries(msgspec.Struct, frozen=True):
     """The series of the requests with one code, method and host: found at once, and not one by one."""
 
     ended: Callable[[], None]

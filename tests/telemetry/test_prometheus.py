@@ -330,7 +330,7 @@ def test_requests_for_leases_count_twice() -> None:
 
 def test_receivers_of_queue_events_have_each_event() -> None:
     """A receiver of opsdk overrides each method of `QueueHooks`; one of an author needs only those that it uses."""
-    events = {name for name, value in vars(QueueHooks).items() if callable(value) and not name.startswith("_")}
+    events = {name for name, member in vars(QueueHooks).items() if not name.startswith("_") and callable(member)}
     queue = FakeQueue()
     combined = Hooks([TelemetryHook(), PrometheusHook()]).queue_hooks("c", queue)
     for receiver in (combined, PrometheusHook().queue_hooks("c", queue), TelemetryHook().queue_hooks("c", queue)):

@@ -139,6 +139,6 @@ def test_secrets_and_lost_objects_are_not_exported() -> None:
     assert "object" not in record_to_json(ReconcileRecord(**base, reads=(read,)))["reads"][0]
     assert msgspec.json.decode(secret)["data"] == {"k": "dG9w"}
     with pytest.raises(UsageError, match="objects that reconcile 1 read are missing"):
-        export_test(ReconcileRecord(**base, reads=(read._replace(data=None),)), operator="a:b")
+        export_test(ReconcileRecord(**base, reads=(msgspec.structs.replace(read, data=None),)), operator="a:b")
     with pytest.raises(UsageError, match="write MODULE:NAME"):
         export_test(ReconcileRecord(**base), operator="a b")

@@ -94,6 +94,7 @@ class HotLoops:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._drops_at = 0.0
         self.rows: dict[Hashable, OwnPasses] = {}
         """Requests whose last pass wrote something, those of the newest passes last."""
 
@@ -123,7 +124,8 @@ class HotLoops:
         row.level = max(row.level - (now - row.last_at) * _RATE, 0.0)
         row.last_at, row.writes = now, writes
         self.rows[request] = row
-        self._drop_old(now)
+        if now >= self._drops_at or len(self.rows) > _MAX_ROWS:
+            self._drop_old(now)
         if row.level <= self._limit and not row.delay:
             return None
         is_new = not row.delay
@@ -145,6 +147,7 @@ class HotLoops:
         while self.rows:
             request, row = next(iter(self.rows.items()))
             if now - row.last_at < _KEEP and len(self.rows) <= _MAX_ROWS:
+                self._drops_at = row.last_at + _KEEP  # none is older, and rows only become newer
                 return
             del self.rows[request]
 

@@ -78,7 +78,7 @@ class OwnChanges:
         """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
         if not self._held and not self._pending:
             return True
-        key = event.view.key
+        key = event.view.entry.key
         if event.type is not _UPDATE or event.resync:
             if event.type is _DELETE:
                 self._pending.pop(key, None)
@@ -133,6 +133,10 @@ def _versions(work: ReconcilePass, key: ObjectKey) -> list[Versions]:
     assert work.kind is not None
     gvk = work.kind.gvk
     changes = work.activity.own_changes
+    if len(changes) == 1:  # a status, once: nearly every pass that writes
+        (change,) = changes
+        is_own = change.key == key and change.kind == gvk.kind and change.group == gvk.group
+        return [(change.before, change.after)] if is_own else []
     return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
 
 
