@@ -46,7 +46,21 @@ def test_lengths_are_reached(pattern: str, length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(" * 1000, "((((x{999}){999}){999}){999})", "[", "a{", "\\", "(?=x)", "[z-a]", "x{9999}"]
+    "pattern",
+    [
+        "(" * 1000,
+        "((((x{999}){999}){999}){999})",
+        "[",
+        "a{",
+        "\\",
+        "(?=x)",
+        "(?<",
+        "(?P<a",
+        "\\p{",
+        "\\x{z}",
+        "[z-a]",
+        "x{9999}",
+    ],
 )
 def test_hostile_patterns_end(pattern: str) -> None:
     """Deep, huge and broken patterns have few proposals or none."""
