@@ -90,7 +90,7 @@ class ReferenceRun:
                 continue
             if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
                 return violations
-        return () if partial or self._last not in outcome.states else list(self._leaks(outcome))
+        return () if partial or self._last not in outcome.states else tuple(self._leaks(outcome))
 
     def _leaks(self, outcome: Outcome) -> Iterator[str]:
         """Yield what a run leaves in external systems at its end, beyond what two undisturbed runs do."""
