@@ -245,10 +245,10 @@ class _ForeignChange(GuidedDisturber):
             return True
         await edit_child(run.config, stored, own)
         if disturbance.kind is DisturbanceKind.DRIFT:
-            await self._compare_with_next_process()
+            await self._compare_with_next_process(_content(stored))
         return True
 
-    async def _compare_with_next_process(self) -> None:
+    async def _compare_with_next_process(self, usual: JsonObject) -> None:
         """Restart the operator: it restores nothing that it would not have restored before.
 
         An operator may keep what others change, as a password. One that restores it must not need a restart for it.
@@ -261,7 +261,9 @@ class _ForeignChange(GuidedDisturber):
             replica.wake()
         await run.rest()
         after = run.child(key)
-        if before is not None and after is not None and _content(before[0]) != _content(after[0]):
+        if before is None or after is None:
+            return
+        if _content(before[0]) != usual and _content(after[0]) == usual:
             run.report(f"drift: {subject_of(key)} is restored by the next process only: watch it, with owns=[...]")
 
 

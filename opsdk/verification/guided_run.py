@@ -22,6 +22,7 @@ from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.disturbers import GuidedDisturber, disturber_of
+from opsdk.verification.life.external import records_of
 
 __all__ = ["WorkloadRun", "WorkloadStep", "outside_text", "run_guided"]
 
@@ -146,7 +147,8 @@ class WorkloadRun(WorldRun):
     def complete(self, outcome: Outcome) -> Outcome:
         """Return the result with the states at rest, and the writes that went on there."""
         states = {} if outcome.connections else self._states
-        return replace(outcome, states=states, restless=self._restless_writes(outcome.violations))
+        restless = self._restless_writes(outcome.violations)
+        return replace(outcome, states=states, restless=restless, entries=records_of(self.systems))
 
     def _restless_writes(self, violations: Sequence[str]) -> Sequence[str]:
         """Return the writes that went on, with the last one before a violation that says so."""

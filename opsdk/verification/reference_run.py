@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from opsdk.engine.world.outcome import Outcome
@@ -50,9 +50,11 @@ class ReferenceRun:
         self.outcome = run(REFERENCE_SEED)
         self.violations, self.connections = self.outcome.violations, self.outcome.connections
         self._masks: dict[int, Mask] = {}
+        self._last, self._entries = len(steps), dict(self.outcome.entries)
         if not self.violations:
             other, states = run(REFERENCE_SEED + 1), self.outcome.states
             self.violations, self.connections = other.violations, other.connections
+            self._entries = {path: max(count, self._entries.get(path, 0)) for path, count in other.entries.items()}
             self._masks = {number: mask_of(states[number], state) for number, state in other.states.items()}
 
     @property
@@ -88,4 +90,11 @@ class ReferenceRun:
                 continue
             if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
                 return violations
-        return ()
+        return () if partial or self._last not in outcome.states else tuple(self._leaks(outcome))
+
+    def _leaks(self, outcome: Outcome) -> Iterator[str]:
+        """Yield what a run leaves in external systems at its end, beyond what two undisturbed runs do."""
+        for path, count in sorted(outcome.entries.items()):
+            usual = self._entries.get(path, count)
+            if count > usual:
+                yield f"external system: {path} has {count} entries at the end, without a fault {usual}"

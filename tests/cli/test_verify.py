@@ -58,7 +58,7 @@ BROKEN = """\
         patch.status.text = site.spec.text
     await ctx.apply(child)
 """
-WORDS = ["verify", "sites_to_verify.py", "--operations", "4"]
+WORDS = ["verify", "sites_to_verify.py", "--operations", "4", "--disturbances", "60"]
 
 
 @pytest.fixture
@@ -271,11 +271,12 @@ def test_what_an_operator_needs_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """In one sentence; the status is 1 if nothing was verified."""
-    head = HEAD.replace(PATTERN[0], PATTERN[1].format(meta), 1) if meta else HEAD.replace("owns=[ConfigMap]", "")
+    head = HEAD.replace(PATTERN[0], PATTERN[1].format(meta), 1) if meta else HEAD
+    head = head.replace("owns=[ConfigMap]", "") if body in (BEATS, NEEDS) else head
     imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
     imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
     project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
-    assert main(["verify", project.name, "--operations", "1", *options]) == status
+    assert main(["verify", project.name, "--operations", "1", "--disturbances", "20", *options]) == status
     captured = capsys.readouterr()
     assert (captured.out + captured.err).count(sentence) == 1
 

@@ -50,3 +50,14 @@ def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
     assert reference.judge(chance, counted=True)
     reference.allow(chance)
     assert reference.judge(chance, counted=True) == ()
+
+
+def test_what_a_disturbance_leaves_in_a_double_is_reported() -> None:
+    """At the end of a run, beyond what undisturbed runs leave there."""
+    usual = Outcome(states=GOOD.states, entries={"records": 1})
+    reference = ReferenceRun(lambda _: usual, STEPS)
+    assert reference.judge(usual, counted=True) == ()
+    leaking = Outcome(states=GOOD.states, entries={"records": 2})
+    assert reference.judge(leaking, counted=True) == (
+        "external system: records has 2 entries at the end, without a fault 1",
+    )

@@ -36,6 +36,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         reconciles: number of reconciles that ended.
         seconds: of virtual time.
         restless: method and path of writes that went on when the operator should have come to rest.
+        entries: of the containers of the doubles, at the end.
         draws_random: whether anything drew from Python's global random numbers.
         connections: targets outside of the world that were refused. Each is the only sort of violation of such a run,
             and it has no states: what the operator makes of a refusal says nothing.
@@ -55,6 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reconciles: int = 0
     seconds: float = 0.0
     restless: Sequence[str] = ()
+    entries: Mapping[str, int] = {}
     draws_random: bool = False
     connections: Sequence[str] = ()
 

@@ -73,10 +73,14 @@ class StateRecorder:
 
     Args:
         ignored: what is not compared.
+
+    Attributes:
+        has_systems: external systems number what the operator creates there, and its status repeats it.
     """
 
     def __init__(self, ignored: Sequence[Ignored] = ()) -> None:
         self._ignored = ignored
+        self.has_systems = False
         self._latest: dict[str, JsonObject] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
@@ -142,7 +146,7 @@ class StateRecorder:
                     generations[name] = generation
                     if lag := _lag(part, generation):
                         lagging[name] = lag
-                comparable = without_ignored(name, decided := _comparable(part), self._ignored)
+                comparable = without_ignored(name, decided := _comparable(part, self.has_systems), self._ignored)
                 if comparable is not decided:
                     hidden.append(json.dumps(decided, sort_keys=True))
                 if comparable is None:
@@ -239,10 +243,12 @@ def _lag(part: JsonObject, generation: int) -> str:
     return f"status.{_COUNTER} is {observed} at rest, and metadata.generation is {generation}"
 
 
-def _comparable(part: JsonObject) -> JsonObject:
+def _comparable(part: JsonObject, has_systems: bool) -> JsonObject:
     """Return what the operator decided: what built-in controllers set may depend on the way to the same end."""
     if "status" in part:
         part["status"] = _without_counters(part["status"])
+        if has_systems:
+            part["status"] = _without_numbers(part["status"])
     comparable = masked("", part)
     assert isinstance(comparable, dict)
     return comparable
@@ -255,6 +261,15 @@ def _without_counters(value: JsonValue, name: str = "") -> JsonValue:
     if isinstance(value, list):
         return [_without_counters(item) for item in value]
     return _NUMBER.sub("...", value) if name == "message" and isinstance(value, str) else value
+
+
+def _without_numbers(value: JsonValue) -> JsonValue:
+    """Return a part of a status without the numbers in its texts: the second record has another one than the first."""
+    if isinstance(value, dict):
+        return {key: _without_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_numbers(item) for item in value]
+    return _NUMBER.sub("...", value) if isinstance(value, str) else value
 
 
 def subject_of(key: str) -> str:

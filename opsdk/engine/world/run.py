@@ -69,6 +69,7 @@ class WorldRun(ABC):
         )
         self.cluster = SimulatedCluster(declared, observer)
         self.state = StateRecorder([parse_ignored(each) for each in declared.ignored])
+        self.state.has_systems = self.cluster.systems is not None
         self.writes: list[Exchange] = []
         self.problems: list[str] = []
         self.action = -1

@@ -59,14 +59,14 @@ def _identity(site: Site) -> str:
 
 def _leaking(records: Records) -> Operator:
     async def finalize(site: Site, ctx: Context) -> None:
-        if site.status is not None and site.status.record:
+        if site.status is not None and site.status.record in records.records:
             await records.delete(site.status.record)
 
     async def reconcile(site: Site, ctx: Context) -> None:
-        if site.status is None or not site.status.record:
-            record = await records.create(_identity(site))
-            async with ctx.status(site) as patch:
-                patch.status.record = record
+        record = site.status.record if site.status is not None else ""
+        record = record or await records.create(_identity(site))
+        async with ctx.status(site) as patch:
+            patch.status.record = record
 
     return _operator(reconcile, finalize)
 
