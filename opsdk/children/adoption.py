@@ -70,8 +70,8 @@ def check_live(live: KubeObject, owner: KubeObject | None) -> None:
 def _is_same_owner(controller: OwnerReference, owner: KubeObject) -> bool:
     """Whether the controller is `owner`, or an earlier object with its kind and name."""
     group = controller.api_version.rpartition("/")[0]
-    named = (group, controller.kind, controller.name)
-    return controller.uid == owner.metadata.uid or named == (*gvk_of(owner).group_kind, owner.metadata.name)
+    own_name = (group, controller.kind, controller.name)
+    return controller.uid == owner.metadata.uid or own_name == (*gvk_of(owner).group_kind, owner.metadata.name)
 
 
 def terminating(live: KubeObject) -> TerminatingError:

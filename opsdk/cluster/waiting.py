@@ -92,16 +92,16 @@ def _name_of(function: Callable[[Any], bool] | bool) -> str:
 def _lacks_condition(tree: JsonObject, type_: str, status: str) -> str:
     conditions = (tree.get("status") or {}).get("conditions") or []
     # kubectl ignores the case of both.
-    shown = next((each for each in conditions if str(each.get("type", "")).lower() == type_.lower()), None)
-    if shown is None:
+    condition = next((each for each in conditions if str(each.get("type", "")).lower() == type_.lower()), None)
+    if condition is None:
         return f"it has no condition {type_}"
-    generation, observed = tree["metadata"].get("generation") or 0, shown.get("observedGeneration")
+    generation, observed = tree["metadata"].get("generation") or 0, condition.get("observedGeneration")
     if observed and observed < generation:
         return f"its condition {type_} is of generation {observed}, not {generation}"
-    if str(shown.get("status", "")).lower() == status:
+    if str(condition.get("status", "")).lower() == status:
         return ""
-    details = ": ".join(filter(None, (shown.get("reason"), shown.get("message"))))
-    return f"its condition {type_} is {shown.get('status')}" + (f": {details}" if details else "")
+    details = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+    return f"its condition {type_} is {condition.get('status')}" + (f": {details}" if details else "")
 
 
 class Followed(NamedTuple):

@@ -46,8 +46,8 @@ def read_generally(frame: bytes) -> object:
 @given(frame=st.sampled_from(FRAMES), data=st.data())
 def test_the_short_way_reads_what_the_general_one_reads(frame: bytes, data: st.DataObject) -> None:
     """A frame has the same type and object both ways, or is an error both ways, also after one changed byte."""
-    at = data.draw(st.integers(0, len(frame)))
-    changed = frame[:at] + data.draw(st.sampled_from([b"", b"}", b'"', b",", b" ", b"0"])) + frame[at + 1 :]
+    position = data.draw(st.integers(0, len(frame)))
+    changed = frame[:position] + data.draw(st.sampled_from([b"", b"}", b'"', b",", b" ", b"0"])) + frame[position + 1 :]
     for each in (frame, changed):
         assert read(each) == read_generally(each)
 

@@ -124,19 +124,19 @@ async def test_an_object_whose_events_resume_nothing_is_refused() -> None:
 async def test_a_kind_without_namespaces_is_required_by_name() -> None:
     """A name alone has the request's namespace only where the kind has namespaces; requests may wait too."""
     operator = Operator("boxes")
-    found: list[str] = []
+    names: list[str] = []
 
     @operator.reconciler(Box, watches=[WatchSpec(kind=Namespace, handler=lambda _: [Request("default", "a")])])
     async def reconcile(request: Request, ctx: Context) -> None:
-        found.append((await ctx.require(Namespace, "late")).metadata.name)
+        names.append((await ctx.require(Namespace, "late")).metadata.name)
 
     async with running(operator) as client:
         await client.create(box())
         await asyncio.sleep(60)
-        assert found == []
+        assert names == []
         await client.create(Namespace(metadata=ObjectMeta(name="late")))
         await asyncio.sleep(1)
-        assert set(found) == {"late"}
+        assert set(names) == {"late"}
 
 
 # ------------------------------------------------------------------ create_once

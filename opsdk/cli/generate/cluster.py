@@ -49,13 +49,13 @@ async def read_schemas(config: RestConfig, groups: Sequence[str] = ()) -> Mappin
     async with Transport(config) as transport:
         root = await _document(transport, RestRequest("GET", _ROOT, verb="get"))
         chosen = _choose(root.get("paths") or {}, groups)
-        found: JsonObject = {}
+        schemas: JsonObject = {}
         # Sequential: parallel requests would slow down other clients of the server.
         for url in chosen:
             path, _, query = url.partition("?")
             document = await _document(transport, RestRequest("GET", path, query=parse_qsl(query), verb="get"))
-            found |= (document.get("components") or {}).get("schemas") or {}
-    return found
+            schemas |= (document.get("components") or {}).get("schemas") or {}
+    return schemas
 
 
 def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
