@@ -1,0 +1,56 @@
+"""The query of a log request. Pure.
+
+Upstream: k8s.io/api/core/v1/types.go, PodLogOptions (v1.36)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from opsdk.base.durations import as_seconds
+from opsdk.errors import UsageError
+
+
+def log_query(
+    *,
+    container: str = "",
+    follow: bool = False,
+    since: float | timedelta | datetime | None = None,
+    tail: int | None = None,
+    previous: bool = False,
+    timestamps: bool = False,
+    limit_bytes: int | None = None,
+) -> list[tuple[str, str]]:
+    """Return the query of a log request. Raises `UsageError` for a value that the server would refuse.
+
+    >>> log_query(container="app", follow=True, since=timedelta(minutes=1), tail=5)
+    [('container', 'app'), ('follow', 'true'), ('sinceSeconds', '60'), ('tailLines', '5')]
+    """
+    if tail is not None and tail < 0:
+        raise UsageError(f"tail is {tail}: pass the number of last lines, at least 0")
+    if limit_bytes is not None and limit_bytes < 1:
+        raise UsageError(f"limit_bytes is {limit_bytes}: pass a number of bytes, at least 1")
+    flags = {"follow": follow, "previous": previous, "timestamps": timestamps}
+    return [
+        *([("container", container)] if container else []),
+        *((name, "true") for name, is_set in flags.items() if is_set),
+        *_since(since),
+        *([("tailLines", str(tail))] if tail is not None else []),
+        *([("limitBytes", str(limit_bytes))] if limit_bytes is not None else []),
+    ]
+
+
+def _since(since: float | timedelta | datetime | None) -> Iterator[tuple[str, str]]:
+    if since is None:
+        return
+    if isinstance(since, datetime):
+        if since.tzinfo is None:
+            raise UsageError(f"since is {since}: pass a datetime with a time zone, such as UTC")
+        yield "sinceTime", since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return
+    seconds = as_seconds(since)
+    if not seconds:
+        raise UsageError(f"since is {since!r}: pass seconds or a timedelta above 0, or a datetime")
+    yield "sinceSeconds", str(math.ceil(seconds))
