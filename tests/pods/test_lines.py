@@ -12,7 +12,8 @@ from opsdk.pods.lines import LineSplitter
 
 def split(pieces: list[bytes], limit: int) -> tuple[list[bytes], bool]:
     """The lines of pieces, and whether one of them was too long."""
-    splitter, lines = LineSplitter(limit), []
+    splitter = LineSplitter(limit)
+    lines: list[bytes] = []
     try:
         for piece in pieces:
             lines.extend(splitter.feed(piece))
