@@ -167,7 +167,7 @@ class PodClient:
         Raises:
             NotFoundError: the Pod does not exist.
             BadRequestError: the container does not exist, or the Pod has no node yet.
-            ForbiddenError: the user may not ``create pods/exec``: declare `opsdk.rbac.rules.executes`.
+            ForbiddenError: the user may not ``get`` and ``create pods/exec``: declare `opsdk.rbac.rules.executes`.
             InternalServerError: the command was not run, for example because the container has no such program.
             ConnectionLostError: the connection ended before the exit status; the command may have had effects.
             DeadlineError: the timeout passed.
@@ -202,7 +202,8 @@ class PodClient:
 
         Raises:
             NotFoundError: the Pod does not exist.
-            ForbiddenError: the user may not ``create pods/portforward``: declare `opsdk.rbac.rules.forwards_ports`.
+            ForbiddenError: the user may not ``get`` and ``create pods/portforward``: declare
+                `opsdk.rbac.rules.forwards_ports`.
             UsageError: the cluster is for a dry run.
         """
         self._refuse_dry_run(f"connect to port {port} of Pod {pod}")
