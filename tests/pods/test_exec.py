@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from pods_on_a_node import pod_environment
 
-from opsdk import Cluster, ClusterOptions
+from opsdk import BlockingContext, Cluster, ClusterOptions, Operator
 from opsdk.aio.fence import FENCE
+from opsdk.api.core.v1 import Pod
+from opsdk.apimachinery.object import key_of
 from opsdk.errors import (
     ApiError,
     BadRequestError,
@@ -23,6 +25,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.pods.command_output import ExecResult
+from opsdk.testing.running import running
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 BOTH = pytest.mark.parametrize("sockets", [False, True])
@@ -101,19 +104,48 @@ async def test_a_timeout_ends_the_command() -> None:
                 await ended.wait()
 
 
-async def test_cancellation_at_each_await_leaves_nothing_behind() -> None:
-    """A call that is cancelled after any number of loop iterations ends, and the server's command ends too."""
-    async with pod_environment(sockets=False) as (env, cluster):
-        env.responders.run = shell
-        before = len(asyncio.all_tasks())
-        for turns in range(60):
+@pytest.mark.realtime
+@BOTH
+async def test_cancellation_at_each_await_leaves_nothing_behind(sockets: bool) -> None:
+    """A call that is cancelled after any number of loop iterations ends, and so does the command at the server."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        commands = 0
+
+        async def count(command: Any, pipe: Any) -> int:
+            nonlocal commands
+            commands += 1
+            try:
+                return await shell(command, pipe)
+            finally:
+                commands -= 1
+
+        env.responders.run = count
+        step = 8 if sockets else 1
+        for turns in range(0, 60 * step, step):
             call = asyncio.ensure_future(cluster.pods.exec("default/p", ["cat"], container="c", stdin=b"x" * 70_000))
             for _ in range(turns):
                 await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-        await asyncio.sleep(1)
-        assert len(asyncio.all_tasks()) == before
+        async with asyncio.timeout(20):
+            while commands:
+                await asyncio.sleep(0.01)
+        assert "0 busy" in repr(cluster.transport) or "0 open" in repr(cluster.transport)
+
+
+async def test_a_plain_reconciler_runs_a_command() -> None:
+    """A function in a thread gets the result without await."""
+    results = []
+    operator = Operator("prober")
+
+    @operator.reconciler(Pod)
+    def reconcile(pod: Pod, ctx: BlockingContext) -> None:
+        results.append(ctx.run(ctx.target.cluster.pods.exec(key_of(pod), ["exit", "4"], container="c")))
+
+    async with pod_environment(sockets=False) as (env, _), running(operator, env):
+        env.responders.run = shell
+        await env.eventually(lambda: results)
+        assert results[0].status == 4
 
 
 @pytest.mark.realtime
