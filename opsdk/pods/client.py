@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import DeadlineError, UsageError
 from opsdk.pods.command import communicate, exec_request
 from opsdk.pods.command_output import CommandOutput, ExecResult
 from opsdk.pods.lines import LineSplitter
-from opsdk.pods.log_query import log_query
+from opsdk.pods.log_query import LogKeywords, log_query
 from opsdk.pods.port_forward import PortForward, PortStream, open_port, port_request
 from opsdk.pods.requests import OPEN_TIMEOUT, pod_request
 from opsdk.rest.transport import Transport
@@ -46,44 +45,21 @@ class PodClient:
         self,
         pod: ObjectKey | str,
         *,
-        container: str = ...,
-        follow: bool = ...,
-        since: float | timedelta | datetime | None = ...,
-        tail: int | None = ...,
-        previous: bool = ...,
-        timestamps: bool = ...,
-        limit_bytes: int | None = ...,
-        max_line_bytes: int = ...,
         raw: Literal[False] = ...,
+        max_line_bytes: int = ...,
+        **options: Unpack[LogKeywords],
     ) -> AsyncGenerator[str, None]: ...
     @overload
     def logs(
-        self,
-        pod: ObjectKey | str,
-        *,
-        container: str = ...,
-        follow: bool = ...,
-        since: float | timedelta | datetime | None = ...,
-        tail: int | None = ...,
-        previous: bool = ...,
-        timestamps: bool = ...,
-        limit_bytes: int | None = ...,
-        max_line_bytes: int = ...,
-        raw: Literal[True],
+        self, pod: ObjectKey | str, *, raw: Literal[True], max_line_bytes: int = ..., **options: Unpack[LogKeywords]
     ) -> AsyncGenerator[bytes, None]: ...
     async def logs(
         self,
         pod: ObjectKey | str,
         *,
-        container: str = "",
-        follow: bool = False,
-        since: float | timedelta | datetime | None = None,
-        tail: int | None = None,
-        previous: bool = False,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
-        max_line_bytes: int = _MAX_LINE_BYTES,
         raw: bool = False,
+        max_line_bytes: int = _MAX_LINE_BYTES,
+        **options: Unpack[LogKeywords],
     ) -> AsyncGenerator[Any, None]:
         """Iterate over the lines of a container's log, without their newlines.
 
@@ -99,15 +75,10 @@ class PodClient:
 
         Args:
             pod: ``namespace/name``.
-            container: its name; may be empty if the Pod has only one.
-            follow: wait for further lines until the container ends.
-            since: only lines of the last seconds, or since a time.
-            tail: only so many last lines.
-            previous: the log of the container before its last restart.
-            timestamps: begin each line with its time.
-            limit_bytes: bytes after which the server ends the log.
-            max_line_bytes: a longer line is an error.
             raw: yield bytes. Otherwise lines are UTF-8, and invalid bytes become U+FFFD.
+            max_line_bytes: a longer line is an error.
+            options: ``container``, ``follow``, ``since``, ``tail``, ``previous``, ``timestamps``, ``limit_bytes``; see
+                `opsdk.pods.log_query.LogKeywords`.
 
         Raises:
             NotFoundError: the Pod does not exist.
@@ -116,16 +87,7 @@ class PodClient:
             ConnectionLostError: the log was cut off. A caller that follows can begin again with `since`.
             ResponseLimitError: a line has more than `max_line_bytes`.
         """
-        options = log_query(
-            container=container,
-            follow=follow,
-            since=since,
-            tail=tail,
-            previous=previous,
-            timestamps=timestamps,
-            limit_bytes=limit_bytes,
-        )
-        request = pod_request("GET", pod, "log", options)
+        request = pod_request("GET", pod, "log", log_query(**options))
         splitter = LineSplitter(max_line_bytes)
         async with self._transport.stream(request, timeout=self._transport.config.timeout) as stream:
             async for data in stream:

@@ -54,13 +54,13 @@ async def test_a_log_without_end_is_read_as_it_arrives() -> None:
 
     async with pod_environment(sockets=False) as (env, cluster):
         env.responders.logs = lambda *_: write()
-        seen = []
+        received = []
         async with aclosing(cluster.pods.logs("default/p", container="c", follow=True)) as lines:
             async for line in lines:
-                seen.append(line)
-                if len(seen) == 3:
+                received.append(line)
+                if len(received) == 3:
                     break
-        assert seen == ["0", "1", "2"]
+        assert received == ["0", "1", "2"]
         async with asyncio.timeout(5):
             await ended.wait()
 
@@ -97,10 +97,10 @@ async def test_a_log_that_is_cut_off_is_an_error(sockets: bool) -> None:
 
     async with pod_environment(sockets=sockets) as (env, cluster):
         env.responders.logs = lambda *_: write()
-        seen: list[str] = []
+        received: list[str] = []
         with pytest.raises(ConnectionLostError):
-            await _read(cluster, seen)
-        assert seen == ["a"]
+            await _read(cluster, received)
+        assert received == ["a"]
 
 
 async def test_a_line_that_is_too_long_is_an_error() -> None:
@@ -142,7 +142,7 @@ def test_queries() -> None:
             log_query(**wrong)  # type: ignore[arg-type] # values of all options
 
 
-async def _read(cluster: Cluster, seen: list[str] | None = None, *, pod: str = "default/p", **options: Any) -> None:
+async def _read(cluster: Cluster, received: list[str] | None = None, *, pod: str = "default/p", **options: Any) -> None:
     async for line in cluster.pods.logs(pod, **{"container": "c", "follow": True, **options}):
-        if seen is not None:
-            seen.append(line)
+        if received is not None:
+            received.append(line)
