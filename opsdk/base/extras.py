@@ -17,6 +17,7 @@ EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "migrate": frozenset({"libcst"}),
     "norman": frozenset({"jinja2", "websockets"}),
     "otel": frozenset({"opentelemetry"}),
+    "pods": frozenset({"websockets"}),
     "pydantic": frozenset({"pydantic"}),
     "tls": frozenset({"cryptography"}),
 }

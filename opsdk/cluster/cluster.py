@@ -48,8 +48,10 @@ from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # start-up time: see the properties that import them
     import httpx
+
+    from opsdk.pods.client import PodClient
 
 
 __all__ = ["Cluster", "ClusterOptions"]
@@ -178,6 +180,18 @@ class Cluster(Closing):
         from opsdk.rest.httpx_client import httpx_client  # noqa: PLC0415
 
         return httpx_client(self.transport)
+
+    @cached_property
+    def pods(self) -> PodClient:
+        """Logs, commands and ports of running Pods.
+
+        >>> async def is_healthy(cluster: Cluster) -> bool:
+        ...     return "ready" in [line async for line in cluster.pods.logs("default/web", tail=1)]
+        """
+        # Imported here for start-up time: few operators look into Pods.
+        from opsdk.pods.client import PodClient  # noqa: PLC0415
+
+        return PodClient(self.transport, dry_run=self.options.dry_run)
 
     def new_cache(self, options: CacheOptions) -> Cache:
         """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""

@@ -13,6 +13,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.tree_names import kind_in, subject_of_tree
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.engine.container_requests import REFUSED_STATUS, container_request, refuse_container_request
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
 from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
@@ -179,7 +180,10 @@ class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalRecorder:
-    """Records refused requests: 403, and 4xx for writes. A missing object or a conflict is not a refusal."""
+    """Records refused requests: 403, and 4xx for writes. A missing object or a conflict is not a refusal.
+
+    It refuses requests that need a running container itself.
+    """
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[str, str, int], RefusedRequest] = {}
@@ -197,6 +201,10 @@ class RefusalRecorder:
     def _recorded(self, app: App) -> App:
 
         async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+            if method := container_request(scope):
+                refusal = await refuse_container_request(scope, receive, send)
+                self._add(method, scope["path"], REFUSED_STATUS, refusal)
+                return
             status, body = 0, b""
 
             async def passed(message: Message) -> None:

@@ -9,7 +9,17 @@ from opsdk.errors import UsageError
 from opsdk.rbac.permissions import ALL_NAMESPACES, ANY, Permission, sorted_verbs
 from opsdk.rbac.resources import ResourceLike, RuleResource, resource_of
 
-__all__ = ["RbacRule", "applies", "deletes", "patches_status", "reads", "records_events"]
+__all__ = [
+    "RbacRule",
+    "applies",
+    "deletes",
+    "executes",
+    "forwards_ports",
+    "patches_status",
+    "reads",
+    "reads_logs",
+    "records_events",
+]
 
 Namespaces = Callable[[RuleResource], Iterable[str]]
 """The namespaces in which an operator works with a resource."""
@@ -160,3 +170,33 @@ def records_events(*, namespaces: Collection[str] | None = None) -> RbacRule:
     <RbacRule create patch events.events.k8s.io>
     """
     return RbacRule("create patch", "events.events.k8s.io", namespaces=namespaces)
+
+
+def reads_logs(*resources: ResourceLike, namespaces: Collection[str] | None = None) -> RbacRule:
+    """Return the rule for ``cluster.pods.logs``.
+
+    >>> from opsdk.api.core.v1 import Pod
+    >>> reads_logs(Pod, namespaces=["shop"])
+    <RbacRule get pods/log in shop>
+    """
+    return RbacRule("get", *resources, subresource="log", namespaces=namespaces)
+
+
+def executes(*resources: ResourceLike, namespaces: Collection[str] | None = None) -> RbacRule:
+    """Return the rule for ``cluster.pods.exec``. A WebSocket is a GET request, and newer servers want create as well.
+
+    >>> from opsdk.api.core.v1 import Pod
+    >>> executes(Pod)
+    <RbacRule get create pods/exec>
+    """
+    return RbacRule("get create", *resources, subresource="exec", namespaces=namespaces)
+
+
+def forwards_ports(*resources: ResourceLike, namespaces: Collection[str] | None = None) -> RbacRule:
+    """Return the rule for ``cluster.pods.open_port`` and ``port_forward``, with the verbs of `executes`.
+
+    >>> from opsdk.api.core.v1 import Pod
+    >>> forwards_ports(Pod)
+    <RbacRule get create pods/portforward>
+    """
+    return RbacRule("get create", *resources, subresource="portforward", namespaces=namespaces)

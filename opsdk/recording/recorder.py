@@ -6,10 +6,10 @@ import asyncio
 import platform
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -22,7 +22,14 @@ from opsdk.base.version import VERSION
 from opsdk.errors import ApiError
 from opsdk.http.body_stream import Body
 from opsdk.http.client.decompression import decoder_for
-from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream, content_type_of
+from opsdk.http.client.request import (
+    CONNECT,
+    ConnectionBackend,
+    MessageStream,
+    Pairs,
+    ResponseStream,
+    content_type_of,
+)
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.recording.boundary import BOUNDARY, ExternalCall, RequestHandler
@@ -57,7 +64,11 @@ __all__ = [
     "result_of",
 ]
 
-_HEADERS: Final = frozenset({"content-type", "retry-after", "warning", "location", "audit-id"})
+S = TypeVar("S", bound=ResponseStream)
+
+_HEADERS: Final = frozenset(
+    {"content-type", "retry-after", "warning", "location", "audit-id", "sec-websocket-protocol"}
+)
 """Headers of responses that clients read, and the one that finds the request in the server's audit log. The body is
 recorded after decompression, so its encoding is not one of them."""
 _MAX_REVIEW: Final = 8 * MIB
@@ -226,32 +237,50 @@ class _RecordedBackend:
         self._backend, self._server, self._recorder = backend, server, recorder
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
-        recorder = self._recorder
-        number = next(recorder.numbers)
-        content_type = content_type_of(headers)
         sent = body if isinstance(body, bytes) else b""
-        task = running_task()
-        name, woken_by = task.get_name(), recorder.loop.wake_of(task)
-        iteration = recorder.loop.iteration
+        began = self._begin(method, target, content_type_of(headers), sent)
+        stream = await self._head(began, self._backend.exchange(method, target, headers, body))
+        return _RecordedStream(stream, self._recorder, began)
+
+    async def connect(self, target: str, headers: Pairs) -> MessageStream:
+        """Note the messages of the server. Those of the operator are not noted: they may be large, and secret."""
+        began = self._begin(CONNECT, target, "", b"")
+        stream = await self._head(began, self._backend.connect(target, headers))
+        return _RecordedMessages(stream, self._recorder, began)
+
+    def _begin(self, method: str, target: str, content_type: str, body: bytes) -> ExchangeBegan:
+        recorder, task = self._recorder, running_task()
         began = ExchangeBegan(
-            iteration, number, self._server, method, target, content_type, sent, task=name, woken_by=woken_by
+            recorder.loop.iteration,
+            next(recorder.numbers),
+            self._server,
+            method,
+            target,
+            content_type,
+            body,
+            task=task.get_name(),
+            woken_by=recorder.loop.wake_of(task),
         )
         recorder.add(began)
-        exchanges = recorder.exchanges
-        exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
+        recorder.exchanges.began(began, in_reconcile=bool(log_fields().get("reconcileID")))
+        return began
+
+    async def _head(self, began: ExchangeBegan, response: Awaitable[S]) -> S:
+        """Wait for the head of a response, and note it."""
+        recorder, number = self._recorder, began.exchange
         try:
             with recorder.loop.outside():
-                stream = await self._backend.exchange(method, target, headers, body)
+                stream = await response
         except BaseException as error:
-            exchanges.ended(number)
+            recorder.exchanges.ended(number)
             recorder.add(Failed(recorder.loop.iteration, number, error_name(error), str(error)))
             raise
-        recorder.loop.note_event(lambda: response_to(method, target), task)
+        recorder.loop.note_event(lambda: response_to(began.method, began.target), running_task())
         recorded = {name: value for name, value in stream.headers.items() if name in _HEADERS}
         responded = Responded(recorder.loop.iteration, number, stream.status, recorded)
         recorder.add(responded)
-        exchanges.responded(responded)
-        return _RecordedStream(stream, recorder, began)
+        recorder.exchanges.responded(responded)
+        return stream
 
     def drain(self) -> None:
         self._backend.drain()
@@ -315,6 +344,22 @@ class _RecordedStream:
 
     def __repr__(self) -> str:
         return f"<recorded {self._stream!r}>"
+
+
+class _RecordedMessages(_RecordedStream):
+    """Notes the messages of a WebSocket, one record for each."""
+
+    def __init__(self, stream: MessageStream, recorder: ExchangeRecorder, request: ExchangeBegan) -> None:
+        super().__init__(stream, recorder, request)
+        self._socket = stream
+
+    async def send(self, message: bytes) -> None:
+        with self._recorder.loop.outside():
+            await self._socket.send(message)
+        self._recorder.loop.note_event(lambda: response_to(self._request.method, self._request.target), running_task())
+
+    def abort(self) -> None:
+        self._socket.abort()
 
 
 def error_name(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.closing import Closing
@@ -24,7 +24,16 @@ from opsdk.http.client.decompression import IDENTITY, decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
-from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream, merge_headers
+from opsdk.http.client.request import (
+    CONNECT,
+    SWITCHED,
+    Check,
+    ConnectionBackend,
+    MessageStream,
+    ResponseStream,
+    merge_headers,
+)
+from opsdk.http.client.upgrade import UpgradeConnection
 from opsdk.recording.boundary import BOUNDARY
 from opsdk.rest.config import RestConfig
 from opsdk.rest.credentials import credentials_for
@@ -156,7 +165,8 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += tuple(dialer.extra_headers)
-        return ConnectionPool(dialer.dial, check_factory=_fence_check)
+        dial_upgrade = partial(dialer.dial_as, UpgradeConnection)
+        return ConnectionPool(dialer.dial, check_factory=_fence_check, dial_upgrade=dial_upgrade)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -201,20 +211,61 @@ class Transport(Closing):
             ApiError: the status is not 2xx.
             TransportError: no response arrived.
         """
-        try:
-            async with asyncio.timeout(timeout or None) as limit:
-                response = await self._with_retries(request, self._read_failure, retry=retry, until=limit.when())
-        except TimeoutError as error:
-            raise _with_request(request, DeadlineError(f"no response within {timeout or 0:g} s")) from error
-        if isinstance(response, RestResponse):
-            raise_for_status(response, request, now=utc_now())
-            raise _with_request(request, TransportError(f"HTTP {response.status}: the response is not a stream"))
+        response = await self._open(request, self._read_failure, timeout=timeout, retry=retry)
         idle = IdleTimeout(idle_timeout)
         try:
             yield Stream(response, request, idle)
         finally:
             idle.close()
             await response.aclose()
+
+    @asynccontextmanager
+    async def connect(
+        self,
+        request: RestRequest,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
+    ) -> AsyncIterator[MessageStream]:
+        """Open a WebSocket. Leaving the block closes the connection; after an exception at once.
+
+        Args:
+            request: its method is ``CONNECT``: it counts as a write, so that a fence holds it, and it is not repeated
+                after a lost connection. ``Sec-WebSocket-Protocol`` names the subprotocols.
+            timeout: seconds until the WebSocket is open, including retries; None waits without limit.
+
+        Raises:
+            ApiError: the server refuses the request.
+            TransportError: no response arrived, or the server opens no WebSocket.
+        """
+        response = cast("MessageStream", await self._open(request, self._read_refusal, timeout=timeout, retry=True))
+        try:
+            yield response
+        except BaseException as error:
+            response.abort()
+            if isinstance(error, TransportError):
+                _with_request(request, error)
+            raise
+        finally:
+            await response.aclose()
+
+    async def _open(
+        self,
+        request: RestRequest,
+        read: ReadResponse[RestResponse | ResponseStream],
+        *,
+        timeout: float | None,  # noqa: ASYNC109 - it ends with the head
+        retry: bool,
+    ) -> ResponseStream:
+        """Return the response whose body is still arriving. Raises the error of one that was read."""
+        try:
+            async with asyncio.timeout(timeout or None) as limit:
+                response = await self._with_retries(request, read, retry=retry, until=limit.when())
+        except TimeoutError as error:
+            raise _with_request(request, DeadlineError(f"no response within {timeout or 0:g} s")) from error
+        if isinstance(response, RestResponse):
+            raise_for_status(response, request, now=utc_now())
+            raise _with_request(request, TransportError(f"HTTP {response.status}: the response is not a stream"))
+        return response
 
     # -- one attempt after the other
     async def _with_retries(
@@ -322,6 +373,10 @@ class Transport(Closing):
         """Read the body unless the status is 2xx: a failure's body has its reason, and decides about a retry."""
         return exchange if 200 <= exchange.status < 300 else await self._read_whole(request, exchange)
 
+    async def _read_refusal(self, request: RestRequest, exchange: ResponseStream) -> RestResponse | ResponseStream:
+        """Read the body unless the server has opened the WebSocket."""
+        return exchange if exchange.status == SWITCHED else await self._read_whole(request, exchange)
+
     def _report_attempt(
         self,
         request: RestRequest,
@@ -383,7 +438,10 @@ class Transport(Closing):
             self._tls.use(self._credentials.client_cert)
         own_headers = {**headers, **request.headers} if headers else request.headers
         merged = merge_headers(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
-        return self._backend.exchange(request.method, self._prefix + request.target, merged, request.body)
+        target = self._prefix + request.target
+        if request.method == CONNECT:
+            return self._backend.connect(target, merged)
+        return self._backend.exchange(request.method, target, merged, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""

@@ -10,24 +10,11 @@ from __future__ import annotations
 
 import base64
 import json
-from enum import IntEnum
 
 import msgspec
 
+from opsdk.http.channels import CLOSE, EXIT_CODE, EXIT_CODE_CAUSE
 from opsdk.structured_merge.value import JsonObject
-
-_CLOSE = 255
-"""The channel on which a client closes another one."""
-
-
-class Channel(IntEnum):
-    """The channels of a remote command."""
-
-    STDIN = 0
-    STDOUT = 1
-    STDERR = 2
-    ERROR = 3
-    RESIZE = 4
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +48,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
                 channel, data = int(raw[:1]), base64.b64decode(raw[1:], validate=True)
             except ValueError:
                 return None
-        if channel == _CLOSE and self.closing:
+        if channel == CLOSE and self.closing:
             return Piece(channel=data[0], ends=True) if data else None
         return Piece(channel=channel, data=data)
 
@@ -99,8 +86,8 @@ def exit_status(code: int) -> JsonObject:
         "metadata": {},
         "status": "Failure",
         "message": f"command terminated with non-zero exit code: exit status {code}",
-        "reason": "NonZeroExitCode",
-        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+        "reason": EXIT_CODE,
+        "details": {"causes": [{"reason": EXIT_CODE_CAUSE, "message": str(code)}]},
     }
 
 

@@ -12,9 +12,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, encode_status, exit_status, failure, read_size
+from opsdk.apiserver.streams.channels import Dialect, Piece, encode_status, exit_status, failure, read_size
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.errors import ConnectionLostError
+from opsdk.http.channels import Channel
 from opsdk.http.server.websocket import WebSocket
 from opsdk.structured_merge.value import JsonObject
 

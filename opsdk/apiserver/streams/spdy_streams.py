@@ -14,10 +14,11 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from opsdk.apiserver.streams import spdy
-from opsdk.apiserver.streams.channels import Channel, Piece
+from opsdk.apiserver.streams.channels import Piece
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.apiserver.streams.remote_command import forward
 from opsdk.errors import BadRequestError, ConnectionLostError
+from opsdk.http.channels import Channel
 
 _PATIENCE = 30.0
 """Seconds for a client to open the requested streams."""

@@ -14,8 +14,9 @@ from opsdk.cli.top.client import DebugClient, check_url
 from opsdk.cli.top.untrusted import mapping
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NotFoundError, OpsdkError, UsageError
+from opsdk.pods.port_forward import PortForward
 from opsdk.rest.config import RestConfig
-from opsdk.rest.port_forward import PortForward
+from opsdk.rest.transport import Transport
 
 # Pods of a Deployment whose leadership is read to find the leader.
 _MAX_PODS = 10
@@ -74,7 +75,10 @@ class ForwardedClient:
 
     @asynccontextmanager
     async def _forwarding(self, namespace: str, pod: str) -> AsyncIterator[PortForward]:
-        async with PortForward(self._config(), namespace=namespace, pod=pod, port=self._port) as forward:
+        async with (
+            Transport(self._config()) as transport,
+            PortForward(transport, ObjectKey(namespace, pod), self._port) as forward,
+        ):
             self._forward = forward
             yield forward
 

@@ -25,7 +25,7 @@ from opsdk.engine.request_kinds import changes_state
 from opsdk.errors import ConnectionLostError, OpsdkError
 from opsdk.http.asgi_types import Message
 from opsdk.http.body_stream import Body
-from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.client.request import CONNECT, ConnectionBackend, MessageStream, Pairs, ResponseStream
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.recording.boundary import ExternalCall, RequestHandler
 from opsdk.recording.recorder import encode_arguments, response_to, result_of
@@ -293,8 +293,14 @@ class _ReplayBackend:
     boundary: ReplayBoundary
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
+        return await self._responded(method, target, headers, body if isinstance(body, bytes) else b"")
+
+    async def connect(self, target: str, headers: Pairs) -> MessageStream:
+        return await self._responded(CONNECT, target, headers, b"")
+
+    async def _responded(self, method: str, target: str, headers: Pairs, sent: bytes) -> _ReplayStream:
+        """Return the recorded response to a request."""
         by_name = {name.lower(): value for name, value in reversed(headers)}
-        sent = body if isinstance(body, bytes) else b""
         loop, task = self.boundary.loop, running_task()
         request = ExchangeBegan(
             iteration=loop.iteration,
@@ -332,6 +338,12 @@ class _ReplayStream:
             assert isinstance(outcome, Received)
             if outcome.data or outcome.is_end:
                 return self.boundary.restored(outcome.data)
+
+    async def send(self, message: bytes) -> None:
+        """Drop the message: a recording has those of the server only."""
+
+    def abort(self) -> None:
+        """Do nothing: there is no connection."""
 
     async def aclose(self) -> None:
         if self.exchange.outcomes and isinstance(self.exchange.outcomes[0][1], Closed):

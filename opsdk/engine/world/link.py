@@ -10,8 +10,9 @@ import json
 import random
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
@@ -266,7 +267,7 @@ class Link:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI 3."""
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await self._pass_unseen(scope, receive, send)
             return
         query = scope["query_string"].decode()
         target = scope["path"] + (f"?{query}" if query else "")
@@ -282,11 +283,27 @@ class Link:
             abort()
             return
         self.on_exchange(exchange)
+        with self._abortable(abort):
+            await self._pass(exchange, scope, receive, send, abort)
+
+    async def _pass_unseen(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a WebSocket. It takes its time, and ends with the client; other faults do not hit it."""
+        abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
+        if self.dead:
+            abort()
+            return
+        with self._abortable(abort):
+            await self._travel()
+            await self.app(scope, receive, send)
+
+    @contextmanager
+    def _abortable(self, abort: Callable[[], None]) -> Iterator[None]:
+        """In the block, `kill` calls a function."""
         self._count += 1
         number = self._count
         self._aborts[number] = abort
         try:
-            await self._pass(exchange, scope, receive, send, abort)
+            yield
         finally:
             del self._aborts[number]
 

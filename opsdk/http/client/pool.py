@@ -9,7 +9,8 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from opsdk.aio.clock import loop_time, monotonic
 from opsdk.aio.tasks import TaskOwner
@@ -17,7 +18,13 @@ from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
-from opsdk.http.client.request import CheckFactory, Pairs, encode_request, unchecked
+from opsdk.http.client.request import CONNECT, CheckFactory, Pairs, encode_request, unchecked
+from opsdk.http.client.upgrade import UpgradeConnection
+
+if TYPE_CHECKING:  # start-up time: few programs open a WebSocket
+    from opsdk.http.client.websocket import ClientWebSocket
+
+C = TypeVar("C", bound=ClientConnection)
 
 # The value of net/http.DefaultTransport.
 IDLE_TIMEOUT = 90.0
@@ -75,6 +82,7 @@ class ConnectionPool:
         max_idle: idle connections to keep.
         idle_timeout: seconds before an idle connection is closed.
         check_factory: returns the check that a request must pass when its connection is open, and before each send.
+        dial_upgrade: opens a connection for a WebSocket; None if none is opened.
     """
 
     def __init__(
@@ -84,8 +92,10 @@ class ConnectionPool:
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
         check_factory: CheckFactory = unchecked,
+        dial_upgrade: Callable[[], Awaitable[UpgradeConnection]] | None = None,
     ) -> None:
         self._check_factory = check_factory
+        self._dial_upgrade = dial_upgrade
         self._dial = dial
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
@@ -115,7 +125,7 @@ class ConnectionPool:
         if stream is None:
             connection = self._take_idle() or await self._wait_for_connection()
         else:
-            connection = await self._dial_for_stream()
+            connection = await self._dial_alone(self._dial)
         check = self._check_factory(method, target)
         try:
             if check is not None:
@@ -138,6 +148,25 @@ class ConnectionPool:
             raise
         return ConnectionExchange(self, connection)
 
+    async def connect(self, target: str, headers: Pairs) -> ClientWebSocket:
+        """Open a WebSocket on a new connection. See `ConnectionBackend`. Cancellation closes the connection."""
+        from opsdk.http.client.websocket import open_websocket  # noqa: PLC0415 - start-up time: as above
+
+        if self._dial_upgrade is None:
+            raise UsageError("this pool has no dial_upgrade, so it cannot open a WebSocket")
+        connection = await self._dial_alone(self._dial_upgrade)
+        release = partial(self.release, connection)
+        try:
+            if (check := self._check_factory(CONNECT, target)) is not None:
+                check()
+            return await open_websocket(connection, target, headers, check=check, release=release)
+        except BaseException as error:
+            connection.abort()
+            await release()
+            if connection.refusal is not None and not isinstance(error, asyncio.CancelledError):
+                raise connection.refusal from None
+            raise
+
     def _raise_if_closed(self) -> None:
         if self._closed:
             raise UsageError("this transport is closed; create a new one")
@@ -155,11 +184,11 @@ class ConnectionPool:
             connection.abort()
         return None
 
-    async def _dial_for_stream(self) -> ClientConnection:
+    async def _dial_alone(self, dial: Callable[[], Awaitable[C]]) -> C:
         """Return a new connection. The limit of dials is for bursts of short requests, and does not count."""
         self._raise_if_closed()
         try:
-            connection = await self._dial()
+            connection = await dial()
         except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where="dial") from error
         self._busy[connection] = None

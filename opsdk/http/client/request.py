@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from opsdk.errors import UsageError
 from opsdk.http.body_stream import Body, BodyStream
@@ -14,6 +14,20 @@ Check = Callable[[], None]
 """Returns if a request may be sent now, and raises if not. Called once or more for each request."""
 CheckFactory = Callable[[str, str], Check | None]
 """Returns the check for a request of this method and target; None if it needs none."""
+
+
+CONNECT: Final = "CONNECT"
+"""The method of a WebSocket for checks, retries and records, as the API server calls it in admission: it changes state,
+although its handshake is a GET request."""
+SWITCHED: Final = 101
+"""The status of an accepted WebSocket."""
+NORMAL_CLOSES: Final = frozenset({1000, 1005})
+"""Codes of a close frame without an error: normal closure, and none."""
+
+
+def closed_with(code: int, reason: str) -> str:
+    """Return the message for a close frame with an error."""
+    return f"the server closed the WebSocket: {code} {reason}".strip()
 
 
 def unchecked(method: str, target: str) -> None:
@@ -35,11 +49,33 @@ class ResponseStream(Protocol):
         ...
 
 
+class MessageStream(ResponseStream, Protocol):
+    """The response to a WebSocket request: after the status 101, `read` returns one message at a time.
+
+    With any other status it is a response with a body. The end without a close frame is a `ConnectionLostError`.
+    """
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, and wait while the server does not read. Raises `ConnectionLostError`."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection at once; what was not sent is lost. Idempotent."""
+        ...
+
+
 class ConnectionBackend(Protocol):
     """Carries out exchanges: a connection pool, or an application in this process."""
 
     def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> Coroutine[Any, Any, ResponseStream]:
         """Send one request and return when the response head has arrived. That ends a `BodyStream` too."""
+        ...
+
+    def connect(self, target: str, headers: Pairs) -> Coroutine[Any, Any, MessageStream]:
+        """Open a WebSocket on a new connection, and return when it was accepted or refused.
+
+        ``Sec-WebSocket-Protocol`` in the headers names the subprotocols.
+        """
         ...
 
     def drain(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import httptools
@@ -9,7 +10,10 @@ import httptools
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
-from opsdk.http.client.request import Pairs, encode_request
+from opsdk.http.client.request import Check, Pairs, encode_request
+
+# Seconds for a server that does not read to take the rest.
+_CLOSE_TIMEOUT = 5.0
 
 
 class UpgradeParser(ResponseParser):
@@ -71,9 +75,19 @@ class UpgradedExchange:
         """Send bytes after a 101 response. Waits while the peer does not read. Raises `ConnectionLostError`."""
         await self._connection.write(data)
 
+    async def wait_closed(self) -> None:
+        """Return when the socket is closed, at the latest after 5 s. Raises ``TimeoutError``."""
+        async with asyncio.timeout(_CLOSE_TIMEOUT):
+            await self._connection.wait_closed()
+
     def abort(self) -> None:
         """Close the connection at once. Idempotent."""
         self._connection.abort()
+
+    @property
+    def refusal(self) -> BaseException | None:
+        """The exception of the request's check, which ended the connection."""
+        return self._connection.refusal
 
 
 async def upgrade(
@@ -85,12 +99,18 @@ async def upgrade(
         ConnectError: no connection was made.
         ConnectionLostError: the connection broke before the response.
     """
-    payload = encode_request(method, target, headers, b"")
     try:
         connection = await dial()
     except TRANSPORT_ERRORS as error:
         raise translate(error, sent=False, where="dial") from error
-    connection.send(method, payload)
+    return await upgrade_on(connection, method, target, headers)
+
+
+async def upgrade_on(
+    connection: UpgradeConnection, method: str, target: str, headers: Pairs, *, check: Check | None = None
+) -> UpgradedExchange:
+    """Send one upgrade request on a new connection. See `upgrade`; `check` as for `ClientConnection.send`."""
+    connection.send(method, encode_request(method, target, headers, b""), check)
     try:
         await connection.head()
     except BaseException:

@@ -12,10 +12,11 @@ from envtest.groups.core.rest.responders import Command, Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
-from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
+from opsdk.apiserver.streams.channels import COMMANDS, PORTS
 from opsdk.apiserver.streams.remote_command import MOST_PORTS, WebSocketStream, command, ports
 from opsdk.apiserver.streams.spdy_streams import parse_port
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
+from opsdk.http.channels import Channel
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket

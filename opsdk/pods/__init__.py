@@ -1,0 +1,1 @@
+"""Into a Pod: logs, commands and ports."""

@@ -1,0 +1,49 @@
+"""Logs and commands of Pods in a plan: it refuses them, and names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk import Client, Context, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.engine.doubles import EMPTY_CLUSTER
+from opsdk.engine.environments import environment_factory
+from opsdk.engine.planning import make_plan
+from opsdk.engine.run import OperatorRun
+from opsdk.errors import ApiError
+
+pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+def test_a_plan_names_each_request_that_needs_a_container() -> None:
+    """The operator gets a typed error at once that says what to do, and the plan has each request."""
+    messages = []
+
+    def make() -> Operator:
+        operator = Operator("prober")
+
+        @operator.reconciler(ConfigMap)
+        async def reconcile(obj: ConfigMap, ctx: Context) -> None:
+            with pytest.raises(ApiError) as failed:
+                await ctx.cluster.pods.exec("default/p", ["true"])
+            messages.append(str(failed.value))
+            with pytest.raises(ApiError) as failed:
+                _ = [line async for line in ctx.cluster.pods.logs("default/p")]
+            messages.append(str(failed.value))
+
+        return operator
+
+    async def create(client: Client) -> None:
+        await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+
+    run = OperatorRun(
+        snapshot=EMPTY_CLUSTER, operator=make, environment=environment_factory(), changes=[create], quiet=60.0
+    )
+    outcome = run.execute()
+    assert [(each.method, each.path.rpartition("/")[2], each.status) for each in outcome.refused] == [
+        ("CONNECT", "exec", 501),
+        ("GET", "log", 501),
+    ]
+    assert "a plan runs no containers, so pods/exec has no answer" in messages[0]
+    assert "a plan runs no containers, so pods/log has no answer" in messages[1]
+    assert "pods/exec" in str(make_plan(outcome, make()))

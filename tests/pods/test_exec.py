@@ -1,0 +1,216 @@
+"""Commands in containers, on the local server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pods_on_a_node import pod_environment
+
+from opsdk import BlockingContext, Cluster, ClusterOptions, Operator
+from opsdk.aio.fence import FENCE
+from opsdk.api.core.v1 import Pod
+from opsdk.apimachinery.object import key_of
+from opsdk.errors import (
+    ApiError,
+    BadRequestError,
+    ConnectionLostError,
+    DeadlineError,
+    ForbiddenError,
+    InternalServerError,
+    LeaderElectionLostError,
+    NotFoundError,
+    ResponseLimitError,
+    UsageError,
+)
+from opsdk.pods.command_output import ExecResult
+from opsdk.testing.running import running
+
+pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+BOTH = pytest.mark.parametrize("sockets", [False, True])
+
+
+async def shell(command: Any, pipe: Any) -> int:
+    """A container with a few programs."""
+    match command.argv:
+        case ("cat",):
+            while data := await pipe.read():
+                await pipe.write(data)
+        case ("exit", code):
+            await pipe.write_error(b"\xff")
+            return int(code)
+        case ("yes",):
+            while True:
+                await pipe.write(b"y" * 10_000)
+                await asyncio.sleep(0)
+        case ("sleep",):
+            await asyncio.sleep(100_000)
+        case _:
+            raise ValueError(f"{command.container}: no program {command.argv[0]}")
+    return 0
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_a_command_has_a_status_and_two_outputs(sockets: bool) -> None:
+    """The exit status is a value; stdin of any size arrives with its end; output may be any bytes."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = shell
+        for stdin in (b"", b"abc", bytes(range(256)) * 5000):
+            result = await cluster.pods.exec("default/p", ["cat"], container="c", stdin=stdin)
+            assert result == ExecResult(status=0, stdout=stdin)
+        result = await cluster.pods.exec("default/p", ["exit", "3"], container="c")
+        assert result == ExecResult(status=3, stderr=b"\xff")
+        results = await asyncio.gather(
+            *(cluster.pods.exec("default/p", ["exit", str(n)], container="d") for n in range(8))
+        )
+        assert [result.status for result in results] == list(range(8))
+        assert cluster.transport.__repr__().count("0 busy") == int(sockets)
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_a_program_that_is_not_there_is_an_error(sockets: bool) -> None:
+    """A command that was not run has the message of the kubelet."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = shell
+        with pytest.raises(InternalServerError, match="c: no program nothing"):
+            await cluster.pods.exec("default/p", ["nothing"], container="c")
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_output_without_end_is_bounded(sockets: bool) -> None:
+    """The error names the option, and the command's connection is closed."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        ended = asyncio.Event()
+        env.responders.run = _noting_the_end(ended)
+        with pytest.raises(ResponseLimitError, match="more than 100000 bytes: pass a larger max_output_bytes"):
+            await cluster.pods.exec("default/p", ["yes"], container="c", max_output_bytes=100_000)
+        async with asyncio.timeout(10):
+            await ended.wait()
+
+
+async def test_a_timeout_ends_the_command() -> None:
+    """A command that does not end, or does not read its input, is a DeadlineError; its connection is closed."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        for stdin in (None, b"x" * 5_000_000):
+            ended = asyncio.Event()
+            env.responders.run = _noting_the_end(ended)
+            with pytest.raises(DeadlineError, match="sleep did not end within 60 s"):
+                await cluster.pods.exec("default/p", ["sleep"], container="c", stdin=stdin)
+            async with asyncio.timeout(10):
+                await ended.wait()
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_cancellation_at_each_await_leaves_nothing_behind(sockets: bool) -> None:
+    """A call that is cancelled after any number of loop iterations ends, and so does the command at the server."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        commands = 0
+
+        async def count(command: Any, pipe: Any) -> int:
+            nonlocal commands
+            commands += 1
+            try:
+                return await shell(command, pipe)
+            finally:
+                commands -= 1
+
+        env.responders.run = count
+        step = 8 if sockets else 1
+        for turns in range(0, 60 * step, step):
+            call = asyncio.ensure_future(cluster.pods.exec("default/p", ["cat"], container="c", stdin=b"x" * 70_000))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        async with asyncio.timeout(20):
+            while commands:
+                await asyncio.sleep(0.01)
+        assert "0 busy" in repr(cluster.transport) or "0 open" in repr(cluster.transport)
+
+
+async def test_a_plain_reconciler_runs_a_command() -> None:
+    """A function in a thread gets the result without await."""
+    results = []
+    operator = Operator("prober")
+
+    @operator.reconciler(Pod)
+    def reconcile(pod: Pod, ctx: BlockingContext) -> None:
+        results.append(ctx.run(ctx.target.cluster.pods.exec(key_of(pod), ["exit", "4"], container="c")))
+
+    async with pod_environment(sockets=False) as (env, _), running(operator, env):
+        env.responders.run = shell
+        await env.eventually(lambda: results)
+        assert results[0].status == 4
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_refusals_have_the_error_of_the_server(sockets: bool) -> None:
+    """A missing Pod, a missing container, no permission and a kubelet that is away are typed errors."""
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = shell
+        with pytest.raises(NotFoundError, match='pods "q" not found'):
+            await cluster.pods.exec("default/q", ["cat"])
+        with pytest.raises(BadRequestError, match="container x is not valid for pod p"):
+            await cluster.pods.exec("default/p", ["cat"], container="x")
+        async with Cluster(env.config_for("bad")) as stranger:
+            with pytest.raises(ForbiddenError, match="pods/exec"):
+                await stranger.pods.exec("default/p", ["cat"])
+        env.responders.run = None
+        with pytest.raises(ApiError, match="no preferred addresses"):
+            await cluster.pods.exec("default/p", ["cat"], container="c")
+
+
+async def test_a_server_that_dies_is_a_lost_connection() -> None:
+    """A connection that ends before the exit status is not a success."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = shell
+        call = asyncio.ensure_future(cluster.pods.exec("default/p", ["sleep"], container="c"))
+        await asyncio.sleep(1)
+        for exchange in list(cluster.transport._backend._open):  # type: ignore[attr-defined] # the server's end
+            exchange.cut()
+        with pytest.raises(ConnectionLostError):
+            await call
+
+
+async def test_a_former_leader_runs_no_command() -> None:
+    """A command counts as a write: the fence refuses it before it is sent."""
+
+    class Lost:
+        def check(self, what: str) -> None:
+            raise LeaderElectionLostError(f"{what}: the lease is lost")
+
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = shell
+        token = FENCE.set(Lost())  # type: ignore[arg-type] # a fence that has lost
+        try:
+            with pytest.raises(LeaderElectionLostError, match="CONNECT /api/v1/namespaces/default/pods/p/exec"):
+                await cluster.pods.exec("default/p", ["cat"], container="c")
+        finally:
+            FENCE.reset(token)
+
+
+async def test_wrong_arguments_are_errors_of_the_caller() -> None:
+    """A command as one string, an empty one, and a dry run are refused before a request."""
+    async with pod_environment(sockets=False) as (_, cluster):
+        for command in ("ls -l", [], [b"ls"]):
+            with pytest.raises(UsageError, match="list of words"):
+                await cluster.pods.exec("default/p", command)  # type: ignore[arg-type] # wrong on purpose
+        async with Cluster(cluster.config, ClusterOptions(dry_run=True)) as dry:
+            with pytest.raises(UsageError, match="cannot run ls in Pod default/p: the cluster has dry_run=True"):
+                await dry.pods.exec("default/p", ["ls"])
+
+
+def _noting_the_end(ended: asyncio.Event) -> Any:
+    async def run(command: Any, pipe: Any) -> int:
+        try:
+            return await shell(command, pipe)
+        finally:
+            ended.set()
+
+    return run
