@@ -77,8 +77,15 @@ class PodClient:
             pod: ``namespace/name``.
             raw: yield bytes. Otherwise lines are UTF-8, and invalid bytes become U+FFFD.
             max_line_bytes: a longer line is an error.
-            options: ``container``, ``follow``, ``since``, ``tail``, ``previous``, ``timestamps``, ``limit_bytes``; see
-                `opsdk.pods.log_query.LogKeywords`.
+
+        Keyword Args:
+            container: its name; may be left out if the Pod has only one.
+            follow: wait for further lines until the container ends.
+            since: only lines of the last seconds, or since a time.
+            tail: only so many last lines.
+            previous: the log of the container before its last restart.
+            timestamps: begin each line with its time.
+            limit_bytes: bytes after which the server ends the log.
 
         Raises:
             NotFoundError: the Pod does not exist.

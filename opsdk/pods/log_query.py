@@ -15,17 +15,7 @@ from opsdk.errors import UsageError
 
 
 class LogKeywords(TypedDict, total=False):
-    """Keywords of a log.
-
-    Attributes:
-        container: its name; may be left out if the Pod has only one.
-        follow: wait for further lines until the container ends.
-        since: only lines of the last seconds, or since a time.
-        tail: only so many last lines.
-        previous: the log of the container before its last restart.
-        timestamps: begin each line with its time.
-        limit_bytes: bytes after which the server ends the log.
-    """
+    """Keywords of a log. The method that takes them describes them."""
 
     container: str
     follow: bool

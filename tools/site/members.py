@@ -242,12 +242,12 @@ def _texts_of(options: griffe.Object | None) -> dict[str, str]:
 def empty_value(annotation: str) -> str:
     """Return the default of a keyword that may be left out: the empty value of its type.
 
-    >>> empty_value("Sequence[str]"), empty_value("Mapping[str, int]"), empty_value("str"), empty_value("int | None")
-    ('()', '{}', '""', 'None')
+    >>> [empty_value(text) for text in ("Sequence[str]", "Mapping[str, int]", "str", "bool", "int | None")]
+    ['()', '{}', '""', 'False', 'None']
     """
     if annotation.endswith("| None"):
         return "None"
-    return {"Sequence": "()", "Mapping": "{}", "str": '""'}[annotation.partition("[")[0]]
+    return {"Sequence": "()", "Mapping": "{}", "bool": "False", "str": '""'}[annotation.partition("[")[0]]
 
 
 def _text_of(name: str, texts: dict[str, str], obj: griffe.Object, known: griffe.ModulesCollection) -> str:
