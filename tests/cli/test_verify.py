@@ -338,8 +338,8 @@ def test_a_pasted_test_fails_while_the_bug_is_there(
 def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
     """Of an exhaustive search."""
     project.write_text(HEAD + BROKEN)
-    inputs = OperatorInputs(operator=project.name, exhaustive=True)
-    verification = inputs.generated(examples=[], operations=3, seed=0)
+    inputs = OperatorInputs(operator=project.name, exhaustive=True, operations=3)
+    verification = inputs.generated()
     run = verification.runs[-1]
     bounds = Bounds(crashes=1, stale_views=0, deviations=0)
     broken = explore(verification.declared, run.workload, bounds).counterexamples[0]
