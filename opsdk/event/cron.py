@@ -6,24 +6,14 @@ Upstream: github.com/robfig/cron/v3 (the macros), which kube-controller-manager 
 from __future__ import annotations
 
 from datetime import datetime, tzinfo
-from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from opsdk.base.cron_macros import MACROS
 from opsdk.base.extras import RequiredExtra
 from opsdk.base.place import caller_place
 from opsdk.errors import UsageError
 
 __all__ = ["CronSchedule"]
-
-_MACROS: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 
 
 class CronSchedule:
@@ -54,7 +44,7 @@ class CronSchedule:
     def __init__(self, text: str, *, timezone: str | tzinfo = "UTC") -> None:
         self.text = text
         self.zone = _zone(timezone)
-        self._fields = _MACROS.get(text.strip().lower(), text)
+        self._fields = MACROS.get(text.strip().lower(), text)
         with RequiredExtra("cron", "a cron schedule"):
             from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
         self._times = CronSim

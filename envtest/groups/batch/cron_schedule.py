@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
+
+from opsdk.base.cron_macros import MACROS
 
 _MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6,
     "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
 }  # fmt: skip
 _DAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
-_WORDS: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 # A search starts at the first digit of a number only; otherwise each digit of a long number starts a scan.
 _EVERY = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?+)(h|m|s|ms)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -97,8 +90,8 @@ def parse(text: str) -> Schedule:
     if not text.strip():
         raise ScheduleError("empty spec string")
     if text.startswith("@"):
-        if text in _WORDS:
-            return parse(_WORDS[text])
+        if text in MACROS:
+            return parse(MACROS[text])
         if text.startswith("@every "):
             raw = text.removeprefix("@every ")
             parts = _EVERY.findall(raw)
