@@ -23,7 +23,7 @@ class TlsState(Enum):
 
 
 # Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
-_HANDSHAKING, _OPEN, _PEER_CLOSED, _CLOSING, _CLOSED = (
+HANDSHAKING, OPEN, PEER_CLOSED, CLOSING, CLOSED = (
     TlsState.HANDSHAKING,
     TlsState.OPEN,
     TlsState.PEER_CLOSED,
@@ -31,7 +31,7 @@ _HANDSHAKING, _OPEN, _PEER_CLOSED, _CLOSING, _CLOSED = (
     TlsState.CLOSED,
 )
 
-_WRITABLE: Final = (_OPEN, _PEER_CLOSED)
+_WRITABLE: Final = (OPEN, PEER_CLOSED)
 
 
 class TlsSession:
@@ -81,7 +81,7 @@ class TlsSession:
         self.object = context.wrap_bio(
             self._incoming, self.outgoing, server_side=server_side, server_hostname=server_hostname, session=resumed
         )
-        self.state = _HANDSHAKING
+        self.state = HANDSHAKING
         self.error: ssl.SSLError | None = None
         self.backlog: list[bytes] = []
 
@@ -97,10 +97,10 @@ class TlsSession:
         if len(data) > SLICE:
             view = memoryview(data)
             return b"".join([self.receive(view[start : start + SLICE]) for start in range(0, len(view), SLICE)])
-        if self.state is _CLOSED or self.state is _PEER_CLOSED:
+        if self.state is CLOSED or self.state is PEER_CLOSED:
             return b""
         self._incoming.write(data)
-        if self.state is _HANDSHAKING and not self._handshake():
+        if self.state is HANDSHAKING and not self._handshake():
             return b""
         plaintext = self._read()
         if self.backlog:
@@ -117,24 +117,24 @@ class TlsSession:
                 self.backlog.append(bytes(data))
             except ssl.SSLError as error:
                 self._fail(error)
-        elif self.state in _WRITABLE or self.state is _HANDSHAKING:
+        elif self.state in _WRITABLE or self.state is HANDSHAKING:
             self.backlog.append(bytes(data))
 
     def close(self) -> None:
         """Send close_notify. The state is CLOSED if the peer has sent its own, else CLOSING. Idempotent."""
-        if self.state is _HANDSHAKING:
-            self.state = _CLOSED
+        if self.state is HANDSHAKING:
+            self.state = CLOSED
         if self.state not in _WRITABLE:
             return
         self.backlog.clear()
         try:
             self.object.unwrap()
         except ssl.SSLWantReadError:
-            self.state = _CLOSING
+            self.state = CLOSING
         except ssl.SSLError as error:
             self._fail(error)
         else:
-            self.state = _CLOSED
+            self.state = CLOSED
 
     def _handshake(self) -> bool:
         """Continue the handshake. Returns whether it is complete."""
@@ -145,7 +145,7 @@ class TlsSession:
         except ssl.SSLError as error:
             self._fail(error)
             return False
-        self.state = _OPEN
+        self.state = OPEN
         self._write_backlog()
         return True
 
@@ -153,10 +153,10 @@ class TlsSession:
         """Decrypt what has arrived. After `close` it is dropped."""
         incoming, read = self._incoming, self.object.read
         parts: list[bytes] = []
-        drop = self.state is _CLOSING
+        drop = self.state is CLOSING
         try:
             # Not until SSLWantReadError: raising it costs as much as decrypting a small record.
-            while incoming.pending and (self.state is _OPEN or self.state is _CLOSING):
+            while incoming.pending and (self.state is OPEN or self.state is CLOSING):
                 part = read(SLICE)
                 if part:
                     parts.append(part)
@@ -173,7 +173,7 @@ class TlsSession:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _on_close_notify(self) -> None:
-        self.state = _CLOSED if self.state is _CLOSING else _PEER_CLOSED
+        self.state = CLOSED if self.state is CLOSING else PEER_CLOSED
 
     def _write_backlog(self) -> None:
         while self.backlog:
@@ -187,7 +187,7 @@ class TlsSession:
             del self.backlog[0]
 
     def _fail(self, error: ssl.SSLError) -> None:
-        self.state, self.error = _CLOSED, error
+        self.state, self.error = CLOSED, error
         self.backlog.clear()
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import socket
 from typing import Any, Final, cast
 
 from opsdk.http.receive_buffer import SharedBufferProtocol
-from opsdk.http.tls_session import SLICE, TlsSession, TlsState
+from opsdk.http.tls_session import CLOSED, CLOSING, HANDSHAKING, OPEN, PEER_CLOSED, SLICE, TlsSession
 
 HANDSHAKE_TIMEOUT: Final = 60.0
 """Seconds for a handshake (asyncio's default)."""
@@ -23,15 +23,6 @@ UpperProtocol = asyncio.Protocol | SharedBufferProtocol
 _BATCH_BYTES: Final = 16 * SLICE
 # Replaces the protocol of a closed connection, which ends the reference cycle between both.
 _CLOSED_PROTOCOL: Final = asyncio.Protocol()
-
-# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
-_HANDSHAKING, _OPEN, _PEER_CLOSED, _CLOSING, _CLOSED = (
-    TlsState.HANDSHAKING,
-    TlsState.OPEN,
-    TlsState.PEER_CLOSED,
-    TlsState.CLOSING,
-    TlsState.CLOSED,
-)
 
 
 class TlsTransport(SharedBufferProtocol, asyncio.Transport):
@@ -90,7 +81,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         session = self._session
         plaintext = session.receive(data)
         if not self._connected:
-            if self._closing or session.error is not None or session.state is _HANDSHAKING:
+            if self._closing or session.error is not None or session.state is HANDSHAKING:
                 plaintext = b""
             else:
                 self._on_handshake_complete()
@@ -101,7 +92,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
                 self._protocol.data_received(plaintext)
         if session.outgoing.pending:
             self._flush()
-        if session.state is not _OPEN or self._write_paused:
+        if session.state is not OPEN or self._write_paused:
             self._handle_session_state()
 
     def eof_received(self) -> bool:
@@ -153,7 +144,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         else:
             session.write(data)
             self._lower.write(session.outgoing.read())
-        if session.backlog or session.state is _CLOSED:
+        if session.backlog or session.state is CLOSED:
             self._handle_session_state()
 
     def close(self) -> None:
@@ -163,7 +154,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         self._closing = True
         self._session.close()
         self._flush()
-        if self._session.state is not _CLOSING:
+        if self._session.state is not CLOSING:
             self._lower.close()
             return
         self._lower.resume_reading()
@@ -262,9 +253,9 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         if session.error is not None:
             self._error, self._closing = self._error or session.error, True
             self._lower.abort()
-        elif session.state is _CLOSED:
+        elif session.state is CLOSED:
             self._lower.close()
-        elif session.state is _PEER_CLOSED and not self._held_plaintext and not self._closing:
+        elif session.state is PEER_CLOSED and not self._held_plaintext and not self._closing:
             self._protocol.eof_received()
             self.close()
         else:
