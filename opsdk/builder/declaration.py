@@ -336,9 +336,14 @@ class OperatorDeclaration:
         return bool(self.setups)
 
     @property
+    def served_webhooks(self) -> DeclaredWebhooks | None:
+        """The declared webhooks if this process serves them, so that a webhook server runs; else None."""
+        return self.webhooks if "webhooks" in self.options.components else None
+
+    @property
     def has_webhooks(self) -> bool:
-        """Whether webhooks are declared and this process serves them, so that a webhook server runs."""
-        return self.webhooks is not None and "webhooks" in self.options.components
+        """Whether a webhook server runs, see `served_webhooks`."""
+        return self.served_webhooks is not None
 
     def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.

@@ -5,7 +5,7 @@ An operator without webhooks does not load this module, nor those of the webhook
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -85,7 +85,7 @@ class DeclaredWebhooks:
 
     def configurations(self, client_config: WebhookClientConfig, *, name: str) -> list[JsonObject]:
         """Return the webhook configurations, see `webhook_configurations`."""
-        return webhook_configurations(self._server().registrations, client_config, name=name)
+        return webhook_configurations(self._complete(WebhookServer()).registrations, client_config, name=name)
 
     def registered_objects(self, kinds: Kinds, certificates: SelfSigned | None, *, name: str) -> list[RegisteredObject]:
         """Return what the operator registers at the API server: definitions, and webhook configurations.
@@ -96,7 +96,7 @@ class DeclaredWebhooks:
                 under names that the operator does not know.
             name: prefix of the names of the webhook configurations.
         """
-        server = self._server()
+        server = self._complete(WebhookServer())
         converted = set(server.converted_definitions)
         objects = [_registered_definition(kinds, each, converted) for each in self._versions(kinds).values()]
         classes = {each.target.name for each in objects}
@@ -114,7 +114,11 @@ class DeclaredWebhooks:
 
     # -------------------------------------------------------------- the server
     def serve(
-        self, manager: Manager, cluster: Cluster, options: WebhookServerOptions, objects: Sequence[RegisteredObject]
+        self,
+        manager: Manager,
+        cluster: Cluster,
+        options: WebhookServerOptions,
+        registered: Callable[[], Sequence[RegisteredObject]],
     ) -> WebhookServer:
         """Add the webhook server to a manager, and the follower of registered objects if the server listens.
 
@@ -122,20 +126,17 @@ class DeclaredWebhooks:
             manager: of the operator.
             cluster: has the objects.
             options: of the server.
-            objects: what the operator registered.
+            registered: returns what the operator registered; called if the server listens.
         """
-        server = WebhookServer(options, hook=manager.hook)
-        for builder in self._builders:
-            builder.complete(server)
+        server = self._complete(WebhookServer(options, hook=manager.hook))
         if options.listen:
-            _follow_registered(manager, cluster, server, objects)
+            _follow_registered(manager, cluster, server, registered())
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
         return server
 
-    def _server(self) -> WebhookServer:
-        """Return a webhook server that is not started, with all webhooks registered."""
-        server = WebhookServer()
+    def _complete(self, server: WebhookServer) -> WebhookServer:
+        """Register all webhooks with a server that is not started, and return it."""
         for builder in self._builders:
             builder.complete(server)
         return server

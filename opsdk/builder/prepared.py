@@ -97,9 +97,8 @@ class PreparedOperator:
         if o.leader_election and self.runs_controllers:
             self._use_election()
         add_operator_pages(manager.debug, declaration.name, lambda: declaration.journal, objects=o.debug_objects)
-        if declaration.has_webhooks and (webhooks := declaration.webhooks) is not None:
-            objects = declaration.registered_objects()
-            self.webhook_server = webhooks.serve(manager, cluster, o.webhook, objects)
+        if (webhooks := declaration.served_webhooks) is not None:
+            self.webhook_server = webhooks.serve(manager, cluster, o.webhook, declaration.registered_objects)
         if o.pause_config_map:
             pauses = ControllerPauses(cluster, o.pause_config_map)
             manager.on_add(pauses.add)
