@@ -317,7 +317,7 @@ class Context(msgspec.Struct, kw_only=True):
     async def create_once(
         self, desired: D, *, owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED
     ) -> D:
-        """Create an object unless it exists, and return the live one, which stays as it is. See `create_once`.
+        """Create an object unless it exists, and return the live one, which stays as it is.
 
         For what is generated once, such as a password. A stale cache does not overwrite it, and ``apply_all(prune=)``
         does not delete it: garbage collection does, with its owner.
@@ -368,9 +368,10 @@ class Context(msgspec.Struct, kw_only=True):
             mapping = await self.cluster.mapper.mapping_for(token.gvk)
             key = ObjectKey(request_key(self.request)[0] if mapping.namespaced else "", key)
         identity = ChildIdentity(token.gvk.group_kind, as_key(key))
-        self._ordered.check_required(identity, ready)
+        ordered = self._ordered
+        ordered.check_required(identity, ready)
         live: T | None = await self.client.get_or_none(token, identity.key)
-        self._ordered.note_required(identity, live, ready)
+        ordered.note_required(identity, live, ready)
         assert live is not None
         return live
 
