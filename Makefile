@@ -42,7 +42,7 @@ $(RELEASE_STAMP): tools/release/requirements.txt
 	@touch $@
 
 RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
-  event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
+  event http lifecycle manager pods queue rbac recipes rest structured_merge telemetry webhook)
 
 .PHONY: help test test-slow test-deep test-pythons test-runtime test-webhook test-lifecycle test-migration test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo demo-incident norman bench bench-quick bench-ratio fuzz sim corpus corpus-scale docs screenshots docs-version changelog release format clean
 help: ## list the verbs
