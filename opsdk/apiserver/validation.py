@@ -63,11 +63,11 @@ def validate(
         warn: gets the tolerated violations.
 
     Raises:
-        UsageError: the class is no custom resource, or its declaration is not valid.
+        UsageError: the class is not a custom resource, or its declaration is not valid.
         ConfigError: a pattern or a rule needs a library of the extra.
     """
     if not isinstance(obj, Object):
-        raise UsageError(f"{obj!r} is no custom resource: validate takes an object of a class with a definition")
+        raise UsageError(f"{obj!r} is not a custom resource: validate takes an object of a class with a definition")
     before = to_dict(old) if old is not None else None
     return list(_kinds_of(type(obj)).problems(obj.gvk, to_dict(obj), before, warn))
 

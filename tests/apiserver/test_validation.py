@@ -94,5 +94,5 @@ def test_an_object_is_not_changed() -> None:
 
 def test_a_kind_without_a_definition_is_refused() -> None:
     """The rules of built-in kinds are not in their classes."""
-    with pytest.raises(UsageError, match="no custom resource"):
+    with pytest.raises(UsageError, match="is not a custom resource"):
         validate(ConfigMap(metadata=ObjectMeta(name="a")))  # type: ignore[arg-type]
