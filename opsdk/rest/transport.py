@@ -20,7 +20,7 @@ from opsdk.aio.idle_timeout import IdleTimeout
 from opsdk.aio.shared_timeout import LimitedWait, SharedTimeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
-from opsdk.http.client.decompression import IDENTITY, decoder_for
+from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
@@ -134,8 +134,6 @@ class Transport(Closing):
         self._credentials = credentials_for(config)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._timeouts = SharedTimeout()
-        limits = config.limits
-        self._smallest_limit = min(limits.object_bytes, limits.list_bytes, limits.error_bytes)
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
         self._authority = self.endpoint.authority
@@ -341,19 +339,10 @@ class Transport(Closing):
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
             decoder = decoder_for(exchange.headers)
-            # Nearly every body is plain, and too small for any limit: its pieces are counted here.
-            small = self._smallest_limit if decoder is IDENTITY else 0
-            budget: ResponseBudget | None = None
+            budget = ResponseBudget.of(request, exchange.status, self.config.limits)
             pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
-                    small -= len(data)
-                    if small >= 0:
-                        pieces.append(data)
-                        continue
-                    if budget is None:
-                        budget = ResponseBudget.of(request, exchange.status, self.config.limits)
-                        pieces = [*map(budget.take, pieces)]
                     pieces += map(budget.take, decoder.feed(data))
                     if budget.full:
                         break

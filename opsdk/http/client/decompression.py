@@ -32,7 +32,7 @@ class IdentityDecoder:
         """Do nothing."""
 
 
-IDENTITY = IdentityDecoder()
+_IDENTITY = IdentityDecoder()
 
 
 class Gunzip:
@@ -69,4 +69,4 @@ class Gunzip:
 def decoder_for(headers: Mapping[str, str]) -> Decoder:
     """Return the decoder for the ``Content-Encoding`` of a response."""
     encoding = headers.get("content-encoding")
-    return Gunzip() if encoding and encoding.strip().lower() in {"gzip", "x-gzip"} else IDENTITY
+    return Gunzip() if encoding and encoding.strip().lower() in {"gzip", "x-gzip"} else _IDENTITY
