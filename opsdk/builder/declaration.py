@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, Object
@@ -356,6 +355,8 @@ class OperatorDeclaration:
             UsageError: versions are converted, and the address of the webhook server is not known.
         """
         if self.webhooks is None:
+            from opsdk.apimachinery.crd import crds_for  # noqa: PLC0415 - start-up time: commands print definitions
+
             return crds_for(self.custom_kinds())
         return self.webhooks.definitions(self.custom_kinds(), self._client_config(client_config))
 

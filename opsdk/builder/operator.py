@@ -30,7 +30,8 @@ from opsdk.rest.config import RestConfig
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import TelemetryHook
 
-if TYPE_CHECKING:  # start-up time: most operators have no webhooks
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks, and a test has no program
+    from opsdk.builder.program import Prepare, ProgramRun
     from opsdk.webhook.server import WebhookServer
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
@@ -139,27 +140,32 @@ class Operator(OperatorDeclaration):
         Raises:
             Exception: see `start`.
         """
-        # Start-up time: only programs need a kubeconfig, signals and the flight recorder.
-        from opsdk.builder.checkpoint import take_checkpoint  # noqa: PLC0415 - as above
+        # Start-up time: only programs need a kubeconfig and signals.
         from opsdk.builder.program import ProgramRun  # noqa: PLC0415 - as above
-        from opsdk.recording.process import RecordedProgram  # noqa: PLC0415 - as above
         from opsdk.rest.load import load_config  # noqa: PLC0415 - as above
 
         setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
-        program = ProgramRun(
-            self.options,
-            prepare=lambda: self._prepare(config, None, [*hooks, *program.hooks]),
-            checkpoint=partial(take_checkpoint, self),
-        )
-        described = RecordedProgram(
+
+        def prepare(config: RestConfig, more_hooks: Sequence[TelemetryHook]) -> PreparedOperator:
+            return self._prepare(config, None, [*hooks, *more_hooks])
+
+        run = self._recorded_run(prepare) if self.options.recording.directory else ProgramRun(self.options, prepare)
+        run.run(config)
+
+    def _recorded_run(self, prepare: Prepare) -> ProgramRun:
+        from opsdk.builder.checkpoint import take_checkpoint  # noqa: PLC0415 - start-up time: few runs are recorded
+        from opsdk.builder.recorded_run import RecordedRun  # noqa: PLC0415 - as above
+        from opsdk.recording.process import RecordedProgram  # noqa: PLC0415 - as above
+
+        program = RecordedProgram(
             operator=self.name,
             reference=self.reference,
             arguments=self._arguments,
             environment=self._environment,
             modules=tuple(self.modules),
         )
-        program.run(config, described)
+        return RecordedRun(self.options, prepare, program=program, checkpoint=partial(take_checkpoint, self))
 
     def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.

@@ -19,7 +19,6 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.declaration import OperatorDeclaration
-from opsdk.builder.election import ElectionFactory, can_use_thread, election_options
 from opsdk.cache.metrics import InformerCollector
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -30,11 +29,11 @@ from opsdk.manager.manager import Manager
 from opsdk.manager.phases import Phase
 from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.declared import ControllerKinds
-from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
-if TYPE_CHECKING:  # start-up time: most operators have no webhooks
+if TYPE_CHECKING:  # start-up time: most operators have no webhooks, and rules are reviewed after the start
+    from opsdk.rbac.review import RuleCheck
     from opsdk.webhook.server import WebhookServer
 
 T = TypeVar("T", bound=AnyObject)
@@ -167,6 +166,8 @@ class PreparedOperator:
     # -------------------------------------------------------------- the rest of the manager
     def _review_rules(self, mode: RbacCheck) -> None:
         def check() -> RuleCheck:
+            from opsdk.rbac.review import PermissionReviewer, RuleCheck  # noqa: PLC0415 - as above
+
             declaration = self._declaration
             reviewer = PermissionReviewer(self.cluster.transport, declaration.scheme)
             return RuleCheck(reviewer, declaration.rules(), mode=mode, role=declaration.name)
@@ -179,6 +180,12 @@ class PreparedOperator:
 
     def _use_election(self) -> None:
         """Give the manager a leader election, in a thread of its own where the client can be used there."""
+        from opsdk.builder.election import (  # noqa: PLC0415 - start-up time: tests and `dev` run without
+            ElectionFactory,
+            can_use_thread,
+            election_options,
+        )
+
         o, config = self._options, self._config
         factory = ElectionFactory(
             config,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,10 +16,11 @@ from opsdk.apimachinery.codec import encode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import AnyObject, gvk_of, shared_tree, to_dict, tree_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
-from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
-from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+if TYPE_CHECKING:  # start-up time: few operators send such a patch
+    from opsdk.structured_merge.schema import Schema
 
 __all__ = ["Patch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
 
@@ -156,6 +157,8 @@ class StrategicMergeFrom(MergeFrom):
             _schema_for(gvk_of(base))
 
     def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:
+        from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic  # noqa: PLC0415 - as above
+
         return create_strategic(old, new, _schema_for(gvk_of(obj)))
 
 
@@ -163,6 +166,7 @@ class StrategicMergeFrom(MergeFrom):
 def _schema_for(gvk: GroupVersionKind) -> Schema:
     """Return the schema of a built-in kind. Raises `UsageError` for other kinds."""
     from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - start-up time: large tables
+    from opsdk.structured_merge.schema import SchemaSet  # noqa: PLC0415 - as above
 
     name = KINDS.get(f"{gvk.group}/{gvk.version}/{gvk.kind}")
     if name is None:

@@ -24,9 +24,7 @@ from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
-from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
-from opsdk.children.explanation import Explanation
 from opsdk.children.readiness import Ready
 from opsdk.client.activity import current_activity
 from opsdk.client.client import Client, as_key
@@ -51,6 +49,8 @@ from opsdk.telemetry.records import TelemetryHook
 if TYPE_CHECKING:  # start-up time: see the properties that import them
     import httpx
 
+    from opsdk.children.applier import Applier
+    from opsdk.children.explanation import Explanation
     from opsdk.pods.client import PodClient
 
 
@@ -266,6 +266,8 @@ class Cluster(Closing):
         before are taken over. The journal of reconciles gets the reason of each write.
         """
         if (drift, controller) not in self._appliers:
+            from opsdk.children.applier import Applier  # noqa: PLC0415 - start-up time: not all operators have children
+
             owner = self.options.field_owner or self.options.name
             self._appliers[drift, controller] = Applier(
                 self.client,

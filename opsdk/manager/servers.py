@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from opsdk.errors import UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
 from opsdk.manager.address import is_enabled, is_loopback, parse_address
 from opsdk.manager.debug import DebugPages
 from opsdk.manager.health import Checks
-from opsdk.manager.http import HttpServer
 from opsdk.manager.options import ManagerOptions
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
-if TYPE_CHECKING:  # start-up time: few metrics are authorized
+if TYPE_CHECKING:  # start-up time: tests serve nothing, and few metrics are authorized
+    from opsdk.manager.http import HttpServer
     from opsdk.manager.metrics_authorization import MetricsAuthorization
     from opsdk.rbac.delegated import ReviewClient
 
@@ -58,6 +57,8 @@ class MetricsEndpoint:
 
     def server(self) -> HttpServer:
         """Return the server of the endpoint."""
+        from opsdk.manager.http import HttpServer  # noqa: PLC0415 - start-up time
+
         options = self._options
         # Reading it imports the library now: the first scrape need not block the event loop for that.
         self._content_type = self._metrics.content_type
@@ -66,6 +67,11 @@ class MetricsEndpoint:
         return HttpServer("metrics", options.metrics_bind_address, [self._serve], tls=tls, guard=guard)
 
     def _tls(self) -> ssl.SSLContext:
+        from opsdk.http.server.serving_certificate import (  # noqa: PLC0415 - start-up time
+            ServingCertificate,
+            self_signed_context,
+        )
+
         options = self._options
         if options.metrics_cert_file:
             files = (options.metrics_cert_file, options.metrics_key_file)
@@ -96,6 +102,11 @@ def http_servers(
     options: ManagerOptions, *, healthz: Checks, readyz: Checks, metrics: MetricsEndpoint, debug: DebugPages
 ) -> list[HttpServer]:
     """Return the servers whose addresses are set."""
+    addresses = (options.health_probe_bind_address, options.metrics_bind_address, options.debug_bind_address)
+    if not any(map(is_enabled, addresses)):
+        return []
+    from opsdk.manager.http import HttpServer  # noqa: PLC0415 - start-up time
+
     servers = []
     if is_enabled(options.health_probe_bind_address):
         servers.append(HttpServer("health", options.health_probe_bind_address, [healthz.handle, readyz.handle]))

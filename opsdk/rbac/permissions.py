@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from opsdk.api.authorization.v1 import SubjectRulesReviewStatus
 from opsdk.api.rbac.v1 import PolicyRule
+
+if TYPE_CHECKING:  # start-up time: reviews begin after the start
+    from opsdk.api.authorization.v1 import SubjectRulesReviewStatus
 
 __all__ = ["Permission", "RuleSet"]
 

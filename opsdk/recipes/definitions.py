@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from opsdk.aio.clock import monotonic
-from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
@@ -46,6 +45,8 @@ async def create_crds(
         DeadlineError: a definition is not established in time.
         ApiError: the server rejected a definition.
     """
+    from opsdk.apimachinery.crd import crds_for  # noqa: PLC0415 - start-up time: few programs create definitions
+
     return await apply_definitions(client, crds_for(kinds), field_owner=field_owner, within=within)
 
 

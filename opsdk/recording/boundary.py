@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from opsdk.http.client.request import ConnectionBackend
-from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse
+
+if TYPE_CHECKING:  # start-up time: each transport has a boundary, and few programs have a webhook
+    from opsdk.http.server.request import HttpRequest
+    from opsdk.http.server.response import HttpResponse
 
 __all__ = ["BOUNDARY", "Boundary", "ExternalCall", "RequestHandler", "listens"]
 
 T = TypeVar("T")
 
-RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+RequestHandler = Callable[["HttpRequest"], Awaitable["HttpResponse"]]
 """Answers a request to a webhook."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from opsdk.builder.operator import Operator
-from opsdk.builder.recording_report import add_recording_report
+from opsdk.builder.recorded_run import add_recording_report
 from opsdk.manager.manager import Manager
 from opsdk.recording.status import RecordingStatus
 from opsdk.structured_merge.value import JsonObject

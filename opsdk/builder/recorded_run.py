@@ -1,17 +1,62 @@
-"""The debug page and the metrics of the flight recorder."""
+"""Runs an operator with the flight recorder: its recording, debug page and metrics. Imported for such a run only."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from opsdk.builder.options import OperatorOptions
+from opsdk.builder.program import Prepare, ProgramRun
 from opsdk.errors import BadRequestError, OpsdkError
 from opsdk.manager.manager import Manager
-from opsdk.recording.process import ProcessRecording
+from opsdk.manager.process import run_program
+from opsdk.recording.loop import RecordingLoop
+from opsdk.recording.options import RecordingMode
+from opsdk.recording.process import ProcessRecording, RecordedProgram
+from opsdk.recording.recorder import ExchangeRecorder
+from opsdk.recording.records import Record
 from opsdk.recording.status import RecordingCollector, RecordingStatus
+from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import Reconciled, TelemetryHook
 from opsdk.telemetry.records import Record as TelemetryRecord
+
+__all__ = ["PanicHook", "RecordedRun", "add_recording_report"]
+
+
+class RecordedRun(ProgramRun):
+    """The process of an operator whose run is recorded.
+
+    Args:
+        options: of the operator.
+        prepare: see `Prepare`.
+        program: what the recording says about this process.
+        checkpoint: returns the state of the operator for its recording; None if it works.
+    """
+
+    def __init__(
+        self,
+        options: OperatorOptions,
+        prepare: Prepare,
+        *,
+        program: RecordedProgram,
+        checkpoint: Callable[[ExchangeRecorder], Iterable[Record] | None],
+    ) -> None:
+        super().__init__(options, prepare)
+        self._recording = ProcessRecording(options.recording, program, checkpoint)
+
+    def _run(self, config: RestConfig) -> None:
+        run_program(self._recording.record(self._main(config), config), loop_factory=RecordingLoop)
+
+    def _hooks(self) -> Sequence[TelemetryHook]:
+        on_panic = self._options.recording.mode is RecordingMode.ON_PANIC
+        return [PanicHook(self._recording)] if on_panic else []
+
+    def _extend(self, manager: Manager) -> None:
+        add_recording_report(manager, self._recording.status, save=self._recording.save)
+
+    def _stop(self, manager: Manager) -> None:
+        self._recording.request_stop(manager.stop)
 
 
 class PanicHook(TelemetryHook):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from opsdk.builder.recording_report import add_recording_report
+from opsdk.builder.recorded_run import add_recording_report
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.manager.manager import Manager
 from opsdk.recording.status import RecordingStatus
