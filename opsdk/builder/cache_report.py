@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.errors import CacheError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
+
+_SECRET = GroupVersionKind("", "v1", "Secret")
 
 log = SafeLogger(__name__)
 
@@ -72,7 +74,7 @@ def cache_warnings(kinds: Iterable[CachedKind]) -> list[str]:
         f"the cache holds all Secrets of the cluster ({health.objects:,}): restrict it with CacheOptions.namespaces "
         "or a label_selector, or watch metadata_only(Secret) and read what you need with uncached=True"
         for kind in kinds
-        if kind.gvk == Secret.gvk and not kind.metadata_only
+        if kind.gvk == _SECRET and not kind.metadata_only
         for namespace, health in zip(kind.informers, kind.health(), strict=True)
         if not namespace and kind.informers[namespace].options.label_selector == LabelRequirements()
     ]

@@ -19,7 +19,6 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.builder.prepared import PreparedOperator
 from opsdk.builder.reconciler_options import DeclaredReconciler, declare
 from opsdk.client.client import Client
-from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.controller.options import ControllerOptions
@@ -32,6 +31,7 @@ from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:  # start-up time: most operators have no webhooks, and a test has no program
     from opsdk.builder.program import Prepare, ProgramRun
+    from opsdk.client.recorder.recorder import EventRecorder
     from opsdk.webhook.server import WebhookServer
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)

@@ -16,7 +16,6 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.cache_report import CacheReport, check_caches, check_functions
 from opsdk.builder.controller_builder import ControllerBuilder
-from opsdk.builder.controller_pauses import ControllerPauses
 from opsdk.builder.debug_pages import add_operator_pages
 from opsdk.builder.declaration import OperatorDeclaration
 from opsdk.cache.metrics import InformerCollector
@@ -99,6 +98,8 @@ class PreparedOperator:
         if (webhooks := declaration.served_webhooks) is not None:
             self.webhook_server = webhooks.serve(manager, cluster, o.webhook, declaration.registered_objects)
         if o.pause_config_map:
+            from opsdk.builder.controller_pauses import ControllerPauses  # noqa: PLC0415 - start-up time: an option
+
             pauses = ControllerPauses(cluster, o.pause_config_map)
             manager.on_add(pauses.add)
             manager.add(pauses, phase=Phase.CACHES)

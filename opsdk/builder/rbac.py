@@ -15,7 +15,7 @@ from opsdk.controller.external import ExternalResource
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.steps.last_reconciled import ANNOTATION
 from opsdk.manager.address import is_enabled
-from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
+from opsdk.rbac.declared import ControllerKinds, cached_namespaces, election_rules, metrics_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
 
@@ -47,7 +47,7 @@ def operator_rules(
     if options.leader_election:
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
-        rules.append(METRICS_AUTHORIZATION)
+        rules += metrics_rules()
     if options.pause_config_map:
         names = [options.pause_config_map]
         rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))

@@ -33,7 +33,6 @@ from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.ports import OperationExecutor
-from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
@@ -51,6 +50,7 @@ if TYPE_CHECKING:  # start-up time: see the properties that import them
 
     from opsdk.children.applier import Applier
     from opsdk.children.explanation import Explanation
+    from opsdk.client.recorder.recorder import EventRecorder
     from opsdk.pods.client import PodClient
 
 
@@ -154,6 +154,8 @@ class Cluster(Closing):
     @cached_property
     def recorder(self) -> EventRecorder:
         """Writes Events. It is created on first use: most operators write no Events, and need no modules for them."""
+        from opsdk.client.recorder.recorder import EventRecorder  # noqa: PLC0415 - start-up time: brings all core kinds
+
         recorder = EventRecorder(Client(self._unrecorded_executor), self.options.name, dry_run=self.options.dry_run)
         if self._closed:
             recorder.refuse()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -24,7 +24,7 @@ from opsdk.children.drift import Drift
 from opsdk.children.ordering import Child, ChildIdentity
 from opsdk.children.readiness import Ready
 from opsdk.client.client import Client, as_key
-from opsdk.client.recorder.recorder import EventRecorder, EventType
+from opsdk.client.recorder.event_type import EventType
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.external import ExternalResource, HasId, apply_external
 from opsdk.controller.ordered_apply import OrderedApply
@@ -33,6 +33,9 @@ from opsdk.controller.spec_comparison import SpecChange, SpecComparison
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
+
+if TYPE_CHECKING:  # start-up time: see `Cluster.recorder`
+    from opsdk.client.recorder.recorder import EventRecorder
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)

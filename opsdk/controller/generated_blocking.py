@@ -19,7 +19,7 @@ from opsdk.children.drift import Drift
 from opsdk.children.ordering import Child
 from opsdk.children.readiness import Ready
 from opsdk.client.blocking import BlockingClient
-from opsdk.client.recorder.recorder import EventType
+from opsdk.client.recorder.event_type import EventType
 from opsdk.controller.blocking_status import BlockingStatusPatch
 from opsdk.controller.context import Context, HasStatus, Owner
 from opsdk.controller.external import ExternalResource, HasId

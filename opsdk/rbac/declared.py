@@ -21,10 +21,6 @@ from opsdk.rbac.resources import RuleResource
 from opsdk.rbac.rules import Namespaces, RbacRule, reads
 
 _LEASES = "leases.coordination.k8s.io"
-METRICS_AUTHORIZATION = RbacRule(
-    "create", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io"
-)
-"""The reviews that `opsdk.manager.metrics_authorization` sends."""
 
 
 class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +54,12 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
             yield RbacRule("update", self.kind, subresource="finalizers")
         yield from self.implied
         yield from self.rules
+
+
+def metrics_rules() -> Iterable[RbacRule]:
+    """Return the rules of the reviews that `opsdk.manager.metrics_authorization` sends."""
+    reviews = ("tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io")
+    return (RbacRule("create", *reviews),)
 
 
 def election_rules(lease: str, namespace: str) -> Iterable[RbacRule]:

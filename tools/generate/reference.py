@@ -14,7 +14,7 @@ import typer
 from opsdk.builder.flags import FLAGS
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.recording_report import add_recording_report
+from opsdk.builder.recorded_run import add_recording_report
 from opsdk.cli.app import app
 from opsdk.recording.status import RecordingStatus
 from opsdk.rest.config import RestConfig

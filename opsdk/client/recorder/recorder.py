@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from opsdk.aio.backoff import Backoff
@@ -24,13 +24,13 @@ from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.client.recorder.correlator import EventCorrelator, EventKey, SavedEvent, Write
+from opsdk.client.recorder.event_type import EventType
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-EventType = Literal["Normal", "Warning"]
 # Maximum number of queued Events; more are dropped and counted (maxQueuedEvents in client-go).
 _QUEUE_SIZE = 1000
 _TRIES = 12

@@ -1,0 +1,5 @@
+"""The types of Events."""
+
+from typing import Literal
+
+EventType = Literal["Normal", "Warning"]
