@@ -30,8 +30,8 @@ class Reads(TelemetryHook):
         self.count = 0
 
     def record(self, record: Record) -> None:
-        """Count."""
-        self.count += isinstance(record, Requested) and record.method == "GET"
+        """Count reads; a watch begins after the list that a read waits for."""
+        self.count += isinstance(record, Requested) and record.method == "GET" and record.request.verb != "watch"
 
 
 @asynccontextmanager
