@@ -173,7 +173,9 @@ class HotLoopStep:
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
         attempt = await proceed(work)
         requests, item = work.activity.requests, work.queue_item.item
-        if requests or item in self._loops.rows:
+        if _causes_nothing(requests, work.own_changes):
+            self._loops.rows.pop(item, None)
+        else:
             report = self._loops.ended(item, requests, monotonic())
             if report is not None:
                 await self._show(work, str(report))
@@ -188,6 +190,13 @@ class HotLoopStep:
         obj = ctx.object or await ctx.client.get_or_none(as_unstructured(work.kind), work.key)
         if obj is not None:
             ctx.event("HotLoop", description, type="Warning", regarding=obj, action="Reconcile")
+
+
+def _causes_nothing(requests: Sequence[RequestSent], own_changes: Sequence[tuple[str, str]]) -> bool:
+    """Whether a pass sent nothing but one write whose event is dropped: so does nearly every pass."""
+    if len(requests) != 1 or len(own_changes) != 1:
+        return not requests
+    return requests[0].resource_version == own_changes[0][1]
 
 
 def _link(cause: ReconcileCause, writes: Sequence[RequestSent]) -> str:

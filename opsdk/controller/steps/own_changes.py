@@ -123,8 +123,9 @@ class OwnChangesStep:
         try:
             return await proceed(work)
         finally:
-            changes = work.activity.own_changes
-            for event in self._own.end(key, _versions(work, key) if changes else ()):
+            if work.activity.own_changes:
+                work.own_changes = _versions(work, key)
+            for event in self._own.end(key, work.own_changes):
                 work.requeues.append(Requeue(cause=cause_of(event, traced=self._follows_writes)))
 
 

@@ -56,8 +56,16 @@ class PauseGate:
         self.book = PauseBook()
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
-        if self._always_reads or self.concerns(work.ctx.request):
-            held = await self.check(await work.read(), work.ctx)
+        if not self._always_reads and not self.concerns(work.ctx.request):
+            return await proceed(work)
+        obj = await work.read()
+        # Most controllers have no paused object and no condition: nothing to check.
+        if (
+            self.book.held
+            or self._writer is not None
+            or (obj is not None and PAUSED_ANNOTATION in obj.metadata.annotations)
+        ):
+            held = await self.check(obj, work.ctx)
             if held is not None:
                 return ReconcileAttempt(result=held)
         return await proceed(work)
@@ -83,7 +91,7 @@ class PauseGate:
             ctx: gets the causes that a pause held back.
         """
         annotations: Mapping[str, str] = obj.metadata.annotations if obj is not None else {}
-        is_held = ctx.request.key in self.book.held if self.book.held else False
+        is_held = ctx.request.key in self.book.held
         if PAUSED_ANNOTATION not in annotations and not is_held:
             if self._writer is not None:
                 await self._show(obj, None, ctx)

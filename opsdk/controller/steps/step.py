@@ -8,7 +8,7 @@ Upstream: none; controller-runtime has no such place, kube-rs' ``applier`` and m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ class ReconcilePass(msgspec.Struct, kw_only=True):
         end: the outcome. Set by `Containment`, for the steps outside of it.
         requeues: what the steps add to the queue. A step never adds itself: the controller does at the end.
         keeps_failures: a request that was given up is not forgotten, because the object does not show it yet.
+        own_changes: the versions before and after each write of it whose event is dropped, see `OwnChanges`.
         object: the reconciled object, after `read`; None if it does not exist.
         is_read: whether `object` is the object.
     """
@@ -47,6 +48,7 @@ class ReconcilePass(msgspec.Struct, kw_only=True):
     end: ReconcileEnd | None = None
     requeues: list[Requeue] = msgspec.field(default_factory=list)
     keeps_failures: bool = False
+    own_changes: Sequence[tuple[str, str]] = ()
     object: Any = None
     is_read: bool = False
 
