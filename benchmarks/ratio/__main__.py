@@ -1,7 +1,8 @@
 """Measures the working tree beside an older commit: ``python -m benchmarks.ratio [--rounds 5] [--only fill,start]``.
 
 Each round runs each row once in both trees, one after the other, on one server. The table has the medians of the pairs
-with their spread: a busy machine slows both. Exits with 1 if a median is above ``--limit``.
+with their spread: a busy machine slows both. A row above ``--limit`` is measured again, with more rounds; if the median
+of all its pairs is above it, too, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from opsdk.client.patch import merge_patch
 
 REFERENCE: Final = "cc0e90d0"
 """The commit before the controller's features became branches."""
+
+
+_MORE: Final = 3
+"""Times the rounds that a row above the limit gets in addition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +91,16 @@ class Comparison:
     async def run(self, row: Row, rounds: int) -> list[tuple[Sample, Sample]]:
         """Return the pairs of a row."""
         count = max(round(row.count * self._scale), 1)
-        pairs = []
         for tree in self._trees:
             await self._prepare(tree, row, count)
             if row.warms:
                 await self._measure(tree, row, count)
+        return await self.repeat(row, rounds)
+
+    async def repeat(self, row: Row, rounds: int) -> list[tuple[Sample, Sample]]:
+        """Return more pairs of a row that `run` has prepared."""
+        count = max(round(row.count * self._scale), 1)
+        pairs = []
         for number in range(rounds):
             # What the first process leaves warm helps the second one: they take turns.
             order = self._trees if number % 2 == 0 else self._trees[::-1]
@@ -154,7 +164,11 @@ async def compare(rows: list[str], *, rounds: int, scale: float, reference: str,
     async with open_world(None) as world:
         comparison = Comparison(world, trees, scale)
         for name in rows:
-            line, median = report(ROWS[name], await comparison.run(ROWS[name], rounds))
+            pairs = await comparison.run(ROWS[name], rounds)
+            line, median = report(ROWS[name], pairs)
+            if median > limit:
+                # Other work on the machine makes some pairs unequal.
+                line, median = report(ROWS[name], pairs + await comparison.repeat(ROWS[name], _MORE * rounds))
             print(line, flush=True)
             if median > limit:
                 exceeded.append(f"{name} {median:.2f}")
