@@ -74,13 +74,22 @@ class Schemas:
         """Return the schema of a type."""
         match info:
             case types.Metadata():
-                return _merged(self.of(info.type), info.extra_json_schema or {})
+                schema = _merged(self.of(info.type), info.extra_json_schema or {})
+                if schema.get(LIST_KEYS):
+                    _add_key_defaults(schema, info.type)
+                return schema
             case types.StructType() | types.DataclassType():
                 return self._struct(info)
             case types.UnionType():
                 return self._union(info)
             case types.ListType() | types.VarTupleType():
-                return {"type": "array", "items": self._below("[]", info.item_type), **_sizes(info, "Items")}
+                merged_by = {LIST_TYPE: "map", LIST_KEYS: ["type"]} if _is_class(info.item_type, Condition) else {}
+                return {
+                    "type": "array",
+                    "items": self._below("[]", info.item_type),
+                    **_sizes(info, "Items"),
+                    **merged_by,
+                }
             case types.SetType() | types.FrozenSetType():
                 items = self._below("[]", info.item_type)
                 return {"type": "array", "items": items, LIST_TYPE: "set", **_sizes(info, "Items")}
@@ -199,8 +208,6 @@ class Schemas:
         schema = self.of(field.type)
         if text and not _is_described(field.type):
             schema["description"] = text
-        if _is_list_of(field.type, Condition):
-            schema |= {LIST_TYPE: "map", LIST_KEYS: ["type"]}
         if field.default is None and not _is_marked_nullable(field.type):
             # An attribute that is None is not sent, so null means absent.
             schema.pop("nullable", None)
@@ -264,11 +271,21 @@ def _is_described(info: types.Type) -> bool:
     return isinstance(info, types.Metadata) and "description" in (info.extra_json_schema or {})
 
 
-def _is_list_of(info: types.Type, cls: type) -> bool:
-    if isinstance(info, types.Metadata):
-        return _is_list_of(info.type, cls)
+def _add_key_defaults(schema: JsonObject, info: types.Type) -> None:
+    """Write the default "" of the keys of a list of type map: the server wants a default of each optional key.
+
+    Elsewhere it is left out. Built-in classes have such keys, such as the name of an image pull secret.
+    """
+    while isinstance(info, types.Metadata | types.UnionType):
+        info = info.type if isinstance(info, types.Metadata) else info.types[0]
     item = info.item_type if isinstance(info, types.ListType) else None
-    return isinstance(item, types.StructType) and item.cls is cls
+    for field in item.fields if isinstance(item, types.StructType) else ():
+        if field.encode_name in schema[LIST_KEYS] and field.default == "":
+            schema["items"]["properties"][field.encode_name]["default"] = ""
+
+
+def _is_class(info: types.Type, cls: type) -> bool:
+    return isinstance(info, types.StructType) and info.cls is cls
 
 
 def _annotations(cls: type) -> Mapping[str, Any]:

@@ -74,6 +74,23 @@ def test_the_classes_of_a_definition() -> None:
     assert "name: Annotated[str, msgspec.Meta(min_length=1, max_length=3, pattern='^[a-z]+$')]" in strings
 
 
+_BOUNDED_CONDITIONS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "maxLength": 316},
+            "status": {"type": "string", "enum": ["True", "False"]},
+            "reason": {"type": "string"},
+            "message": {"type": "string"},
+            "lastTransitionTime": {"type": "string"},
+        },
+        "required": ["status", "type"],
+    },
+}
+"""Conditions with other bounds than the class, in an atomic list."""
+
+
 def test_a_foreign_definition_goes_round() -> None:
     """Forms that crd_for does not write by itself are kept as keywords."""
     text = {"type": "string"}
@@ -94,14 +111,23 @@ def test_a_foreign_definition_goes_round() -> None:
                     "map": {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}},
                     "default": {"type": "array", "items": {"type": "integer"}, "default": [1]},
                     "pattern": {"type": "string", "pattern": "^\\p{L}$"},
+                    "secrets": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"name": {"type": "string", "default": ""}}},
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["name"],
+                    },
                 },
             },
+            "status": {"type": "object", "properties": {"conditions": _BOUNDED_CONDITIONS}},
         },
         "required": ["data"],
     }
     definition = crd_for(kind_with(Strings))
-    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
-    assert crd_for(models_of(definition)["v1"].Strings) == definition
+    definition["spec"]["versions"][0] |= {"schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
+    models = models_of(definition)["v1"]
+    assert crd_for(models.Strings) == definition
+    assert models.Condition is Condition
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

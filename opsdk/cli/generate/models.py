@@ -11,9 +11,14 @@ import keyword
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+import msgspec
+
 from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, LIST_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, RULES
+from opsdk.apimachinery.crd_schema import Schemas
+from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.plurals import pluralize
 from opsdk.cli.generate.names import camel, pascal, snake
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -319,6 +324,8 @@ class ModelModule:
         implied = annotation.implied
         more = {k: v for k, v in schema.items() if k not in implied or implied[k] != v}
         more |= {k: None for k in implied if k not in schema}
+        if implied.get("items") is _condition_schema():
+            more["items"] = _undescribed(more["items"])
         more.pop("nullable", None)
         more.pop("default", None)
         text = more.pop("description", "")
@@ -390,7 +397,8 @@ class ModelModule:
         properties = set(items.get("properties", ()))
         if path[-1] == "conditions" and properties >= _CONDITION and properties <= {*_CONDITION, "observedGeneration"}:
             condition = self._add_import("opsdk.apimachinery.meta", "Condition")
-            implied |= {LIST_TYPE: "map", LIST_KEYS: ["type"]}
+            is_usual = _undescribed(items) == _condition_schema()
+            implied |= {LIST_TYPE: "map", LIST_KEYS: ["type"], "items": items if is_usual else _condition_schema()}
             return Annotation(f"list[{condition}]", implied, bounds)
         element = self._annotation(items, (*path, "item"))
         return Annotation(f"list[{self._hint(items, element)}]", implied, bounds)
@@ -439,6 +447,21 @@ def model_files(definitions: Sequence[JsonObject], *, source: str) -> dict[str, 
         files[f"{package}/__init__.py"] = f'"""Kinds of the API group ``{group}``."""\n'
         files[f"{package}/{version}.py"] = module.render()
     return files
+
+
+@cache
+def _condition_schema() -> JsonObject:
+    """Return what `crd_for` writes for a `Condition`, without descriptions."""
+    return _undescribed(Schemas("").of(msgspec.inspect.type_info(Condition)))
+
+
+def _undescribed(items: Schema) -> JsonObject:
+    """Return the schema of a condition without descriptions, which the class `Condition` has."""
+    bare = {key: value for key, value in items.items() if key != "description"}
+    properties = items.get("properties", {}).items()
+    return bare | {
+        "properties": {name: {k: v for k, v in part.items() if k != "description"} for name, part in properties}
+    }
 
 
 def _class_name(kind: str) -> str:
