@@ -27,6 +27,7 @@ from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import Explanation
+from opsdk.children.field_applier import FieldApplier
 from opsdk.children.readiness import Ready
 from opsdk.client.activity import current_activity
 from opsdk.client.client import Client, as_key
@@ -277,6 +278,12 @@ class Cluster(Closing):
                 hook=self._hook,
             )
         return self._appliers[drift, controller]
+
+    @cached_property
+    def field_applier(self) -> FieldApplier:
+        """Applies fields of objects of other owners, under the field manager that the caller names."""
+        owner = self.options.field_owner or self.options.name
+        return FieldApplier(self.client, field_owner=owner, on_write=_explain_in_journal, hook=self._hook)
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {"informers": lambda: [{"cluster": self.name, **health.as_json()} for health in self.cache.health()]}
