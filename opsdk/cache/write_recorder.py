@@ -5,6 +5,8 @@ Upstream: none; controller-runtime's cached reads may return the state before an
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
@@ -16,8 +18,9 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.informer import Informer
 from opsdk.cache.own_writes import revision_of
-from opsdk.client.activity import OwnChange, record_own_change
+from opsdk.client.activity import OwnChange, record_own_change, record_status_write
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
+from opsdk.client.status_writes import is_own_status, status_write
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -162,6 +165,9 @@ class WriteRecorder:
         sole_change = is_create or before not in ("", after)
         if sole_change and operation.subresource == "status":
             record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, key, before, after))
+        if operation.subresource == "status" and not is_own_status(operation):
+            former = None if sent.entry is None else partial(getattr, sent.entry, "data")
+            record_status_write(status_write, operation, mapping.gvk, key, (request, response), former)
         at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:
