@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.shadow.outcome import summary_of
-from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.http.asgi_types import Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
@@ -129,6 +130,15 @@ def check_law(gone: set[str]) -> None:
     assert consequences_of(plan) <= consequences_of(whole_plan())
     if APPS in gone or {each.kind for each in whole_plan().changes} & hidden:
         assert plan_status(plan) == 1
+
+
+def test_writes_that_are_not_known_may_be_changes() -> None:
+    """A plan whose version writes only to kinds that were not read never has the status of no change."""
+    unread = Unseen(what="configmaps", reason="forbidden")
+    plan = Plan(operator="a", taken_at="", server_version="", unknown=["ConfigMap a/b"], blind=[unread])
+    assert [plan_status(plan), plan_status(plan, allow_unseen=True)] == [1, 2]
+    beside = msgspec.structs.replace(plan, against="v1")
+    assert plan_status(beside, allow_unseen=True) == 0
 
 
 @pytest.mark.parametrize("resource", ["pods", "replicasets.apps", "controllerrevisions.apps"])
