@@ -25,7 +25,7 @@ class ObjectRead(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         gvk: group, version and kind, such as ``apps/v1, Kind=Deployment``.
-        key: namespace and name.
+        key: namespace and name; the name is ``*`` for a list without objects.
         resource_version: the version that was read; empty if the object does not exist.
         cached: the cache returned it.
         data: the object as JSON; None if it does not exist, or if the journal has dropped it.
@@ -38,7 +38,8 @@ class ObjectRead(msgspec.Struct, frozen=True, gc=False):
     data: bytes | None = None
 
     def __str__(self) -> str:
-        version = f"at {self.resource_version}" if self.resource_version else "(does not exist)"
+        absent = "(no objects)" if self.key.endswith("*") else "(does not exist)"
+        version = f"at {self.resource_version}" if self.resource_version else absent
         return f"{self.gvk} {self.key} {version}{'' if self.cached else ' (from the server)'}"
 
 

@@ -277,6 +277,22 @@ def test_namespaces_that_were_not_read_exist_if_objects_are_in_them() -> None:
     assert isolate(isolate(cluster)) == isolate(cluster)
 
 
+@pytest.mark.parametrize("uncached", [False, True])
+def test_what_follows_from_a_list_of_a_refused_kind_is_marked(uncached: bool) -> None:
+    """An empty list of a kind that was not read is something that the reconcile looked at."""
+
+    async def write(_: object, ctx: Context) -> None:
+        found = await ctx.client.list(Secret, namespace="default", uncached=uncached)
+        meta = ObjectMeta(name="count", namespace="default")
+        await ctx.client.apply(ConfigMap(metadata=meta, data={"secrets": str(len(found))}), field_owner="apps")
+
+    for gone, marks in ((["secrets"], {"Secret"}), ([], set())):
+        cluster = without_kinds(state_of(Version()), gone)
+        plan = plan_for(Version(before=write), cluster)
+        (planned,) = plan.objects
+        assert {each.partition(" ")[0] for each in planned.unread} == marks
+
+
 def test_a_file_of_the_user_with_a_kind_that_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The plan does not say that it is created, and the status is 1."""
     taken = asyncio.run(read_as(RuleSet.everything(), RuleSet([Permission("list", "", "configmaps")])))

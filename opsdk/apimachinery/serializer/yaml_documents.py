@@ -123,7 +123,7 @@ class _PythonParser(Reader, Scanner, Parser):
             parts += [*spaces, self.prefix(length)]
             self.forward(length)
             end = self.get_mark()
-            spaces = self.scan_plain_spaces(indent, start)
+            spaces = self.scan_plain_spaces(indent, start) or []
             if not spaces or (not self.flow_level and self.column < indent):
                 break
         return yaml.ScalarToken("".join(parts), True, start, end)
