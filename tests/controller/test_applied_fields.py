@@ -30,6 +30,7 @@ from opsdk.controller.applied_fields import FieldsOf
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.conditions import get_condition
+from tests.controller.kills import Killer, supervised
 
 MARK = "example.com/box"
 
@@ -211,6 +212,47 @@ async def test_a_new_process_takes_back_what_the_former_one_applied() -> None:
                 names.clear()
         assert await annotations_of(client, "one") == {"theirs": "x"}
         assert not [key for key in (await client.get(Box, "default/a")).metadata.annotations if "applied" in key]
+
+
+async def life_of_fields(at: int) -> tuple[list[list[dict[str, str]]], Killer]:
+    """Create, change and delete a box, and kill its process at one await. Returns both annotations."""
+    killer, stages = Killer(at), []
+
+    def process() -> Operator:
+        return make_operator(lambda obj: [marked("one" if obj.spec.size == 1 else "two")])
+
+    async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
+        client = outside.uncached
+        for name in ("one", "two"):
+            await client.create(foreign(name))
+        async with supervised(process, env.config, killer):
+            await asyncio.sleep(1)
+            obj = await client.create(box())
+            for step in (
+                lambda: client.get(Box, "default/a"),
+                lambda: client.patch(obj, merge_patch({"spec": {"size": 2}})),
+                lambda: client.delete(obj),
+            ):
+                await step()
+                await asyncio.sleep(25)
+                stages.append([await annotations_of(client, name) for name in ("one", "two")])
+            assert await client.get_or_none(Box, "default/a") is None
+    return stages, killer
+
+
+# Larger than the number of awaits of an undisturbed run, which the first test checks.
+AWAITS = 38
+
+
+@pytest.mark.parametrize("at", range(AWAITS))
+async def test_a_killed_process_leaves_no_fields(at: int) -> None:
+    """Wherever a process ends, the next one has the fields where they belong, and none is left in the end."""
+    stages, killer = await life_of_fields(at)
+    theirs, ours = {"theirs": "x"}, {"theirs": "x", MARK: "1"}
+    assert stages == [[ours, theirs], [theirs, ours], [theirs, theirs]]
+    assert killer.killed or not 0 < at <= killer.count
+    if not at:
+        assert 10 < killer.count < AWAITS
 
 
 async def test_a_status_with_conditions_is_written_in_the_same_pass() -> None:
