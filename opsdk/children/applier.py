@@ -82,6 +82,10 @@ _Identity = tuple[GroupVersionKind, ObjectKey]
 _MAX_BYTES: Final = 64 << 20
 """Bytes of the records of one applier, roughly."""
 
+_ABSENT: Final = (
+    "the object does not exist, so the apply creates it, and needs all required fields. To set single fields of an "
+    "object of another owner, which must not be created, call ctx.apply_fields"
+)
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
 
@@ -302,7 +306,9 @@ class Applier:
         try:
             options = WriteOptions(field_owner=self._owner, force=force)
             await self._client.executor.execute(Apply(obj=sent, options=options, changes=write.changes(force=force)))
-        except InvalidError:
+        except InvalidError as error:
+            if write.explanation.reason is ApplyReason.CREATE:
+                error.add_note(_ABSENT)
             if owner is not None:
                 # A second controller is invalid. The cache did not have the object, or not its controller.
                 current = await self._client.get_or_none(kind, declared.key, uncached=True)

@@ -24,9 +24,11 @@ from opsdk import (
     crd_for,
 )
 from opsdk.api.core.v1 import ConfigMap, Node
+from opsdk.children.applier import Applier
 from opsdk.children.field_applier import FieldApplier
 from opsdk.client.patch import merge_patch
 from opsdk.controller.applied_fields import FieldsOf
+from opsdk.errors import InvalidError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.conditions import get_condition
@@ -319,6 +321,16 @@ async def test_misuse_says_what_to_do() -> None:
         await Context(request=None).apply_fields(marked("one"))
     with pytest.raises(UsageError, match="needs a reconciled kind"):
         operator.reconciler(name="x", owns=[FieldsOf(ConfigMap)])
+
+
+async def test_a_partial_apply_that_creates_says_what_does_not() -> None:
+    """An apply of some fields of an absent object names the call that creates nothing."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        tree = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "default"}}
+        partial = Unstructured.from_tree({**tree, "spec": {"replicas": 3}})
+        with pytest.raises(InvalidError) as caught:
+            await Applier(outside.uncached, field_owner="boxes").apply(partial)
+        assert "call ctx.apply_fields" in caught.value.__notes__[0]
 
 
 async def test_without_force_a_field_of_another_manager_is_a_conflict() -> None:
