@@ -24,6 +24,7 @@ from opsdk import (
     crd_for,
 )
 from opsdk.api.core.v1 import ConfigMap, Node
+from opsdk.builder.arguments import references
 from opsdk.children.applier import Applier
 from opsdk.children.field_applier import FieldApplier
 from opsdk.client.patch import merge_patch
@@ -171,6 +172,29 @@ async def test_two_objects_have_fields_of_one_object() -> None:
         await client.patch(box("a"), merge_patch({"spec": {"size": 2}}))
         await asyncio.sleep(5)
         assert set(await annotations_of(client, "one")) == {"theirs", f"{MARK}-b"}
+
+
+async def test_a_kind_has_children_references_and_fields() -> None:
+    """One controller may own objects of a kind, reference others, and apply fields of a third one."""
+    operator = Operator("boxes")
+    referenced = references(ConfigMap, by=lambda _: "one")
+
+    @operator.reconciler(Box, owns=[ConfigMap, FieldsOf(ConfigMap)], watches=[referenced])
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        source = await ctx.require(ConfigMap, "one")
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="child"), data=dict(source.data)))
+        await ctx.apply_fields(marked("two"))
+
+    async with running(operator) as client:
+        for name in ("one", "two"):
+            await client.create(foreign(name))
+        await client.create(box())
+        await asyncio.sleep(5)
+        await client.patch(foreign("two"), merge_patch({"metadata": {"annotations": {MARK: None}}}))
+        await client.patch(foreign("one"), merge_patch({"data": {"a": "c"}}))
+        await asyncio.sleep(5)
+        assert (await annotations_of(client, "two"))[MARK] == "1"
+        assert (await client.get(ConfigMap, "default/child")).data == {"a": "c"}
 
 
 async def test_a_failed_reconcile_takes_nothing_back() -> None:
