@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.errors import PatchError
@@ -89,6 +90,38 @@ def test_a_version_of_a_controller_is_served_again() -> None:
     comparison = compare(DEFINITION, tree, OURS)
     assert comparison.patch == []
     assert [(fault.text, fault.critical) for fault in comparison.faults] == [("does not serve v2", True)]
+
+
+def schema(**fields: Any) -> dict[str, Any]:
+    """The schema of a version whose spec has some fields."""
+    spec = {"type": "object", "properties": fields}
+    return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "metadata": {"type": "object"}}}}
+
+
+TEXT = {"type": "string"}
+LISTED = {"type": "array", "items": {"type": "object", "properties": {"name": TEXT}}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lost"),
+    [
+        (schema(size=TEXT), schema(size=TEXT, color=TEXT), ""),
+        (schema(size=TEXT, color=TEXT), schema(size=TEXT), "spec.color"),
+        (schema(list=LISTED), schema(list={"type": "array", "items": {"type": "object"}}), "spec.list.name"),
+        (schema(size=TEXT), {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": True}}, ""),
+        (schema(size=TEXT), {}, "spec"),
+    ],
+)
+@pytest.mark.parametrize("converted", [True, False])
+def test_a_storage_version_with_fewer_fields_is_critical(
+    ours: dict[str, Any], theirs: dict[str, Any], lost: str, converted: bool
+) -> None:
+    """Unless a webhook converts: then nothing is lost."""
+    tree = definition(conversion_stanza(OURS) if converted else {"strategy": "None"}, storage=False, schema=ours)
+    tree["spec"]["versions"][1]["schema"] = theirs
+    (fault,) = compare(replace(DEFINITION, converted=converted), tree, OURS).faults
+    assert fault.critical is (bool(lost) and not converted)
+    assert (f"which has no field {lost}: objects lose it" in fault.text) is fault.critical
 
 
 def test_a_lost_conversion_and_a_version_are_restored_at_once() -> None:

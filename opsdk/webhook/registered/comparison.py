@@ -8,9 +8,10 @@ Everything else belongs to the installation: it is reported. During an update, r
 replica must not undo what the next version declares: ``served`` in a definition with a version that it does not know
 stays as it is.
 
-The storage version is never restored. The API server converts between stored and served versions, so nothing is lost
-while it is another one. But each change of it leaves objects in both forms and a list of ``storedVersions`` that only a
-migration shortens, and the replicas of two versions of the operator would change it in turn.
+The storage version is never restored. A webhook converts between stored and served versions, so nothing is lost while
+it is another one; without a webhook, a version with fewer fields is critical. But each change of it leaves objects in
+both forms and a list of ``storedVersions`` that only a migration shortens, and the replicas of two versions of the
+operator would change it in turn.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types.go (CustomResourceConversion; v1.36)
 """
@@ -152,11 +153,39 @@ def version_faults(
             yield RegistrationFault(f"does not serve {version.name}", _APPLY_DEFINITION, version.used)
             continue
         if version.stored and not live.get("storage"):
-            stored = next((name for name, each in versions.items() if each.get("storage")), "no version")
-            yield RegistrationFault(f"stores {stored}, not {version.name}", _APPLY_DEFINITION, critical=False)
+            yield _other_storage(declared, tree, live)
         for name in version.subresources:
             if name not in (live.get("subresources") or {}):
                 yield RegistrationFault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
+
+
+def _other_storage(declared: RegisteredObject, tree: JsonObject, live: JsonObject) -> RegistrationFault:
+    """Return the fault of another storage version. It is critical if objects lose fields: no webhook converts them."""
+    stored: JsonObject = next((each for each in tree["spec"]["versions"] if each.get("storage")), {})
+    text = f"stores {stored.get('name', 'no version')}, not {live['name']}"
+    is_converted = declared.converted or (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+    lost = "" if is_converted else next(_lost_fields(_schema_of(live), _schema_of(stored), ""), "")
+    if lost:
+        text += f", which has no field {lost}: objects lose it"
+    return RegistrationFault(text, _APPLY_DEFINITION, critical=bool(lost))
+
+
+def _schema_of(version: JsonObject) -> JsonObject:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _lost_fields(schema: JsonObject, stored: JsonObject, path: str) -> Iterator[str]:
+    """Yield the fields that only the first of two schemas has: the API server prunes them when it reads the object."""
+    properties: JsonObject = stored.get("properties") or {}
+    keeps_all = stored.get("x-kubernetes-preserve-unknown-fields") or stored.get("additionalProperties")
+    for name, inner in (schema.get("properties") or {}).items():
+        if name in properties:
+            yield from _lost_fields(inner, properties[name], f"{path}{name}.")
+        elif not keeps_all and (path or name not in ("apiVersion", "kind", "metadata")):
+            yield f"{path}{name}"
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), dict) and isinstance(stored.get(inner), dict):
+            yield from _lost_fields(schema[inner], stored[inner], path)
 
 
 def _unserved(declared: RegisteredObject, tree: JsonObject) -> dict[str, int]:
