@@ -42,11 +42,11 @@ class SentCondition(NamedTuple):
     """A condition that a write contained.
 
     Attributes:
-        shown: status, reason and message after the write.
+        condition: status, reason and message after the write.
         changed: the write changed it; None if the state before is not known.
     """
 
-    shown: ShownCondition
+    condition: ShownCondition
     changed: bool | None
 
 
@@ -112,5 +112,5 @@ def _shown(data: bytes, type_: str) -> ShownCondition | None:
 def _condition(tree: Any, type_: str) -> dict[str, Any] | None:
     status = tree.get("status") if isinstance(tree, dict) else None
     items = status.get("conditions") if isinstance(status, dict) else None
-    found = [item for item in items or () if isinstance(item, dict) and item.get("type") == type_]
-    return found[-1] if found else None
+    matching = [item for item in items or () if isinstance(item, dict) and item.get("type") == type_]
+    return matching[-1] if matching else None

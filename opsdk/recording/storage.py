@@ -125,8 +125,8 @@ class _Directory:
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
-        for left in self.path.glob(f"*{_TEMPORARY}"):
-            left.unlink(missing_ok=True)
+        for temporary in self.path.glob(f"*{_TEMPORARY}"):
+            temporary.unlink(missing_ok=True)
         self._ended = _files_of(self.path)
 
     def open(self, number: int) -> None:

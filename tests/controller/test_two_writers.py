@@ -222,13 +222,13 @@ async def test_a_raw_write_of_the_reconciler_wins(
     operator.reconciler(Box, options=options)(reconcile_in_thread if blocking else reconcile)
     async with running(operator) as client:
         await client.create(box())
-        seen = set()
+        reasons_shown = set()
         for number in range(4):
             await client.patch(box(), merge_patch({"metadata": {"labels": {"size": str(number)}}}))
             for _ in range(10):
                 await asyncio.sleep(0.5)
-                seen.add((await reasons(client)).get("Ready"))
-        assert seen - {None} == {"PasswordMissing"}
+                reasons_shown.add((await reasons(client)).get("Ready"))
+        assert reasons_shown - {None} == {"PasswordMissing"}
         assert len(records(operator)) < 10
 
 
@@ -237,17 +237,17 @@ async def test_a_new_process_keeps_a_raw_condition() -> None:
     async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
         client = outside.uncached
         await client.create(box())
-        seen = set()
+        reasons_shown = set()
         for _ in range(2):
             operator = Operator("boxes")
             operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready"))(_raw_reconciler())
             task = asyncio.create_task(operator.start(env.config))
             for _ in range(20):
                 await asyncio.sleep(0.2)
-                seen.add((await reasons(client)).get("Ready"))
+                reasons_shown.add((await reasons(client)).get("Ready"))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        assert seen - {None} == {"PasswordMissing"}
+        assert reasons_shown - {None} == {"PasswordMissing"}
 
 
 def _raw_reconciler() -> Any:
@@ -264,8 +264,8 @@ async def test_a_list_that_carries_the_condition_of_opsdk_says_nothing() -> None
     @operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready", error_condition="Stalled"))
     async def reconcile(obj: Box, ctx: Context) -> None:
         other = {**NOT_READY, "type": "Other", "reason": f"Size{obj.spec.size}"}
-        kept = [item for item in (to_dict(obj).get("status") or {}).get("conditions", []) if item["type"] != "Other"]
-        await ctx.client.status().patch(obj, merge_patch({"status": {"conditions": [*kept, other]}}))
+        others = [item for item in (to_dict(obj).get("status") or {}).get("conditions", []) if item["type"] != "Other"]
+        await ctx.client.status().patch(obj, merge_patch({"status": {"conditions": [*others, other]}}))
         if obj.spec.size == 2:
             raise OSError("no route")
 
@@ -276,8 +276,8 @@ async def test_a_list_that_carries_the_condition_of_opsdk_says_nothing() -> None
         for size, ready in ((2, "OSError"), (3, "Ready"), (2, "OSError")):
             await client.patch(box(), merge_patch({"spec": {"size": size}}))
             await asyncio.sleep(5)
-            found = await reasons(client)
-            assert (found["Other"], found["Ready"]) == (f"Size{size}", ready)
+            conditions = await reasons(client)
+            assert (conditions["Other"], conditions["Ready"]) == (f"Size{size}", ready)
 
 
 async def test_a_reconciler_that_says_nothing_leaves_the_condition_to_opsdk() -> None:

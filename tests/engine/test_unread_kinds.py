@@ -282,9 +282,9 @@ def test_what_follows_from_a_list_of_a_refused_kind_is_marked(uncached: bool) ->
     """An empty list of a kind that was not read is something that the reconcile looked at."""
 
     async def write(_: object, ctx: Context) -> None:
-        found = await ctx.client.list(Secret, namespace="default", uncached=uncached)
+        secrets = await ctx.client.list(Secret, namespace="default", uncached=uncached)
         meta = ObjectMeta(name="count", namespace="default")
-        await ctx.client.apply(ConfigMap(metadata=meta, data={"secrets": str(len(found))}), field_owner="apps")
+        await ctx.client.apply(ConfigMap(metadata=meta, data={"secrets": str(len(secrets))}), field_owner="apps")
 
     for gone, marks in ((["secrets"], {"Secret"}), ([], set())):
         cluster = without_kinds(state_of(Version()), gone)

@@ -133,9 +133,9 @@ class ConditionWriter:
         if sent is None or sent.changed:
             return sent is not None
         if uid in self._written:
-            return sent.shown != self._written[uid]
+            return sent.condition != self._written[uid]
         # A former process has written it, or the reconciler in an earlier pass.
-        return _OWN_REASON.fullmatch(sent.shown[1]) is None
+        return _OWN_REASON.fullmatch(sent.condition[1]) is None
 
     def __repr__(self) -> str:
         return f"<ConditionWriter of {self._kind.name}: {self._condition}>"
