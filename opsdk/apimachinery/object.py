@@ -301,6 +301,23 @@ def retain_status(obj: Any, response: Any, *, sole_change: bool = False) -> None
     obj.__dict__[ORIGIN] = _StatusWritten(read, received, obj.metadata.resource_version)
 
 
+def retain_annotation(obj: Any, response: Any, name: str) -> None:
+    """Take over one annotation and the resource version of the response to a write.
+
+    Args:
+        obj: the object before the write, perhaps with changes that are not written yet. They stay.
+        response: the object after it. The write named the version of `obj`, so they differ in the annotation alone.
+        name: of the annotation.
+    """
+    annotations = {key: value for key, value in (obj.metadata.annotations or {}).items() if key != name}
+    if (value := response.metadata.annotations.get(name)) is not None:
+        annotations[name] = value
+    obj.metadata.annotations = annotations
+    obj.metadata.resource_version = response.metadata.resource_version
+    if ORIGIN in response.__dict__:
+        obj.__dict__[ORIGIN] = response.__dict__[ORIGIN]
+
+
 def _only_status_differs(read: bytes, received: bytes) -> bool:
     try:
         before, after = _COMPARED.decode(read).metadata, _COMPARED.decode(received).metadata

@@ -8,13 +8,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.base.shortened import shortened
+from opsdk.controller.applied_fields import FieldsOf, recorded_targets
 from opsdk.controller.daemons import DaemonSpec
 from opsdk.controller.external import ExternalResource, check_external
 from opsdk.controller.finalizers import Finalizers
@@ -106,7 +108,7 @@ def references(
     return ReferencedSpec(kind=kind, by=by, predicates=predicates, sync_policy=sync_policy)
 
 
-OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec | ExternalResource[Any, Any]
+OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec | ExternalResource[Any, Any] | FieldsOf
 """A member of ``owns``. ``type[Any]``, because mypy infers ``list[StructMeta]`` for ``[ConfigMap, Role]``."""
 
 
@@ -125,13 +127,32 @@ def check_kind(kind: object, call: str) -> None:
     kind_of(kind)
 
 
-def split_owns(
-    owns: Iterable[OwnedKind],
-) -> tuple[tuple[Kind[AnyObject], ...], tuple[ExternalResource[Any, Any], ...]]:
-    """Return the kinds and the external resources of ``owns``."""
-    externals = tuple(owned for owned in owns if isinstance(owned, ExternalResource))
-    kinds = [owned for owned in owns if not isinstance(owned, ExternalResource)]
-    return tuple(kind_of(owned.kind if isinstance(owned, OwnsSpec) else owned) for owned in kinds), externals
+class OwnedParts(NamedTuple):
+    """The members of ``owns``: the kinds of children, the external resources, the kinds with applied fields."""
+
+    kinds: tuple[Kind[AnyObject], ...]
+    externals: tuple[ExternalResource[Any, Any], ...]
+    fields_of: tuple[Kind[AnyObject], ...]
+
+
+def split_owns(owns: Iterable[OwnedKind]) -> OwnedParts:
+    """Return the members of ``owns``."""
+    kinds = [owned for owned in owns if not isinstance(owned, ExternalResource | FieldsOf)]
+    return OwnedParts(
+        kinds=tuple(kind_of(owned.kind if isinstance(owned, OwnsSpec) else owned) for owned in kinds),
+        externals=tuple(owned for owned in owns if isinstance(owned, ExternalResource)),
+        fields_of=tuple(kind_of(owned.kind) for owned in owns if isinstance(owned, FieldsOf)),
+    )
+
+
+def references_by_fields(kind: Kind[AnyObject], controller: str) -> ReferencedSpec:
+    """Return the watch of the objects whose fields a controller applies: a change of one reconciles again."""
+    group_kind = kind.gvk.group_kind
+
+    def recorded(obj: AnyObject) -> list[ObjectKey]:
+        return [target.key for target in recorded_targets(obj, controller) if target.kind == group_kind]
+
+    return references(kind, by=recorded)
 
 
 def check_owned(owned: object, owner: object) -> None:
@@ -142,6 +163,13 @@ def check_owned(owned: object, owner: object) -> None:
         if not isinstance(owner, type | Kind):
             raise UsageError(f"{owned!r} needs a reconciled kind: the id is kept in its status")
         check_external(owned, kind_of(owner).representation)
+        return
+    if isinstance(owned, FieldsOf):
+        if not isinstance(owner, type | Kind):
+            raise UsageError("FieldsOf(...) needs a reconciled kind: its objects get the record of the fields")
+        check_kind(owned.kind, "FieldsOf(...)")
+        if kind_of(owned.kind).representation is PartialObjectMetadata:
+            raise UsageError("FieldsOf got metadata_only(...): pass the class, because whole objects are compared")
         return
     if isinstance(owned, WatchSpec):
         raise UsageError("owns got a WatchSpec: write watches=[WatchSpec(...)], or owns=[OwnsSpec(kind=...)]")

@@ -27,10 +27,12 @@ from opsdk.builder.arguments import (
     check_sources,
     check_watch,
     located,
+    references_by_fields,
 )
 from opsdk.builder.rbac import option_rules
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.applied_fields import FieldsOf
 from opsdk.controller.controller import Controller
 from opsdk.controller.daemons import DaemonFunction, DaemonSpec
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
@@ -99,6 +101,7 @@ class ControllerBuilder(Generic[T]):
         self._predicates: tuple[PredicateFunc, ...] = ()
         self._owns: list[OwnsSpec] = []
         self._externals: list[ExternalResource[Any, Any]] = []
+        self._fields_of: list[Kind[AnyObject]] = []
         self._watches: list[WatchSpec | ReferencedSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
@@ -129,7 +132,7 @@ class ControllerBuilder(Generic[T]):
 
     def owns(
         self,
-        kind: KindLike[AnyObject] | OwnsSpec | ExternalResource[Any, Any],
+        kind: KindLike[AnyObject] | OwnsSpec | ExternalResource[Any, Any] | FieldsOf,
         *,
         predicates: Sequence[PredicateFunc] = (),
         match_every_owner: bool = False,
@@ -137,12 +140,17 @@ class ControllerBuilder(Generic[T]):
         """Watch a kind whose objects map to their controller.
 
         With `match_every_owner`, they map to all owners of the reconciled kind. An external resource is deleted before
-        its owner.
+        its owner, and applied fields are taken back.
         """
         if isinstance(kind, ExternalResource):
             with located(self.place):
                 check_external(kind, self._kind.representation if self._kind is not None else None)
             self._externals.append(kind)
+            return self
+        if isinstance(kind, FieldsOf):
+            with located(self.place):
+                check_owned(kind, self._kind)
+            self._fields_of.append(kind_of(kind.kind))
             return self
         if not isinstance(kind, OwnsSpec):
             kind = OwnsSpec(kind=kind, predicates=predicates, match_every_owner=match_every_owner)
@@ -232,12 +240,17 @@ class ControllerBuilder(Generic[T]):
         """Return the kinds and rules that the controller's RBAC derives from. Omits sources of other clusters."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
         owns = tuple(kind_of(owned.kind) for owned in self._owns)
+        options = self._options or ControllerOptions()
         return ControllerKinds(
             kind=self._kind,
             owns=owns,
-            watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
+            watches=(
+                *(kind_of(watch.kind) for watch in self._watches),
+                *self._fields_of,
+                *(source.kind for source in sources),
+            ),
             has_finalizers=bool(self._finalizers),
-            implied=tuple(option_rules(self._kind, self._options or ControllerOptions(), owns, self._externals)),
+            implied=tuple(option_rules(self._kind, options, owns, self._externals, self._fields_of)),
             rules=self._rules,
         )
 
@@ -253,7 +266,11 @@ class ControllerBuilder(Generic[T]):
         self.controller = Controller(
             name,
             self._reconciler,
-            sources=[*self._kind_sources(own_changes, generations, finalizers), *self._sources],
+            sources=[
+                *self._kind_sources(own_changes, generations, finalizers),
+                *(self._referenced_source(references_by_fields(kind, name)) for kind in self._fields_of),
+                *self._sources,
+            ],
             options=options,
             hook=self._hook,
             kind=self._kind,
@@ -263,6 +280,7 @@ class ControllerBuilder(Generic[T]):
             journal=self._journal,
             own_changes=own_changes,
             externals=self._externals,
+            fields_of=[kind.gvk.group_kind for kind in self._fields_of],
             generations=generations,
         )
         return self.controller
@@ -294,19 +312,21 @@ class ControllerBuilder(Generic[T]):
     def _all_finalizers(self, name: str, options: ControllerOptions) -> Mapping[str, FinalizerFunction]:
         """Return the declared finalizers, and the one that deletes the children in reverse."""
         owns = self._owns if options.delete_in_reverse else []
-        if self._kind is None or self._cluster is None or not (owns or self._externals):
+        if self._kind is None or self._cluster is None or not (owns or self._externals or self._fields_of):
             return self._finalizers
         assert self._reconciler is not None
         if self._reconciler.form is ReconcilerForm.REQUEST:
             raise UsageError(
-                f"deleting children needs a reconciler that takes the object ({self._reconciler.place}): one that "
-                "takes a request runs during the deletion too. "
+                f"deleting children or fields needs a reconciler that takes the object "
+                f"({self._reconciler.place}): one that takes a request runs during the deletion too. "
                 f"Declare its first parameter as {self._kind.representation.__name__}"
             )
         cluster = self._cluster.options
         kinds = [kind_of(owned.kind) for owned in owns]
         finalizer = children_finalizer(cluster.field_owner or cluster.name, name)
-        return {**self._finalizers, finalizer: ReverseDeletion(kinds, self._externals, list(self._finalizers))}
+        others, fields_of = list(self._finalizers), name if self._fields_of else ""
+        deletion = ReverseDeletion(kinds, self._externals, others, fields_of)
+        return {**self._finalizers, finalizer: deletion}
 
     def _kind_sources(
         self,

@@ -26,6 +26,7 @@ from opsdk.builder.reconciler_options import (
     declared_controller,
 )
 from opsdk.builder.setup_block import setup_function
+from opsdk.builder.unseen import check_unseen
 from opsdk.client.scheme import default_scheme
 from opsdk.controller.daemons import DaemonDecorator, DaemonSpec, keep_daemons
 from opsdk.controller.journal import Journal
@@ -146,7 +147,10 @@ class OperatorDeclaration:
         name = options.get("name") or (declared_kind.name.lower() if declared_kind is not None else "")
         controller = declared_controller(name, declared_kind, options, is_daemon=is_daemon)
         with located(caller_place()):
-            check_clashes(controller, self._controllers, default=self.options.controller, owner=self.field_owner)
+            default, cache = self.options.controller, self.options.cluster.cache
+            check_clashes(controller, self._controllers, default=default, owner=self.field_owner)
+            has_finalizers = bool(controller.finalizers) or controller.deletes_children(default)
+            check_unseen(declared_kind, controller.kinds.owns, cache, has_finalizers=has_finalizers)
         self._controllers.append(controller)
         return ReconcilerDecorator(
             declared_kind, lambda target: self.reconcilers.append(DeclaredReconciler(declared_kind, options, target))

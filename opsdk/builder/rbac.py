@@ -67,6 +67,7 @@ class DeclaredController(NamedTuple):
         kinds: what it reads, with the rules declared next to it.
         options: its own; None for those of the operator.
         externals: its external resources.
+        fields_of: the kinds of which it applies single fields.
         finalizers: the names of its finalizers.
         is_daemon: it only runs a daemon.
     """
@@ -75,6 +76,7 @@ class DeclaredController(NamedTuple):
     kinds: ControllerKinds
     options: ControllerOptions | None
     externals: tuple[ExternalResource[Any, Any], ...]
+    fields_of: tuple[Kind[AnyObject], ...] = ()
     finalizers: tuple[str, ...] = ()
     is_daemon: bool = False
 
@@ -86,14 +88,15 @@ class DeclaredController(NamedTuple):
 
     def controller_kinds(self, default: ControllerOptions) -> ControllerKinds:
         """Return the kinds, with the rules that its options need."""
-        rules = option_rules(self.kinds.kind, self.effective_options(default), self.kinds.owns, self.externals)
+        effective, owns = self.effective_options(default), self.kinds.owns
+        rules = option_rules(self.kinds.kind, effective, owns, self.externals, self.fields_of)
         return replace(self.kinds, implied=tuple(rules))
 
     def deletes_children(self, default: ControllerOptions) -> bool:
-        """Whether a finalizer deletes its children or external resources."""
+        """Whether a finalizer deletes its children or external resources, or takes back fields."""
         if self.kinds.kind is None:
             return False
-        return bool(self.externals) or (self.options or default).delete_in_reverse
+        return bool(self.externals or self.fields_of) or (self.options or default).delete_in_reverse
 
 
 def option_rules(
@@ -101,6 +104,7 @@ def option_rules(
     options: ControllerOptions,
     owns: Sequence[Kind[AnyObject]],
     externals: Sequence[ExternalResource[Any, Any]],
+    fields_of: Sequence[Kind[AnyObject]],
 ) -> Iterable[RbacRule]:
     """Return the rules of what a controller's options write to its objects, and of the deletion of its children."""
     if kind is None:
@@ -114,8 +118,10 @@ def option_rules(
         yield patches_status(kind)
     if options.retry_limit is not None or options.finalizer_retry_limit is not None or options.last_reconciled:
         yield records_events()
-    if options.delete_in_reverse or externals:
+    if options.delete_in_reverse or externals or fields_of:
         yield RbacRule("patch", kind)
+    if fields_of:
+        yield RbacRule("patch", *fields_of)
     if options.delete_in_reverse and owns:
         yield deletes(*owns)
 

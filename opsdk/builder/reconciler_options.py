@@ -176,16 +176,17 @@ def declared_controller(
     name: str, kind: Kind[AnyObject] | None, options: ReconcilerOptions, *, is_daemon: bool
 ) -> DeclaredController:
     """Return the parts of a declaration that rules, finalizers and clashes depend on."""
-    owns, externals = split_owns(options.get("owns", ()))
+    owned = split_owns(options.get("owns", ()))
     finalizers = tuple(options.get("finalizers", ()))
     kinds = ControllerKinds(
         kind=kind,
-        owns=owns,
-        watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
+        owns=owned.kinds,
+        watches=(*(kind_of(watch.kind) for watch in options.get("watches", ())), *owned.fields_of),
         has_finalizers=bool(finalizers),
         rules=tuple(options.get("rbac", ())),
     )
-    return DeclaredController(name, kinds, options.get("options"), externals, finalizers, is_daemon)
+    own, externals, fields_of = options.get("options"), owned.externals, owned.fields_of
+    return DeclaredController(name, kinds, own, externals, fields_of, finalizers, is_daemon)
 
 
 def declare(

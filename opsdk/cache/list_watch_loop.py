@@ -25,7 +25,7 @@ from opsdk.cache.reflector import (
     WatchFrom,
 )
 from opsdk.cache.store import InformerStore
-from opsdk.errors import ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
+from opsdk.errors import DeadlineError, ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -35,6 +35,8 @@ _LISTING = ReflectorState.LISTING
 
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_TIMEOUT = 10.0
+# Seconds for both requests of a `CheckRevision`, whose answers have a few KB. The informer sees nothing meanwhile.
+_CHECK_TIMEOUT = 10.0
 
 
 class ListWatchLoop:
@@ -124,14 +126,23 @@ class ListWatchLoop:
     async def _check_revision(self) -> Action:
         self._reflector.on_list_start()
         newest, version = self._store.newest_entry(), ""
+        limit = asyncio.timeout(_CHECK_TIMEOUT)
         try:
-            _, meta = await self._source.list_page(continue_token="", limit=1)
-            if newest is not None:
-                version = await self._version_on_server(newest)
+            async with limit:
+                _, meta = await self._source.list_page(continue_token="", limit=1)
+                if newest is not None:
+                    version = await self._version_on_server(newest)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return await self._check_failed(DeadlineError(f"no resource version within {_CHECK_TIMEOUT:g} s"))
         except OpsdkError as error:
-            self._on_failure("list", error)
-            return await self._next(self._reflector.on_check_error(error, now=monotonic()))
+            return await self._check_failed(error)
         return await self._next(self._reflector.on_checked(meta, newest, version))
+
+    async def _check_failed(self, error: OpsdkError) -> Action:
+        self._on_failure("list", error)
+        return await self._next(self._reflector.on_check_error(error, now=monotonic()))
 
     async def _version_on_server(self, entry: StoreEntry) -> str:
         """Return the object's resource version on the server, or "" if it does not exist. Raises `OpsdkError`."""

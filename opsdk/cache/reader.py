@@ -147,6 +147,9 @@ class CachedReader:
                 items.append(decode(data, operation.kind))
             except DecodeError as error:
                 bad.append(undecodable(data, operation.kind.gvk, error))
+        if not items and not bad and not (options.exclude or options.owner_uid):
+            # That there is none may decide. Lists of children look for what is too much.
+            _record_read(operation.kind, ObjectKey(options.namespace, "*"), "", None)
         versions = [i.reflector.resource_version for i in cached.informers.values()]
         # Several informers have several resource versions, and the list has none.
         version = versions[0] if len(versions) == 1 else ""

@@ -41,6 +41,7 @@ from opsdk.cache.watch_history import SavedHistory, WatchHistory, WatchVerdict
 from opsdk.errors import (
     ApiError,
     ConnectError,
+    DeadlineError,
     DecodeError,
     GoneError,
     OpsdkError,
@@ -300,9 +301,9 @@ class Reflector:
         return ReflectorStep(next=self._watch())
 
     def on_check_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
-        """A `CheckRevision` failed."""
+        """A `CheckRevision` failed. A list would fail too, or be a heavier load, where the server does not answer."""
         self.last_error = error
-        patient = isinstance(error, TooManyRequestsError | ConnectError)
+        patient = isinstance(error, TooManyRequestsError | ConnectError | DeadlineError)
         return ReflectorStep(next=self._wait(now, error, CheckRevision() if patient else self._begin_list()))
 
     # -------------------------------------------------------------- watching

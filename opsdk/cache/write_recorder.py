@@ -5,6 +5,8 @@ Upstream: none; controller-runtime's cached reads may return the state before an
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
@@ -16,9 +18,11 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.informer import Informer
 from opsdk.cache.own_writes import revision_of
-from opsdk.client.activity import OwnChange, record_own_change
+from opsdk.cache.unseen_writes import UnseenWrites
+from opsdk.client.activity import OwnChange, record_own_change, record_status_write
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
-from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
+from opsdk.client.status_writes import is_own_status, status_write
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, DecodeError, NotFoundError
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -76,6 +80,7 @@ class WriteRecorder:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
+        self._unseen = UnseenWrites(cache.options)
 
     def _informers(self, mapping: RestMapping, namespace: str) -> list[tuple[CachedKind, Informer]]:
         """Return the informers of all versions of a kind that may hold objects of a namespace."""
@@ -115,6 +120,8 @@ class WriteRecorder:
         """
         if isinstance(operation, _READS) or operation.options.dry_run:
             return
+        if self._unseen.possible and isinstance(operation, ObjectWrite):
+            self._check_seen(operation, mapping, response)
         informers = sent.informers
         if sent.generation != self._cache.generation:  # its first list may be older than the write
             informers = self._informers(mapping, operation.namespace)
@@ -134,6 +141,17 @@ class WriteRecorder:
             # The write has succeeded, so the caller must not get this error. The next read asks the server.
             log.exception("the result of a write to %s could not be recorded for cached reads", mapping.gvk)
             _record_unknown(operation, mapping, informers)
+
+    def _check_seen(self, operation: ObjectWrite, mapping: RestMapping, response: bytes) -> None:
+        """Report a write that the cache leaves out. A subresource with an object of its own is not the object."""
+        if operation.subresource not in ("", "status"):
+            return
+        try:
+            meta = decode_head(response).metadata
+        except DecodeError:
+            return  # reported where the response is decoded for the caller
+        key = ObjectKey(operation.namespace if mapping.namespaced else "", meta.name)
+        self._unseen.check(self._cache.kinds(), mapping.gvk.group_kind, key, meta)
 
     def _record_write(
         self,
@@ -162,6 +180,9 @@ class WriteRecorder:
         sole_change = is_create or before not in ("", after)
         if sole_change and operation.subresource == "status":
             record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, key, before, after))
+        if operation.subresource == "status" and not is_own_status(operation):
+            former = None if sent.entry is None else partial(getattr, sent.entry, "data")
+            record_status_write(status_write, operation, mapping.gvk, key, (request, response), former)
         at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:

@@ -74,6 +74,7 @@ from opsdk.telemetry.records import Contended, TelemetryHook
 __all__ = ["Applier"]
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
+IdentityT = TypeVar("IdentityT")
 log = logging.getLogger("opsdk.children")
 
 _Identity = tuple[GroupVersionKind, ObjectKey]
@@ -81,6 +82,10 @@ _Identity = tuple[GroupVersionKind, ObjectKey]
 _MAX_BYTES: Final = 64 << 20
 """Bytes of the records of one applier, roughly."""
 
+_ABSENT: Final = (
+    "the object does not exist, so the apply creates it, and needs all required fields. To set single fields of an "
+    "object of another owner, which must not be created, call ctx.apply_fields"
+)
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
 
@@ -202,7 +207,7 @@ class Applier:
             decision = decide_write(declared, tree, record, field_owner=own, applied=own, drift=self._drift)
         if isinstance(decision, Keep):
             return self._keep(declared, kind, live, decision)
-        self._slow_down(decision)
+        self._slow_down(decision, self._contentions, (declared.gvk, declared.key), self._owner)
         if decision.take_over is not None:
             await self._take_over(decision.take_over, tree, kind)
         return await self._write(decision, kind, owner=owner, force=force)
@@ -214,27 +219,29 @@ class Applier:
             self._remember(declared, kind, live, decision.outcome)
         return live
 
-    def _slow_down(self, write: Send) -> None:
+    def _slow_down(
+        self, write: Send, contentions: Memory[IdentityT, Contention], identity: IdentityT, field_owner: str
+    ) -> None:
         """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
         gvk, key, explanation = write.declared.gvk, write.declared.key, write.explanation
         if write.repetition is Repetition.CHANGED:
-            self._contentions.forget((gvk, key))
+            contentions.forget(identity)
         if write.repetition is not Repetition.UNCHANGED:
             return
         now = monotonic()
-        contention = self._contentions.get((gvk, key)) or Contention()
-        self._contentions[gvk, key] = contention
+        contention = contentions.get(identity) or Contention()
+        contentions[identity] = contention
         wait = contention.wait(now=now)
-        others = sorted({change.manager for change in explanation.changes if change.manager}) or [self._owner]
+        others = sorted({change.manager for change in explanation.changes if change.manager}) or [field_owner]
         text = (
-            f"{gvk.kind} {key}: the field managers {self._owner} and {', '.join(others)} each apply "
+            f"{gvk.kind} {key}: the field managers {field_owner} and {', '.join(others)} each apply "
             f"again after the other: {explanation}"
         )
         if wait > 0:
             raise ContendedError(f"{text}; next write in {wait:.3g} s")
         contention.written(now=now)
         if contention.delay:
-            self._hook.record(Contended(field_owner=self._owner, kind=gvk.kind))
+            self._hook.record(Contended(field_owner=field_owner, kind=gvk.kind))
             log.warning("%s; the next write waits for %g s", text, contention.delay)
 
     async def _take_over(self, decision: TakeOver, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:
@@ -299,7 +306,9 @@ class Applier:
         try:
             options = WriteOptions(field_owner=self._owner, force=force)
             await self._client.executor.execute(Apply(obj=sent, options=options, changes=write.changes(force=force)))
-        except InvalidError:
+        except InvalidError as error:
+            if write.explanation.reason is ApplyReason.CREATE:
+                error.add_note(_ABSENT)
             if owner is not None:
                 # A second controller is invalid. The cache did not have the object, or not its controller.
                 current = await self._client.get_or_none(kind, declared.key, uncached=True)

@@ -47,6 +47,8 @@ class ApplyReason(Enum):
     """The cache strips managedFields, so the first apply of a process is sent without knowledge of the owners."""
     PRUNED = "pruned"
     """The object was applied earlier, and is no longer desired."""
+    TAKEN_BACK = "taken back"
+    """Fields of an object of another owner were applied earlier, and are no longer desired."""
 
 
 _REASON_PRIORITY: Final = list(ApplyReason)
@@ -120,6 +122,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             return f"{subject}: created"
         if self.reason is ApplyReason.PRUNED:
             return f"{subject}: deleted, it is no longer desired"
+        if self.reason is ApplyReason.TAKEN_BACK:
+            return f"{subject}: its applied fields are no longer desired"
         if self.reason is ApplyReason.TAKEN_OVER and not self.changes:
             return f"{subject}: the fields of former field managers are taken over"
         if not self.changes:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.client.status_writes import StatusWrite
 
 __all__ = ["ObjectRead", "RequestSent"]
 
@@ -24,7 +25,7 @@ class ObjectRead(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         gvk: group, version and kind, such as ``apps/v1, Kind=Deployment``.
-        key: namespace and name.
+        key: namespace and name; the name is ``*`` for a list without objects.
         resource_version: the version that was read; empty if the object does not exist.
         cached: the cache returned it.
         data: the object as JSON; None if it does not exist, or if the journal has dropped it.
@@ -37,7 +38,8 @@ class ObjectRead(msgspec.Struct, frozen=True, gc=False):
     data: bytes | None = None
 
     def __str__(self) -> str:
-        version = f"at {self.resource_version}" if self.resource_version else "(does not exist)"
+        absent = "(no objects)" if self.key.endswith("*") else "(does not exist)"
+        version = f"at {self.resource_version}" if self.resource_version else absent
         return f"{self.gvk} {self.key} {version}{'' if self.cached else ' (from the server)'}"
 
 
@@ -101,6 +103,7 @@ class Activity(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         more_requests: number of requests above the limit.
         own_changes: the newest 64 writes of a status, and of finalizers, that named the version before them.
         conditions: the types of the conditions that the reconciler has set, also without a change.
+        status_writes: the newest 64 writes of a status besides those of `ctx.status` and of opsdk; None collects none.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity
@@ -116,6 +119,7 @@ class Activity(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     more_requests: int = 0
     own_changes: list[OwnChange] = []
     conditions: frozenset[str] = frozenset()
+    status_writes: list[StatusWrite] | None = None
     _seen: set[tuple[Hashable, Hashable, str]] = set()
     _reason: str = ""
     _token: Token[Activity | None] | None = None
@@ -205,3 +209,18 @@ def recorded_conditions() -> frozenset[str]:
     """Return the types of the conditions that the running reconcile has set."""
     activity = _ACTIVITY.get()
     return activity.conditions if activity is not None else frozenset()
+
+
+def record_status_write(write: Callable[..., StatusWrite], *args: Any) -> None:
+    """Record ``write(*args)``, a write of a status, if the running reconcile collects them."""
+    activity = _ACTIVITY.get()
+    if activity is not None and activity.status_writes is not None:
+        activity.status_writes.append(write(*args))
+        del activity.status_writes[:-LIMIT]
+
+
+def recorded_status_writes(group: str, kind: str, key: ObjectKey) -> list[StatusWrite]:
+    """Return the recorded writes of the status of one object."""
+    activity = _ACTIVITY.get()
+    writes = activity.status_writes if activity is not None else None
+    return [write for write in writes or () if (write.group, write.kind, write.key) == (group, kind, key)]

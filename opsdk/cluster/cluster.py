@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # start-up time: see the properties that import them
 
     from opsdk.children.applier import Applier
     from opsdk.children.explanation import Explanation
+    from opsdk.children.field_applier import FieldApplier
     from opsdk.client.recorder.recorder import EventRecorder
     from opsdk.pods.client import PodClient
 
@@ -281,6 +282,14 @@ class Cluster(Closing):
                 hook=self._hook,
             )
         return self._appliers[drift, controller]
+
+    @cached_property
+    def field_applier(self) -> FieldApplier:
+        """Applies fields of objects of other owners, under the field manager that the caller names."""
+        from opsdk.children.field_applier import FieldApplier  # noqa: PLC0415 - start-up time: as above
+
+        owner = self.options.field_owner or self.options.name
+        return FieldApplier(self.client, field_owner=owner, on_write=_explain_in_journal, hook=self._hook)
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {"informers": lambda: [{"cluster": self.name, **health.as_json()} for health in self.cache.health()]}

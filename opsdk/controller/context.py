@@ -26,6 +26,7 @@ from opsdk.children.readiness import Ready
 from opsdk.client.client import Client, as_key
 from opsdk.client.recorder.event_type import EventType
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.applied_fields import AppliedFields
 from opsdk.controller.external import ExternalResource, HasId, apply_external
 from opsdk.controller.ordered_apply import OrderedApply
 from opsdk.controller.progress import Progress
@@ -71,6 +72,7 @@ class Context(msgspec.Struct, kw_only=True):
         finalizing: whether the object is being deleted, so that its finalizers run.
         specs: what `last_reconciled`, `changed` and `difference` compare; None without the option ``last_reconciled``.
         progress: the children that this reconcile applied.
+        fields: what `apply_fields` applied; None without `FieldsOf` in ``owns``, and outside of a reconciler.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
     ...     ctx.logger.info("reconciles because of %s", ctx.causes)
@@ -86,6 +88,7 @@ class Context(msgspec.Struct, kw_only=True):
     finalizing: bool = False
     specs: SpecComparison | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
+    fields: AppliedFields | None = None
     _cluster: Cluster | None = None
     _keeps_order: bool = False
     _externals: Collection[ExternalResource[Any, Any]] = ()
@@ -316,6 +319,36 @@ class Context(msgspec.Struct, kw_only=True):
         live = await self._ordered.apply_set(children, apply)
         await applier.prune(objects, owner=parent, kinds=prune)
         return live
+
+    async def apply_fields(self, desired: D, *, force: bool = True) -> D:
+        """Make single fields of an object of another owner match, and return the live object. It creates nothing.
+
+        For an annotation on a Node or the replicas of a Deployment of others. The fields get no owner reference and a
+        field manager of their own. They are taken back when a successful reconcile no longer applies them, and before
+        the reconciled object is removed: a field that another manager applied too keeps its value.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     meta = ObjectMeta(name=site.spec.node, annotations={"example.com/site": site.metadata.name})
+        ...     await ctx.apply_fields(Node(metadata=meta))
+
+        Args:
+            desired: name and namespace as in `apply`, and only the fields to set. Its kind must be in ``owns``, as
+                ``FieldsOf(Node)``: then a change of the object reconciles again. One call for each object.
+            force: take fields over from other managers.
+
+        Raises:
+            NotFoundError: the object does not exist, or is gone.
+            ConflictError: other managers own fields with different values, and `force` is False.
+            UsageError: the kind is not in ``owns``, or see `apply`.
+            ApiError: the server rejected the apply.
+        """
+        if self.fields is None:
+            kind = gvk_of(desired).kind
+            raise UsageError(
+                f"ctx.apply_fields works in a reconciler with owns=[FieldsOf({kind})], which takes the fields back"
+            )
+        await self._set_namespaces([desired], self.object)
+        return await self.fields.apply(desired, force=force)
 
     async def create_once(
         self, desired: D, *, owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED

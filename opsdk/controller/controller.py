@@ -15,6 +15,7 @@ from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.clock import utc_now
 from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCause
@@ -89,6 +90,7 @@ class Controller:
         daemons: functions that run while an object exists, see `opsdk.controller.daemons`.
         own_changes: the writes whose events a source of the controller drops.
         externals: the external resources that a reconcile may apply. One of the finalizers has to delete them.
+        fields_of: the kinds of which a reconcile may apply single fields. One of the finalizers has to take them back.
         generations: the changes of specs that a source of the controller shows.
     """
 
@@ -108,6 +110,7 @@ class Controller:
         daemons: Sequence[DaemonSpec] = (),
         own_changes: OwnChanges | None = None,
         externals: Collection[ExternalResource[Any, Any]] = (),
+        fields_of: Collection[GroupKind] = (),
         generations: UnobservedGenerations | None = None,
     ) -> None:
         if not name:
@@ -133,6 +136,7 @@ class Controller:
             finalizers=finalizers or {},
             daemons=make_daemons(daemons, name=name, kind=kind, cluster=cluster, hook=hooks, journal=journal, ids=ids),
             externals=tuple(externals),
+            fields_of=tuple(fields_of),
             own_changes=own_changes,
             generations=generations,
             hot_loops=HotLoops(options.hot_loop_limit),

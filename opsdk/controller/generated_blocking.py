@@ -195,6 +195,10 @@ class BlockingContextMethods(Waiting[Context]):
         result: list[Any] = self._wait(method(desired, owner=owner, prune=prune, force=force, drift=drift))
         return result
 
+    def apply_fields(self, desired: D, *, force: bool = True) -> D:
+        """See `Context.apply_fields`."""
+        return self._wait(self.target.apply_fields(desired, force=force))
+
     def create_once(self, desired: D, *, owner: KubeObject | Literal[Owner.RECONCILED] | None = Owner.RECONCILED) -> D:
         """See `Context.create_once`."""
         return self._wait(self.target.create_once(desired, owner=owner))

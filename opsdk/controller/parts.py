@@ -11,6 +11,7 @@ import msgspec
 from opsdk.aio.blocking import BlockingPool
 from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, KubeObject
 from opsdk.cluster.cluster import Cluster
@@ -55,6 +56,7 @@ class ControllerParts(msgspec.Struct, frozen=True, kw_only=True):
     finalizers: Mapping[str, FinalizerFunction]
     daemons: Daemons
     externals: Collection[ExternalResource[Any, Any]]
+    fields_of: Collection[GroupKind]
     own_changes: OwnChanges | None
     generations: UnobservedGenerations | None
     hot_loops: HotLoops

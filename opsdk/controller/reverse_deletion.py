@@ -18,6 +18,7 @@ from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.children.graph import ChildState, to_delete
 from opsdk.children.memory import Memory
 from opsdk.children.ordering import AFTER_ANNOTATION, ChildIdentity
+from opsdk.controller.applied_fields import take_back_all
 from opsdk.controller.context import Context
 from opsdk.controller.external import ExternalRef, ExternalResource, delete_external, find_external, order_of, ref_of
 from opsdk.controller.progress import ChildRecord
@@ -49,6 +50,7 @@ class ReverseDeletion:
         kinds: those of the children, as they are cached.
         externals: the external resources.
         others: the controller's other finalizers; children are deleted when these are done.
+        fields_of: the controller whose applied fields are taken back when the children are gone; empty for none.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class ReverseDeletion:
         kinds: Sequence[Kind[AnyObject]],
         externals: Sequence[ExternalResource[Any, Any]],
         others: Sequence[str],
+        fields_of: str = "",
     ) -> None:
         self._kinds = tuple(kinds)
         self._externals = tuple(externals)
         self._others = tuple(others)
+        self._fields_of = fields_of
         self._paces: Memory[str, _Pace] = Memory(_MAX_PACES)
 
     async def __call__(self, obj: Any, ctx: Context) -> None:
@@ -88,6 +92,8 @@ class ReverseDeletion:
             self._paces.forget(obj.metadata.uid)
         if children or externals:
             raise NotReadyError(f"{len(children) + len(externals)} children are not deleted yet")
+        if self._fields_of:
+            await take_back_all(ctx.cluster, self._fields_of, obj)
 
     async def _delete_next(
         self,

@@ -19,7 +19,8 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.activity import record_conditions
 from opsdk.client.client import Client
-from opsdk.client.patch import merge_patch
+from opsdk.client.patch import PatchType
+from opsdk.client.status_writes import OwnStatusPatch
 from opsdk.errors import ConflictError, UsageError
 from opsdk.recipes.conditions import get_condition, set_condition
 from opsdk.structured_merge.equality import strict_equal
@@ -125,7 +126,7 @@ class StatusPatch(Generic[S]):
 
     def _send(self, patch: JsonObject) -> Coroutine[Any, Any, Any]:
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
-        return self._client.status().patch(self._object.__copy__(), merge_patch(patch))
+        return self._client.status().patch(self._object.__copy__(), OwnStatusPatch(PatchType.MERGE, patch))
 
     def set_condition(
         self,

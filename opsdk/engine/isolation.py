@@ -55,9 +55,23 @@ def callers_of(snapshot: ClusterSnapshot) -> Sequence[JsonObject]:
 
 
 def with_callers(objects: Sequence[JsonObject], callers: Iterable[JsonObject]) -> Sequence[JsonObject]:
-    """Return the objects at the end of a run with those that its fork could not have: the next run asks about them."""
-    names = {(obj["kind"], obj["metadata"]["name"]) for obj in objects}
-    return [*objects, *(obj for obj in callers if (obj["kind"], obj["metadata"]["name"]) not in names)]
+    """Return the objects at the end of a run with those that its fork could not have: the next run asks about them.
+
+    A definition gets the conversion webhook of the cluster again, unless it has another one at the end.
+    """
+    left_out = {(obj["kind"], obj["metadata"]["name"]): obj for obj in callers}
+    ended = []
+    for obj in objects:
+        caller = left_out.pop((obj["kind"], obj["metadata"]["name"]), None)
+        ended.append(obj if caller is None else _with_conversion(obj, caller))
+    return [*ended, *left_out.values()]
+
+
+def _with_conversion(obj: JsonObject, before: JsonObject) -> JsonObject:
+    """Return a definition with the conversion that it had before `isolate`; other objects as they are."""
+    if obj["kind"] != "CustomResourceDefinition" or (obj["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+        return obj
+    return {**obj, "spec": {**obj["spec"], "conversion": before["spec"]["conversion"]}}
 
 
 def with_certificates_of(end: ClusterSnapshot, start: ClusterSnapshot) -> ClusterSnapshot:

@@ -167,6 +167,29 @@ CONTROLLER_ALERTS: Final = (
         feature=Feature.WEBHOOKS,
     ),
     Alert(
+        name="OpsdkRegistrationOutdated",
+        query='max by (namespace, job, object) (opsdk_registered_object_faults{@,critical="false"}) > 0',
+        hold=3600,
+        severity=AlertSeverity.WARNING,
+        summary="An object that the operator registered has differed from its declaration for an hour.",
+        description="{{ $labels.object }} has {{ $value }} differences that an update causes for minutes only.",
+        meaning="The definition stores another version, or lacks one that the converter knows. Or a configuration "
+        "lacks a webhook, or the role lacks `watch`. Objects are converted, so nothing is lost yet.",
+        look=(
+            "`opsdk doctor`: each difference with advice",
+            "`kubectl logs deployment/OPERATOR | grep CustomResourceDefinition`: since when, and which writer",
+        ),
+        causes=(
+            "An update of the operator did not end: two versions of it run.",
+            "A downgrade or a restored backup replaced the definition.",
+        ),
+        actions=(
+            "Apply the definitions and configurations of the running version: `opsdk generate manifests`.",
+            "Rewrite the objects after another storage version: `opsdk.recipes.migrate_storage_version`.",
+        ),
+        feature=Feature.WEBHOOKS,
+    ),
+    Alert(
         name="OpsdkWebhooksFail",
         query="""
         sum by (namespace, job, webhook) (rate(controller_runtime_webhook_requests_total{@,code=~"5.."}[1m]))

@@ -7,8 +7,8 @@ readable up to its last flush. All frames share one compression window, since ob
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import IO, Final
 
 import msgspec
 
@@ -16,7 +16,16 @@ from opsdk.base.version import VERSION
 from opsdk.errors import OpsdkError
 from opsdk.recording.records import FORMAT, Record
 
-__all__ = ["FileContent", "FileEncoder", "RecordedFile", "RecordingError", "files_to_remove", "read_records"]
+__all__ = [
+    "FileContent",
+    "FileEncoder",
+    "RecordedFile",
+    "RecordingError",
+    "files_to_remove",
+    "has_any",
+    "read_records",
+    "rewrite",
+]
 
 _MAGIC: Final = b"opsdk-recording "
 _MAX_LINE: Final = 200
@@ -26,6 +35,8 @@ _MAX_RECORD: Final = 64 << 20
 """Bytes of one record: larger ones are not read, since a length may be damaged."""
 _MAX_CONTENT: Final = 512 << 20
 """Bytes of all records of a file: a small file may decompress to more than the memory."""
+_PIECE: Final = 64 << 10
+"""Compressed bytes that are read at once where a file is copied: a file may be larger than the memory."""
 _STEP: Final = 256
 """Compressed bytes that are read at once before a damage."""
 _LEVEL: Final = 3
@@ -70,6 +81,36 @@ class FileEncoder:
     def end(self) -> bytes:
         """Return the last bytes of the file."""
         return self._compressor.flush(zlib.Z_FINISH)
+
+
+def has_any(source: IO[bytes], values: Sequence[bytes]) -> bool:
+    """Whether the records of a file have one of some values."""
+    longest = max(map(len, values), default=0)
+    tail = b""
+    source.readline(_MAX_LINE)
+    decompressor = zlib.decompressobj()
+    while values and (piece := source.read(_PIECE)):
+        text = tail + decompressor.decompress(piece)
+        if any(value in text for value in values):
+            return True
+        tail = text[-longest:]
+    return False
+
+
+def rewrite(source: IO[bytes], target: IO[bytes], change: Callable[[list[Record]], list[Record]]) -> None:
+    """Copy a file with changed records. A file without an end has none afterwards."""
+    target.write(source.readline(_MAX_LINE))
+    encoder, decompressor = FileEncoder(), zlib.decompressobj()
+    content, needed = bytearray(), 0
+    while piece := source.read(_PIECE):
+        content += decompressor.decompress(piece)
+        if len(content) < needed:
+            continue  # of one large record
+        records, rest = _decode(bytes(content))
+        del content[: len(content) - rest]
+        needed = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "big")
+        target.write(encoder.encode(*change(records)))
+    target.write(encoder.end() if decompressor.eof else encoder.flush())
 
 
 class FileContent(msgspec.Struct, frozen=True, kw_only=True):

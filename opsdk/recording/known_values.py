@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate, compress, islice
 from typing import Any, Final
 
 import msgspec
@@ -105,6 +105,10 @@ class KnownValues:
                 begin = number * _WORD - place
                 if begin >= 0:
                     yield begin, text[begin : begin + length]
+
+    def after(self, number: int) -> list[bytes]:
+        """Return the values without the first ones, in the order in which they were added."""
+        return list(islice(self._hidden, number, None))
 
     def __contains__(self, value: bytes) -> bool:
         return value in self._hidden

@@ -94,7 +94,7 @@ class ProcessRecording:
         writer = self._writer = RecordingWriter(
             self._options,
             began,
-            redact=list if self._options.secrets else Redactor(secrets.token_bytes(32)).redact,
+            redactor=None if self._options.secrets else Redactor(secrets.token_bytes(32)),
         )
         try:
             writer.start()

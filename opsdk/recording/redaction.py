@@ -100,6 +100,16 @@ class Redactor:
         self._hide_values(redacted)
         return redacted
 
+    def values(self, *, after: int) -> list[bytes]:
+        """Return the values that were seen, without the first ones."""
+        return self._values.after(after)
+
+    def hide(self, records: list[Record]) -> list[Record]:
+        """Return redacted records without the values that were seen since then."""
+        hidden = list(records)
+        self._hide_values(hidden)
+        return hidden
+
     def _subject(self, record: Record) -> _Subject:
         match record:
             case ExchangeBegan():

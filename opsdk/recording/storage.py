@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, Final, NamedTuple, Protocol
 
-from opsdk.recording.files import RecordedFile, files_to_remove
+import msgspec
+
+from opsdk.recording.files import RecordedFile, files_to_remove, has_any, rewrite
 from opsdk.recording.options import RecordingMode, RecordingOptions
+from opsdk.recording.records import Record
 
-__all__ = ["FILES", "SUFFIX", "RecordingStorage", "file_names", "storage_for"]
+__all__ = ["FILES", "SUFFIX", "LateValues", "RecordingStorage", "file_names", "storage_for"]
 
 SUFFIX: Final = ".opsdk-recording"
 FILES: Final = 8
@@ -50,6 +55,31 @@ class RecordingStorage(Protocol):
     def save(self) -> None:
         """Write what is not in the directory yet. Raises ``OSError``."""
         ...
+
+    def hide(self, late: LateValues) -> None:
+        """Hide values in the last two files that have ended, and that `save` has not written. Raises ``OSError``."""
+        ...
+
+
+class LateValues(NamedTuple):
+    """Values that were seen after copies of them may have been written.
+
+    Attributes:
+        values: as records have them; with more than 256, each file is assumed to have one.
+        hide: returns records without them.
+    """
+
+    values: Sequence[bytes]
+    hide: Callable[[list[Record]], list[Record]]
+
+    def are_in(self, source: IO[bytes]) -> bool:
+        """Whether a file has one of the values."""
+        return len(self.values) > _MAX_SEARCHED or has_any(source, self.values)
+
+
+_MAX_SEARCHED: Final = 256
+_HIDDEN_FILES: Final = 2
+_TEMPORARY: Final = ".opsdk-rewriting"
 
 
 def storage_for(options: RecordingOptions, operator: str) -> RecordingStorage:
@@ -95,6 +125,8 @@ class _Directory:
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
+        for temporary in self.path.glob(f"*{_TEMPORARY}"):
+            temporary.unlink(missing_ok=True)
         self._ended = _files_of(self.path)
 
     def open(self, number: int) -> None:
@@ -131,6 +163,22 @@ class _Directory:
 
     def save(self) -> None:
         pass  # all is there
+
+    def hide(self, late: LateValues) -> None:
+        own = [place for place, file in enumerate(self._ended) if file.name.startswith(f"{self._stem}-")]
+        for place in own[-_HIDDEN_FILES:]:
+            path = self.path / self._ended[place].name
+            with path.open("rb") as source:
+                if not late.are_in(source):
+                    continue
+                source.seek(0)
+                changed = path.with_name(f"{path.name}{_TEMPORARY}")
+                with changed.open("wb") as target:
+                    rewrite(source, target, late.hide)
+            status = path.stat()
+            os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))  # files are in the order of their ends
+            changed.replace(path)
+            self._ended[place] = msgspec.structs.replace(self._ended[place], size=path.stat().st_size)
 
     def __repr__(self) -> str:
         return f"<recording in {self.path}>"
@@ -176,6 +224,13 @@ class _Memory:
             (path / f"{stem}-{number:06}{SUFFIX}").write_bytes(content)
         self._directory.start()
         self._directory.remove_old(RecordedFile(f"{stem}-", 0, time.time()))
+
+    def hide(self, late: LateValues) -> None:
+        for file in self._ended[-_HIDDEN_FILES:]:
+            content = self._contents[int(file.name)]
+            if late.are_in(io.BytesIO(content)):
+                rewrite(io.BytesIO(content), changed := io.BytesIO(), late.hide)
+                content[:] = changed.getvalue()
 
     def __repr__(self) -> str:
         return f"<recording of {self.size} bytes in memory>"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import threading
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from opsdk.recording.records import (
     WallMoved,
 )
 from opsdk.recording.status import RecordingStatus
-from opsdk.recording.storage import FILES, storage_for
+from opsdk.recording.storage import FILES, LateValues, storage_for
 from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = ["RecordingWriter"]
@@ -50,6 +51,22 @@ _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.
 """Errors of a disk, which never keep an operator from its start. Others are those of a wrong directory."""
 
 
+class RecordRedactor(Protocol):
+    """Removes secrets from records: `opsdk.recording.redaction.Redactor`."""
+
+    def redact(self, records: Iterable[Record]) -> list[Record]:
+        """Return records without secrets. Raises `ValueLimitError`."""
+        ...
+
+    def hide(self, records: list[Record]) -> list[Record]:
+        """Return redacted records without the values that were seen since then."""
+        ...
+
+    def values(self, *, after: int) -> list[bytes]:
+        """Return the values that were seen, without the first ones."""
+        ...
+
+
 class RecordingWriter:
     """Writes records to the files of one process. `add` and `add_iteration` are for the event loop's thread.
 
@@ -58,13 +75,15 @@ class RecordingWriter:
     Args:
         options: the directory, its size, the age of files.
         began: the first record of each file.
-        redact: returns records without secrets; called in the thread.
+        redactor: returns records without secrets; called in the thread. None leaves them.
     """
 
     def __init__(
-        self, options: RecordingOptions, began: RecordingBegan, *, redact: Callable[[list[Record]], list[Record]] = list
+        self, options: RecordingOptions, began: RecordingBegan, *, redactor: RecordRedactor | None = None
     ) -> None:
-        self._options, self._began, self._redact = options, began, redact
+        self._options, self._began, self._redactor = options, began, redactor
+        self._hidden = 0
+        """Number of values that are hidden in the files that have ended."""
         self._storage = storage_for(options, began.operator)
         self._queue: deque[Record | int | _Checkpoint] = deque()
         """Records, checkpoints, and numbers: the microseconds of iterations, before the records of the iteration."""
@@ -262,7 +281,7 @@ class RecordingWriter:
         if self._exhausted is not None:
             return []
         try:
-            return self._redact(records)
+            return records if self._redactor is None else self._redactor.redact(records)
         except ValueLimitError as error:
             self._exhausted = error
             return [Skipped(getattr(records[0], "iteration", 0), len(records), str(error))]
@@ -283,12 +302,26 @@ class RecordingWriter:
     def _end(self) -> None:
         self._write(self._encoder.end())
         self._storage.end()
+        self._hide_late_values()
+
+    def _hide_late_values(self) -> None:
+        """Hide copies that were written before their values were seen. A failure is logged."""
+        if self._redactor is None or not (late := self._redactor.values(after=self._hidden)):
+            return
+        self._hidden += len(late)
+        try:
+            self._storage.hide(LateValues(late, self._redactor.hide))
+        except (OSError, zlib.error) as error:
+            log.error("copies of Secrets in the recording could not be searched for: %s", error)  # noqa: TRY400 - a full disk
 
     def save(self) -> None:
         """Write what is in memory into the directory. A failure is logged."""
         reason, self._save_reason = self._save_reason, ""
         try:
             with self._lock:
+                if self._redactor is not None and self._redactor.values(after=self._hidden):
+                    self._end()  # what is saved has no copies either
+                    self._open()
                 self._storage.save()
         except OSError as error:
             log.error("the recording cannot be saved: %s", error)  # noqa: TRY400 - the message says it all

@@ -12,6 +12,7 @@ import pytest
 from fake_server import FakeServer
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.health import InformerState
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RawEvent
@@ -22,6 +23,7 @@ from opsdk.errors import (
     CacheError,
     CacheSyncError,
     ConnectError,
+    DeadlineError,
     ForbiddenError,
     InternalServerError,
     NotFoundError,
@@ -160,6 +162,47 @@ async def test_too_many_requests_does_not_list_again() -> None:
         await asyncio.sleep(100)
         assert server.lists == 1
         assert set(server.watches) == {str(server.revision)}
+
+
+class BlackHole(FakeServer):
+    """A server whose answers to some requests are lost while it is silent; those requests are counted."""
+
+    silent = ""
+    lost = 0
+
+    async def _lose(self, verb: str) -> None:
+        if self.silent == verb:
+            self.lost += 1
+            await asyncio.get_running_loop().create_future()
+
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
+        await self._lose("list")
+        return await super().list_page(continue_token=continue_token, limit=limit)
+
+    async def get(self, key: ObjectKey) -> bytes:
+        await self._lose("get")
+        return await super().get(key)
+
+
+@pytest.mark.parametrize("verb", ["list", "get"])
+async def test_a_check_that_is_not_answered_ends_soon(verb: str) -> None:
+    """A lost answer to the check after a cut watch ends it after ten seconds: it is tried again, without a list."""
+    server = BlackHole()
+    server.put("a")
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        lists = server.lists
+        server.refuse_watch, server.silent = ConnectError("refused"), verb
+        await asyncio.sleep(301)
+        server.put("b")
+        await asyncio.sleep(600)
+        assert server.lost > 10
+        assert isinstance(informer.last_error, DeadlineError)
+        assert "no resource version within 10 s" in str(informer.last_error)
+        server.refuse_watch, server.silent = None, ""
+        await asyncio.sleep(75)  # the longest backoff, and the check
+        assert stored(informer) == versions(server)
+        assert server.lists - lists <= server.lost + 1
 
 
 async def test_an_expired_watch_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:

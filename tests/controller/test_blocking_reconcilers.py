@@ -361,7 +361,7 @@ async def test_the_fence_holds_in_real_threads() -> None:
 @pytest.mark.parametrize(
     ("form", "blocking_form", "missing"),
     [
-        (Context, BlockingContext, {"cluster", "recorder", "specs", "progress"}),
+        (Context, BlockingContext, {"cluster", "recorder", "specs", "progress", "fields"}),
         (Client, BlockingClient, {"executor"}),
         (SubResourceClient, BlockingSubResourceClient, {"executor", "name"}),
         (StatusPatch, BlockingStatusPatch, set()),

@@ -7,13 +7,29 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from boxes import Box, box, records, running, writes
+from boxes import Box, BoxStatus, box, environment, records, running, writes
 
-from opsdk import Client, Condition, Context, ControllerOptions, Operator, OperatorOptions, Unstructured, UsageError
+from opsdk import (
+    BlockingContext,
+    Client,
+    Cluster,
+    Condition,
+    Context,
+    ControllerOptions,
+    Operator,
+    OperatorOptions,
+    Unstructured,
+    UsageError,
+    crd_for,
+)
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.kinds import unstructured_kind
-from opsdk.client.patch import merge_patch
+from opsdk.apimachinery.object import deep_copy, to_dict
+from opsdk.client.client import SubResourceClient
+from opsdk.client.generated_blocking import BlockingSubResourceClient
+from opsdk.client.patch import MergeFrom, json_patch, merge_patch
 from opsdk.recipes import set_condition
 
 UNSTRUCTURED = unstructured_kind("tests.opsdk.dev/v1", "Box")
@@ -49,6 +65,102 @@ async def by_dict(obj: Any, ctx: Context) -> None:
     """A class without a schema."""
     async with ctx.status(obj) as patch:
         patch.set_condition("Ready", False, "PasswordMissing", "the Secret has no password")
+
+
+NOT_READY = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "PasswordMissing",
+    "message": "the Secret has no password",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def raw(obj: Any) -> dict[str, Any]:
+    """The status with the condition as a tree."""
+    return {"apiVersion": "tests.opsdk.dev/v1", "kind": "Box", "metadata": {"name": obj.metadata.name}} | {
+        "status": {"size": 1, "conditions": [NOT_READY]}
+    }
+
+
+def whole(obj: Any) -> Unstructured:
+    """The object as a tree, with another status."""
+    tree = to_dict(obj)
+    return Unstructured.from_tree({**tree, "status": raw(obj)["status"]})
+
+
+async def by_merge_patch(obj: Any, ctx: Context) -> None:
+    """A raw merge patch."""
+    await ctx.client.status().patch(obj, merge_patch({"status": raw(obj)["status"]}))
+
+
+async def by_json_patch(obj: Any, ctx: Context) -> None:
+    """A raw JSON patch of the whole status."""
+    await ctx.client.status().patch(obj, json_patch([{"op": "add", "path": "/status", "value": raw(obj)["status"]}]))
+
+
+async def by_json_patch_of_an_item(obj: Any, ctx: Context) -> None:
+    """A raw JSON patch of one item, after the list is there."""
+    if obj.status is None or not obj.status.conditions:
+        await by_json_patch(obj, ctx)
+        return
+    operation = {"op": "replace", "path": "/status/conditions/0", "value": NOT_READY}
+    await ctx.client.status().patch(obj, json_patch([operation]))
+
+
+async def by_merge_from(obj: Any, ctx: Context) -> None:
+    """The difference to a copy."""
+    base = deep_copy(obj)
+    obj.status = msgspec.convert(raw(obj)["status"], BoxStatus)
+    await ctx.client.status().patch(obj, MergeFrom(base))
+
+
+async def by_typed_update(obj: Any, ctx: Context) -> None:
+    """An update of the whole status."""
+    obj.status = msgspec.convert(raw(obj)["status"], BoxStatus)
+    await ctx.client.status().update(obj)
+
+
+async def by_unstructured_update(obj: Any, ctx: Context) -> None:
+    """An update of the whole status as a tree."""
+    await ctx.client.status().update(whole(obj))
+
+
+async def by_apply(obj: Any, ctx: Context) -> None:
+    """A server-side apply of the status."""
+    tree = raw(obj)
+    tree["metadata"]["namespace"] = "default"
+    await ctx.client.status().apply(Unstructured.from_tree(tree), field_owner="me", force=True)
+
+
+async def by_body(obj: Any, ctx: Context) -> None:
+    """An update whose body is another object."""
+    await ctx.client.status().update(obj, whole(obj))
+
+
+async def by_uncached_client(obj: Any, ctx: Context) -> None:
+    """The client that reads from the server."""
+    await ctx.cluster.uncached.status().patch(obj, merge_patch({"status": raw(obj)["status"]}))
+
+
+RAW_WAYS = [
+    by_merge_patch,
+    by_json_patch,
+    by_json_patch_of_an_item,
+    by_merge_from,
+    by_typed_update,
+    by_unstructured_update,
+    by_apply,
+    by_body,
+    by_uncached_client,
+]
+
+
+def test_the_ways_of_writing_a_status_are_all_of_the_client() -> None:
+    """The tests know each method of a subresource that writes, so a new one needs a test."""
+    verbs = {name for name in vars(SubResourceClient) if not name.startswith("_")}
+    assert verbs == {"get", "create", "update", "patch", "apply"}
+    assert {name for name in dir(BlockingSubResourceClient) if not name.startswith("_")} >= verbs
 
 
 async def reasons(client: Client) -> dict[str, str]:
@@ -90,6 +202,82 @@ async def test_the_reconciler_wins(set_ready: Callable[[Any, Context], Awaitable
                 continue
             assert (await reasons(client))["Ready"] == "PasswordMissing"
             assert writes(records(operator)[-1]) == []
+
+
+@pytest.mark.parametrize("write", RAW_WAYS)
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_raw_write_of_the_reconciler_wins(
+    write: Callable[[Any, Context], Awaitable[None]], blocking: bool
+) -> None:
+    """A condition in a request of the reconciler stays and does not flap, also where the request changes nothing."""
+    operator = Operator("boxes")
+    options = ControllerOptions(ready_condition="Ready", error_condition="Stalled")
+
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        await write(obj, ctx)
+
+    def reconcile_in_thread(obj: Box, ctx: BlockingContext) -> None:
+        ctx.run(write(obj, ctx.target))
+
+    operator.reconciler(Box, options=options)(reconcile_in_thread if blocking else reconcile)
+    async with running(operator) as client:
+        await client.create(box())
+        reasons_shown = set()
+        for number in range(4):
+            await client.patch(box(), merge_patch({"metadata": {"labels": {"size": str(number)}}}))
+            for _ in range(10):
+                await asyncio.sleep(0.5)
+                reasons_shown.add((await reasons(client)).get("Ready"))
+        assert reasons_shown - {None} == {"PasswordMissing"}
+        assert len(records(operator)) < 10
+
+
+async def test_a_new_process_keeps_a_raw_condition() -> None:
+    """After a restart, a condition that the reconciler writes again without a change is still its own."""
+    async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
+        client = outside.uncached
+        await client.create(box())
+        reasons_shown = set()
+        for _ in range(2):
+            operator = Operator("boxes")
+            operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready"))(_raw_reconciler())
+            task = asyncio.create_task(operator.start(env.config))
+            for _ in range(20):
+                await asyncio.sleep(0.2)
+                reasons_shown.add((await reasons(client)).get("Ready"))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert reasons_shown - {None} == {"PasswordMissing"}
+
+
+def _raw_reconciler() -> Any:
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        await by_merge_patch(obj, ctx)
+
+    return reconcile
+
+
+async def test_a_list_that_carries_the_condition_of_opsdk_says_nothing() -> None:
+    """A raw write of another condition has that of opsdk in its list: opsdk still writes its own."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready", error_condition="Stalled"))
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        other = {**NOT_READY, "type": "Other", "reason": f"Size{obj.spec.size}"}
+        others = [item for item in (to_dict(obj).get("status") or {}).get("conditions", []) if item["type"] != "Other"]
+        await ctx.client.status().patch(obj, merge_patch({"status": {"conditions": [*others, other]}}))
+        if obj.spec.size == 2:
+            raise OSError("no route")
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(5)
+        assert await reasons(client) == {"Other": "Size1", "Ready": "Ready"}
+        for size, ready in ((2, "OSError"), (3, "Ready"), (2, "OSError")):
+            await client.patch(box(), merge_patch({"spec": {"size": size}}))
+            await asyncio.sleep(5)
+            conditions = await reasons(client)
+            assert (conditions["Other"], conditions["Ready"]) == (f"Size{size}", ready)
 
 
 async def test_a_reconciler_that_says_nothing_leaves_the_condition_to_opsdk() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from opsdk.engine.plan import ChangeAction, Plan, Severity
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.shadow.outcome import summary_of
-from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
+from opsdk.engine.snapshot import ClusterSnapshot, Unseen, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.http.asgi_types import Receive, Scope, Send
 from opsdk.rbac.permissions import Permission, RuleSet
@@ -129,6 +130,15 @@ def check_law(gone: set[str]) -> None:
     assert consequences_of(plan) <= consequences_of(whole_plan())
     if APPS in gone or {each.kind for each in whole_plan().changes} & hidden:
         assert plan_status(plan) == 1
+
+
+def test_writes_that_are_not_known_may_be_changes() -> None:
+    """A plan whose version writes only to kinds that were not read never has the status of no change."""
+    unread = Unseen(what="configmaps", reason="forbidden")
+    plan = Plan(operator="a", taken_at="", server_version="", unknown=["ConfigMap a/b"], blind=[unread])
+    assert [plan_status(plan), plan_status(plan, allow_unseen=True)] == [1, 2]
+    beside = msgspec.structs.replace(plan, against="v1")
+    assert plan_status(beside, allow_unseen=True) == 0
 
 
 @pytest.mark.parametrize("resource", ["pods", "replicasets.apps", "controllerrevisions.apps"])
@@ -265,6 +275,22 @@ def test_namespaces_that_were_not_read_exist_if_objects_are_in_them() -> None:
     assert [each.subject for each in plan.changes] == ["ConfigMap shop/new"]
     assert not plan.consequences
     assert isolate(isolate(cluster)) == isolate(cluster)
+
+
+@pytest.mark.parametrize("uncached", [False, True])
+def test_what_follows_from_a_list_of_a_refused_kind_is_marked(uncached: bool) -> None:
+    """An empty list of a kind that was not read is something that the reconcile looked at."""
+
+    async def write(_: object, ctx: Context) -> None:
+        secrets = await ctx.client.list(Secret, namespace="default", uncached=uncached)
+        meta = ObjectMeta(name="count", namespace="default")
+        await ctx.client.apply(ConfigMap(metadata=meta, data={"secrets": str(len(secrets))}), field_owner="apps")
+
+    for gone, marks in ((["secrets"], {"Secret"}), ([], set())):
+        cluster = without_kinds(state_of(Version()), gone)
+        plan = plan_for(Version(before=write), cluster)
+        (planned,) = plan.objects
+        assert {each.partition(" ")[0] for each in planned.unread} == marks
 
 
 def test_a_file_of_the_user_with_a_kind_that_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

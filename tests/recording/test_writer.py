@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,10 @@ from opsdk.engine.replay.timeline import Timeline
 from opsdk.errors import UsageError
 from opsdk.recording.files import RecordingError
 from opsdk.recording.known_values import ValueLimitError
-from opsdk.recording.options import RecordingOptions
+from opsdk.recording.options import RecordingMode, RecordingOptions
 from opsdk.recording.reading import load_recording
-from opsdk.recording.records import Iterations, Received, Record, RecordingBegan, Skipped
+from opsdk.recording.records import ExchangeBegan, Iterations, Received, Record, RecordingBegan, Skipped
+from opsdk.recording.redaction import Redactor
 from opsdk.recording.storage import file_names
 from opsdk.recording.writer import RecordingWriter
 
@@ -100,7 +103,7 @@ _FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from opsdk.recording.known_values import ValueLimitError
-from opsdk.recording.options import RecordingOptions
+from opsdk.recording.options import RecordingMode, RecordingOptions
 from opsdk.recording.records import Received, RecordingBegan
 from opsdk.recording.writer import RecordingWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -159,14 +162,15 @@ def test_a_recording_ends_when_secrets_cannot_be_hidden_any_more(tmp_path: Path)
     """What follows would be in clear. The file and the status say why, and what was recorded before stays."""
     redactions = 0
 
-    def redact(records: list[Record]) -> list[Record]:
-        nonlocal redactions
-        redactions += 1
-        if redactions > 1:
-            raise ValueLimitError("too many Secrets")
-        return records
+    class Exhausted(Redactor):
+        def redact(self, records: Iterable[Record]) -> list[Record]:
+            nonlocal redactions
+            redactions += 1
+            if redactions > 1:
+                raise ValueLimitError("too many Secrets")
+            return list(records)
 
-    writer = RecordingWriter(RecordingOptions(directory=tmp_path), BEGAN, redact=redact)
+    writer = RecordingWriter(RecordingOptions(directory=tmp_path), BEGAN, redactor=Exhausted(b"key"))
     writer.start()
     writer.add(received(1, 10))
     writer.write_queue()
@@ -179,3 +183,59 @@ def test_a_recording_ends_when_secrets_cannot_be_hidden_any_more(tmp_path: Path)
     assert recording.records[-1] == Skipped(2, 2, "too many Secrets")
     assert "2 records are missing: too many Secrets" in Timeline(recording.records).problem
     assert len(recording.records) == 3
+
+
+PASSWORD = "correct-horse-battery"
+SECRET = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "db"}, "stringData": {"p": PASSWORD}}
+
+
+def request(number: int, path: str, body: object) -> ExchangeBegan:
+    """Return a request with a body."""
+    content = json.dumps(body).encode()
+    target = f"/api/v1/namespaces/default/{path}"
+    return ExchangeBegan(number, number, "localhost:443", "POST", target, "application/json", content)
+
+
+@pytest.mark.parametrize("mode", [RecordingMode.ALWAYS, RecordingMode.ON_REQUEST])
+def test_copies_before_the_secret_are_hidden_when_their_file_ends(tmp_path: Path, mode: RecordingMode) -> None:
+    """A copy that was written before its Secret was seen is not in the files; other records are as they were."""
+    options = RecordingOptions(directory=tmp_path, mode=mode, max_bytes=8 << 20)
+    writer = RecordingWriter(options, BEGAN, redactor=Redactor(b"key"))
+    writer.start()
+    noise = [received(number, 150_000) for number in range(2, 6)]
+    writer.add(request(1, "configmaps", {"kind": "ConfigMap", "data": {"url": f"db://{PASSWORD}@db"}}))
+    for record in noise:
+        writer.add(record)
+        writer.write_queue()
+    times = [file.stat().st_mtime_ns for file in file_names(tmp_path)]
+    writer.add(request(9, "secrets", SECRET))
+    writer.write_queue()
+    writer.request_save("test")
+    writer.close()
+    recording = load_recording(tmp_path)
+    assert not recording.problems
+    assert PASSWORD not in repr(recording.records)
+    assert "db://digest:" in repr(recording.records[1])
+    assert [record for record in recording.records if record in noise] == noise
+    assert writer.status().size == sum(file.stat().st_size for file in file_names(tmp_path))
+    assert not list(tmp_path.glob("*rewriting"))
+    assert len(times) == (mode is RecordingMode.ALWAYS)
+
+
+def test_a_copy_in_the_file_before_is_hidden(tmp_path: Path) -> None:
+    """The file that ended before the Secret was seen is searched too, and keeps its place in the order."""
+    options = RecordingOptions(directory=tmp_path, max_bytes=1 << 20)
+    writer = RecordingWriter(options, BEGAN, redactor=Redactor(b"key"))
+    writer.start()
+    writer.add(request(1, "configmaps", {"kind": "ConfigMap", "data": {"p": PASSWORD}}))
+    number = 1
+    while len(file_names(tmp_path)) < 2:
+        number += 1
+        writer.add(received(number, 100_000))
+        writer.write_queue()
+    before = file_names(tmp_path)
+    writer.add(request(number + 1, "secrets", SECRET))
+    writer.write_queue()
+    writer.close()
+    assert file_names(tmp_path) == before
+    assert PASSWORD not in repr(load_recording(tmp_path).records)

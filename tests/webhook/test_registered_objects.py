@@ -103,6 +103,15 @@ class Installation:
         change(tree)
         await self.client.update(Unstructured.from_tree(tree), field_owner=manager)
 
+    async def recreate(self, tree: dict[str, Any]) -> None:
+        """Delete the definition, and create it from a backup."""
+        await self.client.delete(CRD, NAME)
+        while await self.client.get_or_none(CRD, NAME, uncached=True) is not None:
+            await asyncio.sleep(0.1)
+        backup = {key: tree["metadata"][key] for key in ("name", "annotations") if key in tree["metadata"]}
+        spec = {key: value for key, value in tree.items() if key in ("apiVersion", "kind", "spec")}
+        await self.client.create(Unstructured.from_tree({**spec, "metadata": backup}))
+
     async def ca_bundle(self) -> str:
         """The caBundle of the webhook configuration."""
         configuration = await self.client.get(CONFIGURATION, "sites-validating")
@@ -268,18 +277,45 @@ async def test_a_configuration_may_come_after_the_operator() -> None:
         assert run.faults() == 0
 
 
-async def test_a_downgraded_definition_is_reported() -> None:
-    """A definition that no longer serves the version of the controller makes the replica unready."""
+def downgrade(tree: dict[str, Any]) -> None:
+    """Serve and store the older version, as its definition does."""
+    for version in tree["spec"]["versions"]:
+        version["served"] = version["storage"] = version["name"] == "v1beta1"
+
+
+def older(tree: dict[str, Any]) -> None:
+    """The definition of a backup from before the newer version."""
+    tree["spec"]["versions"] = [each for each in tree["spec"]["versions"] if each["name"] == "v1beta1"]
+    downgrade(tree)
+    tree["spec"]["conversion"] = {"strategy": "None"}
+
+
+@pytest.mark.parametrize("manager", ["kubectl-replace", "velero", "olm"])
+async def test_a_downgraded_definition_is_served_again(manager: str) -> None:
+    """A definition that no longer serves the version of the controller serves it again; the storage version stays."""
     async with installed() as run:
-
-        def downgrade(tree: dict[str, Any]) -> None:
-            for version in tree["spec"]["versions"]:
-                version["served"] = version["storage"] = version["name"] == "v1beta1"
-
-        await run.replace(downgrade)
+        await run.replace(downgrade, manager=manager)
         await asyncio.sleep(0.9)
-        assert "does not serve v1: apply the CustomResourceDefinition of this version" in await run.failure()
+        versions = {each["name"]: each for each in (await run.definition())["spec"]["versions"]}
+        assert versions["v1"]["served"]
+        assert not versions["v1"]["storage"]
         assert is_converted(await run.definition())
+        assert (await run.failure(), run.faults()) == ("", 1)
+
+
+async def test_a_definition_of_a_backup_is_reported() -> None:
+    """A definition without the version of the controller makes the replica unready, until it is applied again."""
+    async with installed() as run:
+        newer = await run.definition()
+        # The API server refuses to remove a stored version, so a backup is another object.
+        tree = await run.definition()
+        older(tree)
+        await run.recreate(tree)
+        await asyncio.sleep(2)
+        assert "does not serve v1: apply the CustomResourceDefinition of this version" in await run.failure()
+        await run.recreate(newer)
+        await asyncio.sleep(2)
+        assert (await run.failure(), run.faults()) == ("", 0)
 
 
 async def test_a_loss_before_the_start_is_restored_before_the_caches() -> None:

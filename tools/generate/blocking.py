@@ -55,7 +55,7 @@ MODULES = (
             "from opsdk.client.blocking import BlockingClient",
             "from opsdk.controller.blocking_status import BlockingStatusPatch",
         ),
-        left_out=frozenset({"cluster", "recorder", "specs", "progress"}),
+        left_out=frozenset({"cluster", "recorder", "specs", "progress", "fields"}),
         in_thread=frozenset({"changed", "difference"}),
     ),
 )

@@ -4,8 +4,13 @@ The events of the parser become values at once: a document has no tree of nodes,
 aliases included, are counted as they come. libyaml, which PyYAML's wheels contain, is ten times as fast as PyYAML's own
 parser. PyYAML takes 35 ms to import: operators import this module, and read no YAML.
 
-Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml.
-Deviates: a document has at most `Limits.document_values` values.
+libyaml ends plain scalars in ``[...]`` and ``{...}`` otherwise than goyaml. It refuses ``[001:db8::]`` as ambiguous. In
+``[a?b]`` it reads one scalar, where goyaml begins a key. A stream with one of these is read again by PyYAML's scanner
+with goyaml's rule.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml;
+sigs.k8s.io/yaml/goyaml.v2/scannerc.go (yaml_parser_scan_plain_scalar).
+Deviates: a document has at most `Limits.document_values` values. A body of more than 64 KiB is not read again.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import yaml
@@ -48,7 +54,7 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
         else:
             if not parsed.complaints:
                 return parsed
-    for document in _Documents(text, budget=LIMITS.document_values):
+    for document in _Documents(text, budget=LIMITS.document_values, reread=len(text) <= _MAX_REREAD):
         if document.tree is not None:
             return document
     return ParsedDocument(None, yaml=True)
@@ -99,15 +105,48 @@ def _yaml_text(raw: bytes) -> str:
 
 
 class _PythonParser(Reader, Scanner, Parser):
-    """PyYAML's own parser, where libyaml is missing."""
+    """PyYAML's own parser, with goyaml's end of a plain scalar: where libyaml is missing, or has another rule."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
         Scanner.__init__(self)
         Parser.__init__(self)
 
+    def scan_plain(self) -> Any:
+        """Return a plain scalar, from the first of its characters to the last one that is not blank."""
+        parts: list[str] = []
+        spaces: list[str] = []
+        start = end = self.get_mark()
+        indent = self.indent + 1
+        while self.peek() != "#" and (length := self._plain_length()):
+            self.allow_simple_key = False
+            parts += [*spaces, self.prefix(length)]
+            self.forward(length)
+            end = self.get_mark()
+            spaces = self.scan_plain_spaces(indent, start) or []
+            if not spaces or (not self.flow_level and self.column < indent):
+                break
+        return yaml.ScalarToken("".join(parts), True, start, end)
 
+    def _plain_length(self) -> int:
+        """Return how many characters go on with a plain scalar. Only a blank after a colon ends it there."""
+        length = 0
+        while (char := self.peek(length)) not in _BLANK:
+            if (char == ":" and self.peek(length + 1) in _BLANK) or (self.flow_level and char in _FLOW_INDICATORS):
+                break
+            length += 1
+        return length
+
+
+_BLANK: Final = "\0 \t\r\n\x85\u2028\u2029"
+_FLOW_INDICATORS: Final = ",?[]{}"
+_MAX_REREAD: Final = 64 << 10
+"""Characters of a body. PyYAML's own scanner takes up to a second for them."""
 _EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
+
+
+class _OtherRuleError(Exception):
+    """libyaml has another rule than goyaml for a plain scalar of the stream."""
 
 
 class _Documents:
@@ -119,10 +158,23 @@ class _Documents:
         text: the stream.
         budget: of values, for each document.
         lines: gets the lines of all fields.
+        reread: read the stream again where libyaml has another rule. Without, libyaml's rule holds.
+        parser: of the events.
     """
 
-    def __init__(self, text: str, *, budget: int, lines: FieldLines | None = None) -> None:
-        self._events = _EventParser(text)
+    def __init__(
+        self,
+        text: str,
+        *,
+        budget: int,
+        lines: FieldLines | None = None,
+        reread: bool = True,
+        parser: Any = _EventParser,
+    ) -> None:
+        self._text = text
+        self._events = parser(text)
+        self._checks_rules = reread and parser is not _PythonParser
+        self._flow = 0
         self._budget = self._left = budget
         self._lines = lines
         self._fault: SyntaxProblemError | None = None
@@ -132,12 +184,24 @@ class _Documents:
         self._repeated: list[str] = []
 
     def __iter__(self) -> Iterator[ParsedDocument]:
+        count = 0
+        try:
+            for document in self._read():
+                count += 1
+                yield document
+        except _OtherRuleError:
+            again = _Documents(self._text, budget=self._budget, lines=self._lines, parser=_PythonParser)
+            yield from islice(again, count, None)
+
+    def _read(self) -> Iterator[ParsedDocument]:
         try:
             self._events.get_event()  # the start of the stream
             while self._events.check_event(yaml.DocumentStartEvent):
                 tree = self._document()
                 yield ParsedDocument(tree, tuple(self._repeated), yaml=True)
         except yaml.YAMLError as error:
+            if self._checks_rules and getattr(error, "problem", "") == "found unexpected ':'":
+                raise _OtherRuleError from None
             raise SyntaxProblemError(f"yaml: {yaml_words(error)}", line=error_line(error)) from None
 
     def _document(self) -> JsonValue:
@@ -168,7 +232,10 @@ class _Documents:
             if anchor is not None:
                 self._open.add(anchor)
             start = event.start_mark.line
+            flow = bool(event.flow_style)
+            self._flow += flow
             value = self._list(depth, start) if kind is yaml.SequenceStartEvent else self._mapping(depth, start)
+            self._flow -= flow
         if anchor is not None:
             self._open.discard(anchor)
             self._anchors[anchor] = value
@@ -273,6 +340,8 @@ class _Documents:
         """Return the value of a scalar; a problem is reported, and the value is None."""
         text, tag = event.value, event.tag
         line = event.start_mark.line
+        if self._flow and self._checks_rules and "?" in text and not event.style:
+            raise _OtherRuleError
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
             self._report(yaml.YAMLError("found invalid Unicode character escape code"), line)
             return ""

@@ -29,9 +29,14 @@ def print_plan(planned: Plan, output: PlanFormat) -> None:
 
 
 def plan_status(planned: Plan, *, allow_unseen: bool = False, fail_on: Sequence[ConsequenceKind] = ()) -> int:
-    """Return the exit status: 0 if nothing changes, 2 if something does, 3 for danger, 1 if the plan is not whole."""
+    """Return the exit status: 0 if nothing changes, 2 if something does, 3 for danger, 1 if the plan is not whole.
+
+    What the operator writes to kinds that were not read may be a change: then the status is not 0. Beside another
+    version, both may write the same.
+    """
     if planned.connections or (planned.blind and not allow_unseen):
         return ExitStatus.ERROR
     if any(each.kind in fail_on for each in planned.consequences) if fail_on else planned.is_dangerous:
         return ExitStatus.DANGER
-    return ExitStatus.SUCCESS if planned.is_empty else ExitStatus.FOUND
+    may_change = bool(planned.unknown) and not planned.against
+    return ExitStatus.SUCCESS if planned.is_empty and not may_change else ExitStatus.FOUND

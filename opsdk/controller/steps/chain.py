@@ -13,6 +13,7 @@ from opsdk.controller.steps.containment import Containment, IsContained
 from opsdk.controller.steps.daemon_steps import StartDaemons, StopDaemons
 from opsdk.controller.steps.external_polls import ExternalPolls
 from opsdk.controller.steps.failure_report import FailureReport, SuccessReport
+from opsdk.controller.steps.field_step import FieldStep
 from opsdk.controller.steps.finalizer_step import FinalizerStep
 from opsdk.controller.steps.hot_loops import HotLoopStep
 from opsdk.controller.steps.last_reconciled import SpecRecorder
@@ -103,6 +104,9 @@ class ReconcileChain:
             yield ExternalPolls()
         if self._finalizers:
             yield FinalizerStep(self._finalizers)
+        if parts.fields_of:
+            # The record needs the finalizer that takes the fields back.
+            yield FieldStep(parts.fields_of)
         if parts.daemons:
             # A daemon starts when the object has the finalizers that clean up after it.
             yield StartDaemons(parts.daemons)

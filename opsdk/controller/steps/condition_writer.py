@@ -12,8 +12,10 @@ from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_dict
 from opsdk.base.place import caller_place
-from opsdk.client.activity import recorded_conditions
-from opsdk.client.patch import merge_patch
+from opsdk.children.memory import Memory
+from opsdk.client.activity import recorded_conditions, recorded_status_writes
+from opsdk.client.patch import PatchType
+from opsdk.client.status_writes import OwnStatusPatch, ShownCondition, sent_condition
 from opsdk.controller.context import Context
 from opsdk.controller.status import status_class
 from opsdk.errors import ConflictError, NotFoundError, UsageError
@@ -21,6 +23,13 @@ from opsdk.recipes.conditions import place_condition
 
 CONDITION_TYPE: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 """metav1.Condition's type."""
+# Objects whose condition is remembered as opsdk's.
+_MAX_WRITTEN = 10_000
+# The reasons that opsdk writes: of children, of successes, of the API, and the classes of exceptions.
+_OWN_REASON = re.compile(
+    r"Ready|Waiting|ChildFailed|Deleting|Succeeded|RetryLimitExceeded|NotFound|AlreadyExists|Conflict|Forbidden|Invalid"
+    r"|Unauthorized|Timeout|ServerTimeout|TooManyRequests|BadRequest|ServiceUnavailable|Gone|Expired|\w*(Error|Exception)"
+)
 # Writes of the condition, each from a newer state of the object.
 _TRIES = 4
 
@@ -64,6 +73,7 @@ class ConditionWriter:
         # An object that its class cannot decode gets its conditions too.
         self._kind = as_unstructured(kind)
         self._condition = condition
+        self._written: Memory[str, ShownCondition] = Memory(_MAX_WRITTEN)
 
     async def write(self, ctx: Context, desired: DesiredCondition, *, obj: Any = None) -> None:
         """Write the condition unless the object shows it; after a conflict, to a newer state of the object.
@@ -73,7 +83,7 @@ class ConditionWriter:
             desired: the condition.
             obj: the object, which gets the written state; None reads it from the cache.
 
-        Nothing is written if the reconciler has set the condition in this pass.
+        Nothing is written if the reconciler has set the condition in this pass, with opsdk's functions or in a request.
         """
         if self._condition in recorded_conditions():
             return
@@ -87,7 +97,7 @@ class ConditionWriter:
             place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
             own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
             generation = obj.metadata.generation
-            if desired.is_shown_by(own[0] if own else None, generation):
+            if desired.is_shown_by(own[0] if own else None, generation) or self._is_sent(ctx, obj.metadata.uid):
                 return
             condition = Condition(
                 type=self._condition,
@@ -100,7 +110,8 @@ class ConditionWriter:
             conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
             patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:
-                await ctx.client.status().patch(obj, merge_patch(patch | {"status": {"conditions": conditions}}))
+                body = patch | {"status": {"conditions": conditions}}
+                await ctx.client.status().patch(obj, OwnStatusPatch(PatchType.MERGE, body))
             except NotFoundError:
                 return
             except ConflictError:
@@ -108,7 +119,23 @@ class ConditionWriter:
                     raise
                 obj = None
             else:
+                written = (desired.status, desired.reason, desired.message)
+                self._written.remember(obj.metadata.uid, written)
                 return
+
+    def _is_sent(self, ctx: Context, uid: str) -> bool:
+        """Whether a request of the reconciler has set the condition.
+
+        A request with the whole list has the condition of opsdk too, as it was read.
+        """
+        gvk = self._kind.gvk
+        sent = sent_condition(recorded_status_writes(gvk.group, gvk.kind, ctx.request.key), self._condition)
+        if sent is None or sent.changed:
+            return sent is not None
+        if uid in self._written:
+            return sent.condition != self._written[uid]
+        # A former process has written it, or the reconciler in an earlier pass.
+        return _OWN_REASON.fullmatch(sent.condition[1]) is None
 
     def __repr__(self) -> str:
         return f"<ConditionWriter of {self._kind.name}: {self._condition}>"

@@ -77,6 +77,8 @@ class FailureReport:
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
         """Show a failed attempt on the object. Outside of `Containment`, which decides whether it is given up."""
+        if self.has_conditions:
+            work.activity.status_writes = []
         attempt, ctx = await proceed(work), work.ctx
         if attempt.error is None:
             return attempt

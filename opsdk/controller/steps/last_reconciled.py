@@ -5,7 +5,6 @@ Upstream: none; kopf's annotation ``last-handled-configuration`` has this purpos
 
 from __future__ import annotations
 
-import hashlib
 import re
 from types import NoneType
 from typing import Any, Final, get_origin
@@ -19,6 +18,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.base.closest_name import closest_name
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import merge_patch
+from opsdk.controller.annotations import controller_annotation
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.spec_comparison import SpecComparison, fields_of, members_of, spec_class
@@ -37,10 +37,6 @@ TOO_LARGE: Final = "SpecTooLarge"
 """Reason of the Event for a larger one."""
 
 _TOO_LARGE_TEXT = "too large"
-_DOMAIN = "opsdk.dev"
-# The part of an annotation's name after the slash has at most 63 characters.
-_NAME = "last-reconciled."
-_CONTROLLER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,45}[A-Za-z0-9])?")
 # Writes of the record, each from a newer state of the object.
 _TRIES = 4
 
@@ -51,9 +47,7 @@ def annotation_of(controller: str) -> str:
     >>> annotation_of("site")
     'opsdk.dev/last-reconciled.site'
     """
-    if not _CONTROLLER.fullmatch(controller):
-        controller = hashlib.sha256(controller.encode()).hexdigest()[:32]
-    return f"{_DOMAIN}/{_NAME}{controller}"
+    return controller_annotation("last-reconciled", controller)
 
 
 class SpecRecorder:

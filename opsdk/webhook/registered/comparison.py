@@ -3,15 +3,22 @@
 A JSON patch has ``test`` operations with the values that were read. It changes only the fields of the operator, and
 fails if another client changed them concurrently.
 
-The address of the webhook server and the conversion are restored. Everything else belongs to the installation: it is
-reported. During an update, replicas of two versions run, so a replica must not undo what the next version declares.
+The address of the webhook server, the conversion, and ``served`` of a version that a controller reads are restored.
+Everything else belongs to the installation: it is reported. During an update, replicas of two versions run, so a
+replica must not undo what the next version declares: ``served`` in a definition with a version that it does not know
+stays as it is.
+
+The storage version is never restored. A webhook converts between stored and served versions, so nothing is lost while
+it is another one; without a webhook, a version with fewer fields is critical. But each change of it leaves objects in
+both forms and a list of ``storedVersions`` that only a migration shortens, and the replicas of two versions of the
+operator would change it in turn.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types.go (CustomResourceConversion; v1.36)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -106,16 +113,23 @@ def compare(
     kind = declared.target.kind
     if tree is None:
         return RegistrationDiff([], "", (_missing(declared, was_seen=was_seen),))
+    unserved: dict[str, int] = {}
     if kind is InjectionKind.CONVERSION:
-        faults = [*version_faults(declared, tree), *conversion_faults(declared, tree, client_config)]
-        if client_config is not None and (patch := _conversion_patch(declared, tree, client_config)):
-            return RegistrationDiff(patch, "spec.conversion", tuple(faults))
+        unserved = _unserved(declared, tree) if client_config is not None else {}
+        versions = version_faults(declared, tree, restored=unserved)
+        faults = [*versions, *conversion_faults(declared, tree, client_config)]
     else:
         faults = list(webhook_faults(declared, tree))
     if client_config is None:
         return RegistrationDiff([], "", tuple(faults))
-    patch = injection_patch(declared.target, tree, client_config, client_config.ca_bundle)
-    return RegistrationDiff(patch, "the caBundle" if patch else "", tuple(faults))
+    what, patch = "spec.conversion", []
+    if kind is InjectionKind.CONVERSION:
+        patch = _conversion_patch(declared, tree, client_config)
+    if not patch:
+        what, patch = "the caBundle", injection_patch(declared.target, tree, client_config, client_config.ca_bundle)
+    restored = ([what] if patch else []) + [f"served of {name}" for name in unserved]
+    served = [operation for name, index in unserved.items() for operation in _served_patch(name, index)]
+    return RegistrationDiff([*patch, *served], " and ".join(restored), tuple(faults))
 
 
 def _missing(declared: RegisteredObject, *, was_seen: bool) -> RegistrationFault:
@@ -128,20 +142,72 @@ def _missing(declared: RegisteredObject, *, was_seen: bool) -> RegistrationFault
 
 
 # ------------------------------------------------------------------ definitions
-def version_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
-    """Report versions that are not served, another storage version, and missing subresources."""
+def version_faults(
+    declared: RegisteredObject, tree: JsonObject, *, restored: Container[str] = ()
+) -> Iterator[RegistrationFault]:
+    """Report versions that are not served and not `restored`, another storage version, and missing subresources."""
     versions = {version["name"]: version for version in tree["spec"].get("versions") or ()}
     for version in declared.versions:
         live = versions.get(version.name)
-        if live is None or not live.get("served"):
+        if live is None or (not live.get("served") and version.name not in restored):
             yield RegistrationFault(f"does not serve {version.name}", _APPLY_DEFINITION, version.used)
             continue
         if version.stored and not live.get("storage"):
-            stored = next((name for name, each in versions.items() if each.get("storage")), "no version")
-            yield RegistrationFault(f"stores {stored}, not {version.name}", _APPLY_DEFINITION, critical=False)
+            yield _other_storage(declared, tree, live)
         for name in version.subresources:
             if name not in (live.get("subresources") or {}):
                 yield RegistrationFault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
+
+
+def _other_storage(declared: RegisteredObject, tree: JsonObject, live: JsonObject) -> RegistrationFault:
+    """Return the fault of another storage version. It is critical if objects lose fields: no webhook converts them."""
+    stored: JsonObject = next((each for each in tree["spec"]["versions"] if each.get("storage")), {})
+    text = f"stores {stored.get('name', 'no version')}, not {live['name']}"
+    is_converted = declared.converted or (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+    lost = "" if is_converted else next(_lost_fields(_schema_of(live), _schema_of(stored), ""), "")
+    if lost:
+        text += f", which has no field {lost}: objects lose it"
+    return RegistrationFault(text, _APPLY_DEFINITION, critical=bool(lost))
+
+
+def _schema_of(version: JsonObject) -> JsonObject:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _lost_fields(schema: JsonObject, stored: JsonObject, path: str) -> Iterator[str]:
+    """Yield the fields that only the first of two schemas has: the API server prunes them when it reads the object."""
+    properties: JsonObject = stored.get("properties") or {}
+    keeps_all = stored.get("x-kubernetes-preserve-unknown-fields") or stored.get("additionalProperties")
+    for name, inner in (schema.get("properties") or {}).items():
+        if name in properties:
+            yield from _lost_fields(inner, properties[name], f"{path}{name}.")
+        elif not keeps_all and (path or name not in ("apiVersion", "kind", "metadata")):
+            yield f"{path}{name}"
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), dict) and isinstance(stored.get(inner), dict):
+            yield from _lost_fields(schema[inner], stored[inner], path)
+
+
+def _unserved(declared: RegisteredObject, tree: JsonObject) -> dict[str, int]:
+    """Return the versions that a controller reads and that are no longer served, with their places in the list.
+
+    The schema of such a version is still there, so serving it again loses nothing. Empty for a definition of another
+    version of the operator, which has versions that this one does not know.
+    """
+    listed = [version["name"] for version in tree["spec"].get("versions") or ()]
+    if set(listed) - {version.name for version in declared.versions}:
+        return {}
+    used = {version.name for version in declared.versions if version.used}
+    versions = enumerate(tree["spec"].get("versions") or ())
+    return {each["name"]: index for index, each in versions if each["name"] in used and not each.get("served")}
+
+
+def _served_patch(name: str, index: int) -> Iterator[JsonObject]:
+    """Return the operations that serve a version again."""
+    pointer = f"/spec/versions/{index}"
+    yield {"op": "test", "path": f"{pointer}/name", "value": name}
+    yield {"op": "test", "path": f"{pointer}/served", "value": False}
+    yield {"op": "replace", "path": f"{pointer}/served", "value": True}
 
 
 def conversion_faults(
