@@ -120,11 +120,11 @@ class WriteRecorder:
         """
         if isinstance(operation, _READS) or operation.options.dry_run:
             return
-        if self._unseen.possible and isinstance(operation, ObjectWrite):
-            self._check_seen(operation, mapping, response)
         informers = sent.informers
         if sent.generation != self._cache.generation:  # its first list may be older than the write
             informers = self._informers(mapping, operation.namespace)
+        if self._unseen.possible and isinstance(operation, ObjectWrite) and not _hold_all(informers):
+            self._check_seen(operation, mapping, response)
         if not informers:
             return
         try:
@@ -226,6 +226,15 @@ class WriteRecorder:
         for _, informer in self._informers(mapping, key.namespace):
             if informer.store.get(key) is not None:
                 informer.store.write_unknown(key)
+
+
+def _hold_all(informers: list[tuple[CachedKind, Informer]]) -> bool:
+    """Whether one of the informers holds all objects of its namespace."""
+    for _, informer in informers:
+        labels, fields = informer.options.label_selector, informer.options.field_selector
+        if not (labels.requirements or labels.nothing or fields.requirements or fields.nothing):
+            return True
+    return False
 
 
 def _lists_of(informers: list[tuple[CachedKind, Informer]]) -> int:
