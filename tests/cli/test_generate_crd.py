@@ -108,6 +108,7 @@ def test_a_foreign_definition_goes_round() -> None:
                     "a": {"type": "string", "format": "hostname", "title": "A"},
                     "listType": {"type": "integer", "maximum": 3, "exclusiveMaximum": True},
                     "empty": {"type": "object"},
+                    "mode": {"type": "string", "enum": ["", "fast"], "nullable": True},
                     "map": {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}},
                     "default": {"type": "array", "items": {"type": "integer"}, "default": [1]},
                     "pattern": {"type": "string", "pattern": "^\\p{L}$"},

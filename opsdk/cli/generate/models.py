@@ -353,10 +353,10 @@ class ModelModule:
     def _annotation(self, schema: Schema, path: tuple[str, ...]) -> Annotation:
         """Return the annotation of a schema, with the keywords that it implies."""
         values = [value for value in schema.get("enum", ()) if value is not None]
-        if values and schema.get("type") == "string":
-            return Annotation(self._enum(values, path), {"type": "string", "enum": schema["enum"]})
-        if values and schema.get("type") == "integer":
-            return Annotation(self._enum(values, path), {"type": "integer", "enum": schema["enum"]})
+        if values and schema.get("type") in ("string", "integer"):
+            # `crd_for` adds null where null is allowed.
+            implied = [*values, None] if schema.get("nullable") else schema["enum"]
+            return Annotation(self._enum(values, path), {"type": schema["type"], "enum": implied})
         match schema.get("type"):
             case "string":
                 return self._string(schema)
