@@ -23,6 +23,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, conver
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import BadRequestError, ConversionError, DecodeError, UsageError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
+from opsdk.webhook.lost_fields import keep_lost, lost_fields, restore_lost
 
 __all__ = ["Converter", "HubSpokeConverter", "Spoke", "check_round_trip"]
 
@@ -53,8 +54,8 @@ class Spoke(Generic[S, H]):
     """A version other than the hub.
 
     A function returns a new object. If it leaves labels or annotations out, the old ones stay. If it assigns them,
-    they replace the old ones, even if they are empty. Keep data that the other version cannot hold in an annotation,
-    or it is lost.
+    they replace the old ones, even if they are empty. Data that the other version cannot hold is lost, unless the
+    converter is lossless.
 
     Attributes:
         kind: the class of the version.
@@ -77,15 +78,18 @@ class HubSpokeConverter(Generic[H]):
     Args:
         hub: the class of the hub, often the storage version.
         spokes: all other versions.
+        lossless: an annotation keeps what a version cannot hold, see `opsdk.webhook.lost_fields`. Each conversion then
+            calls the function back, too.
 
     Raises:
         UsageError: there is no spoke, a version occurs twice, or a class is of another kind.
     """
 
-    def __init__(self, hub: type[H], *spokes: Spoke[Any, H]) -> None:
+    def __init__(self, hub: type[H], *spokes: Spoke[Any, H], lossless: bool = False) -> None:
         if not spokes:
             raise UsageError(f"{hub.gvk} has no spoke: a kind with one version needs no conversion")
         self._hub = hub
+        self._lossless = lossless
         self._kinds = (hub, *(spoke.kind for spoke in spokes))
         self._spokes = {spoke.kind.gvk.api_version: spoke for spoke in spokes}
         versions = [hub.gvk, *(spoke.kind.gvk for spoke in spokes)]
@@ -115,23 +119,38 @@ class HubSpokeConverter(Generic[H]):
         for version in (source, api_version):
             if version not in self.api_versions:
                 raise ConversionError(f"{version} is not a version of {self.group_kind}: use {self.api_versions}")
-        spoke = self._spokes.get(source)
-        kind = self._hub if spoke is None else spoke.kind
-        try:
-            obj: Any = decode(msgspec.json.encode(tree), Kind(kind.gvk, kind))
-        except DecodeError as error:
-            raise ConversionError(f"cannot convert to {api_version}: {error}") from error
-        if spoke is not None:
-            obj = _check_kind(spoke.to_hub(obj), self._hub)
-        if (target := self._spokes.get(api_version)) is not None:
-            # A spoke may leave the metadata to opsdk, and the second function must see it.
-            tree = _with_metadata(tree, obj)
-            obj.metadata = convert(tree, PartialObjectMetadata).metadata
-            obj = _check_kind(target.from_hub(obj), target.kind)
-        return _with_metadata(tree, obj)
+        if (spoke := self._spokes.get(source)) is not None:
+            tree = self._step(tree, spoke.kind, self._hub, spoke.to_hub, spoke.from_hub)
+        if (spoke := self._spokes.get(api_version)) is not None:
+            tree = self._step(tree, self._hub, spoke.kind, spoke.from_hub, spoke.to_hub)
+        return tree
+
+    def _step(
+        self,
+        tree: JsonObject,
+        source: type[Any],
+        target: type[Any],
+        there: Callable[..., Any],
+        back: Callable[..., Any],
+    ) -> JsonObject:
+        """Convert between the hub and a spoke."""
+        obj = _decoded(tree, source, target)
+        converted = _with_metadata(tree, _check_kind(there(obj), target))
+        if not self._lossless:
+            return converted
+        converted = restore_lost(converted, target.gvk.version)
+        returned = _check_kind(back(_decoded(converted, target, source)), source)
+        return keep_lost(converted, lost_fields(to_dict(obj), to_dict(returned)), source.gvk.version)
 
     def __repr__(self) -> str:
         return f"<HubSpokeConverter of {self.group_kind}: {', '.join(self.api_versions)}>"
+
+
+def _decoded(tree: JsonObject, kind: type[Any], target: type[Any]) -> Any:
+    try:
+        return decode(msgspec.json.encode(tree), Kind(kind.gvk, kind))
+    except DecodeError as error:
+        raise ConversionError(f"cannot convert to {target.gvk.api_version}: {error}") from error
 
 
 def _check_kind(obj: object, kind: type[TypedObject]) -> TypedObject:
