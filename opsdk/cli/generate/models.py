@@ -355,8 +355,8 @@ class ModelModule:
         values = [value for value in schema.get("enum", ()) if value is not None]
         if values and schema.get("type") in ("string", "integer"):
             # `crd_for` adds null where null is allowed.
-            implied = [*values, None] if schema.get("nullable") else schema["enum"]
-            return Annotation(self._enum(values, path), {"type": schema["type"], "enum": implied})
+            enum = [*values, None] if schema.get("nullable") else schema["enum"]
+            return Annotation(self._enum(values, path), {"type": schema["type"], "enum": enum})
         match schema.get("type"):
             case "string":
                 return self._string(schema)
