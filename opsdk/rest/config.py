@@ -54,6 +54,35 @@ class ExecConfig(Options, frozen=True, kw_only=True):
         return f"ExecConfig(command={self.command!r}, api_version={self.api_version!r}, ...)"
 
 
+class OidcConfig(Options, frozen=True, kw_only=True):
+    """Tokens of an OpenID Connect provider, see `opsdk.rest.oidc`.
+
+    Attributes:
+        issuer_url: of the provider, with ``https://``.
+        client_id: of the program for which the tokens are.
+        client_secret: of it; empty for a public client.
+        id_token: authenticates requests until it expires.
+        refresh_token: gets a new ``id_token``.
+        ca_data: PEM certificates to trust for the provider; takes precedence over `ca_file`. Neither: the system's.
+        ca_file: the same in a file.
+        kubeconfig: where renewed tokens are written; empty for nowhere.
+        user: in that file.
+    """
+
+    issuer_url: str
+    client_id: str
+    client_secret: str = ""
+    id_token: str = ""
+    refresh_token: str = ""
+    ca_data: bytes = b""
+    ca_file: str = ""
+    kubeconfig: str = ""
+    user: str = ""
+
+    def __repr__(self) -> str:
+        return f"OidcConfig(issuer_url={self.issuer_url!r}, client_id={self.client_id!r}, ...)"
+
+
 class Impersonate(Options, frozen=True, kw_only=True):
     """The user to impersonate. The server checks the permission (verb ``impersonate``)."""
 
@@ -106,6 +135,7 @@ class RestConfig(Options, frozen=True, kw_only=True):
         username: for basic authentication.
         password: for basic authentication.
         exec: a credential plugin.
+        oidc: tokens of an OpenID Connect provider.
         insecure_skip_tls_verify: accept any server certificate.
         tls_server_name: the server name to verify and send instead of the host.
         proxy_url: ``http://`` or ``https://``; empty uses HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
@@ -138,6 +168,7 @@ class RestConfig(Options, frozen=True, kw_only=True):
     username: str = ""
     password: str = ""
     exec: ExecConfig | None = None
+    oidc: OidcConfig | None = None
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
@@ -185,6 +216,8 @@ def _contradiction(config: RestConfig) -> str:
         return "username/password and a bearer token are both set; keep one"
     if config.exec and config.username:
         return "username/password and an exec plugin are both set; keep one"
+    if config.oidc and (config.username or config.exec):
+        return f"OIDC and {'username/password' if config.username else 'an exec plugin'} are both set; keep one"
     if config.insecure_skip_tls_verify and (config.ca_data or config.ca_file):
         return "a CA is set, and insecure_skip_tls_verify disables verification; keep one"
     if has_cert != has_key:

@@ -124,4 +124,8 @@ def credentials_for(config: RestConfig) -> Credentials:
         return StaticCredentials(f"Basic {b64encode(pair.encode()).decode()}")
     if config.exec is not None:
         return ExecCredentials(config.exec, config)
+    if config.oidc is not None:
+        from opsdk.rest.oidc import OidcCredentials  # noqa: PLC0415 - start-up time: few users have them
+
+        return OidcCredentials(config.oidc)
     return StaticCredentials()

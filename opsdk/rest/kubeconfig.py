@@ -16,7 +16,7 @@ import msgspec
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.errors import ConfigError
-from opsdk.rest.config import ExecConfig, Impersonate, RestConfig
+from opsdk.rest.config import ExecConfig, Impersonate, OidcConfig, RestConfig
 from opsdk.rest.proxy import parse_proxy
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -252,8 +252,6 @@ def _cluster_settings(cluster: KubeconfigEntry) -> JsonObject:
 
 def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObject:
     """Return the fields of `RestConfig` that a kubeconfig's user sets."""
-    if user.data.get("auth-provider"):
-        raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")
     extra = user.data.get("as-user-extra") or {}
     if not isinstance(extra, dict):
@@ -275,7 +273,35 @@ def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObjec
             extra={str(key): values.strings(key) for key in extra},
         ),
         "exec": _exec_config(user, cluster),
+        "oidc": _oidc_config(user),
     }
+
+
+def _oidc_config(user: KubeconfigEntry) -> OidcConfig | None:
+    """Return the OpenID Connect provider of a kubeconfig's user, or None. Raises `ConfigError`."""
+    provider = user.data.get("auth-provider")
+    if not provider:
+        return None
+    if not isinstance(provider, dict) or not isinstance(provider.get("config"), dict | None):
+        raise user.fail("auth-provider must be a mapping with a name and a config")
+    if provider.get("name") != "oidc":
+        raise user.fail(f"auth-provider {provider.get('name')!r} is not supported, only oidc is; use an exec plugin")
+    entry = KubeconfigEntry("auth-provider of user", user.name, user.file, provider.get("config") or {})
+    issuer, client = entry.text("idp-issuer-url"), entry.text("client-id")
+    if not issuer.startswith("https://") or not client:
+        raise entry.fail("needs an idp-issuer-url with https:// and a client-id")
+    ca_data = entry.data_of("idp-certificate-authority-data")
+    return OidcConfig(
+        issuer_url=issuer,
+        client_id=client,
+        client_secret=entry.text("client-secret"),
+        id_token=entry.text("id-token"),
+        refresh_token=entry.text("refresh-token"),
+        ca_data=ca_data,
+        ca_file="" if ca_data else entry.path("idp-certificate-authority"),
+        kubeconfig=str(user.file),
+        user=user.name,
+    )
 
 
 def _exec_config(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:

@@ -124,6 +124,7 @@ def test_exec_is_read() -> None:
     assert (result.cluster_config, result.interactive_mode) == ({"audience": "me"}, "Never")
 
 
+_OIDC = {"name": "oidc", "config": {"idp-issuer-url": "https://idp", "client-id": "kubectl"}}
 _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}
 
 
@@ -147,7 +148,10 @@ _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "inter
         (_document(user={"as-groups": "g"}), r"user 'u': as-groups must be a list"),
         (_document(user={"as-user-extra": []}), None),
         (_document(user={"as-user-extra": ["x"]}), r"user 'u': as-user-extra must be a mapping"),
-        (_document(user={"auth-provider": {"name": "gcp"}}), r"user 'u': auth-provider is not supported"),
+        (_document(user={"auth-provider": {"name": "gcp"}}), r"user 'u': auth-provider 'gcp' is not supported"),
+        (_document(user={"auth-provider": "oidc"}), r"user 'u': auth-provider must be a mapping"),
+        (_document(user={"auth-provider": {"name": "oidc"}}), r"auth-provider of user 'u': needs an idp-issuer-url"),
+        (_document(user={"auth-provider": _OIDC, "exec": _EXEC}), r"OIDC and an exec plugin are both set"),
         (_document(user={"exec": []}), None),
         (_document(user={"exec": ["x"]}), r"user 'u': exec must be a mapping"),
         (_document(user={"exec": {**_EXEC, "command": ""}}), r"exec of user 'u': has no command"),
