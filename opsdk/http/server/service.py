@@ -26,7 +26,7 @@ _HEADS_SECONDS = 60.0
 _LARGE_HEAD: Final = 16 * 1024
 """Bytes of a request head from which on its application takes milliseconds to read it."""
 _PAUSE_SECONDS: Final = 0.01
-"""Seconds between two requests with a large head."""
+"""Seconds between two requests with a large head, at least: as long as the first one keeps the event loop."""
 
 
 class StoppableConnection(Protocol):
@@ -59,6 +59,7 @@ class Service:
         self.heads = KnownHeads(limits)
         self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
+        self._large_head = asyncio.Lock()
         self._next_large = 0.0
         self._date_second = 0
         self._date = b""
@@ -105,12 +106,19 @@ class Service:
         self.tasks[task] = None
 
     async def _pause(self) -> None:
-        """Let requests with large heads begin one after another: the event loop serves others in between."""
+        """Let requests with large heads begin one after another: the event loop serves others half of the time."""
+        await self._large_head.acquire()
+        try:
+            if (wait := self._next_large - monotonic()) > 0:
+                await asyncio.sleep(wait)
+        finally:
+            asyncio.get_running_loop().call_soon(self._rest_after, monotonic())
+
+    def _rest_after(self, begin: float) -> None:
+        """The first step of a request with a large head has ended; it began at `begin`."""
         now = monotonic()
-        start = max(now, self._next_large)
-        self._next_large = start + _PAUSE_SECONDS
-        if start > now:
-            await asyncio.sleep(start - now)
+        self._next_large = now + max(now - begin, _PAUSE_SECONDS)
+        self._large_head.release()
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         """Run the application for one exchange. Its exception fails the exchange only."""
