@@ -37,6 +37,7 @@ from opsdk.apiserver.endpoints.negotiation import (
     nothing_fits,
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
+from opsdk.apiserver.registry.large_objects import LARGE_OBJECTS
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
@@ -75,14 +76,8 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
 async def body_response(
     value: JsonObject, accepted: AcceptedMediaType, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> HttpResponse:
-    """Return a response in the negotiated encoding and content type.
-
-    JSON is encoded at once: the encoder writes a megabyte in a few milliseconds.
-    """
-    if accepted.write is not None or accepted.media == YAML:
-        raw = await compute(len(encode_json(value)), encode, value, accepted)
-    else:
-        raw = encode(value, accepted, pretty=pretty, ordered=ordered)
+    """Return a response with a small value in the negotiated encoding and content type."""
+    raw = encode(value, accepted, pretty=pretty, ordered=ordered)
     return HttpResponse(status, [("content-type", accepted.media)], raw)
 
 
@@ -176,16 +171,40 @@ def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, 
 
 
 async def object_response(
-    call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType, *, status: int = 200
+    call: Call,
+    served: InstalledResource,
+    obj: JsonObject,
+    accepted: AcceptedMediaType,
+    *,
+    status: int = 200,
+    size: int | None = None,
 ) -> HttpResponse:
-    """Return the response with one stored object."""
-    read = served.model.from_storage
-    visible = await compute(len(encode_json(obj)), read, obj) if served.custom else read(obj)
-    shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
+    """Return the response with one stored object. Large objects are read and encoded in the thread for large work.
+
+    A write knows about the bytes of its object: `size`.
+    """
+    known = LARGE_OBJECTS.size(obj)
+    size = known if known is not None else size
+    if size is None and (served.custom or accepted.write is not None or accepted.media == YAML):
+        size = len(encode_json(obj))
+    pretty, ordered, headers = wants_pretty(call), in_order(served, accepted), [("content-type", accepted.media)]
     if call.http.document is not None:
         # A client in this process reads the tree.
-        return HttpResponse(status, [("content-type", accepted.media)], document=shaped)
-    return await body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
+        return HttpResponse(status, headers, document=await compute(size or 0, _shaped, call, served, obj, accepted))
+    if size is None or size <= LARGE_BYTES:
+        raw = encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
+    else:
+        raw = await compute(
+            size, lambda: encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
+        )
+    if known is not None or len(raw) > LARGE_BYTES:
+        LARGE_OBJECTS.note(obj, len(raw))
+    return HttpResponse(status, headers, raw)
+
+
+def _shaped(call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
+    """Read a stored object, and transform it as negotiated."""
+    return shape_object(call, served, served.model.from_storage(obj), accepted)
 
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
