@@ -37,8 +37,8 @@ from opsdk.apiserver.endpoints.negotiation import (
     nothing_fits,
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
-from opsdk.apiserver.registry.large_objects import LARGE_OBJECTS
 from opsdk.apiserver.resources import InstalledResource
+from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
@@ -183,7 +183,7 @@ async def object_response(
 
     A write knows about the bytes of its object: `size`.
     """
-    known = LARGE_OBJECTS.size(obj)
+    known = LARGE_OBJECTS.size(obj) if LARGE_OBJECTS.sizes else None
     size = known if known is not None else size
     if size is None and (served.custom or accepted.write is not None or accepted.media == YAML):
         size = len(encode_json(obj))
@@ -251,11 +251,16 @@ async def list_response(
             escape=escape,
             # A Table has the ages of objects.
             form=None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty),
-            is_slow=size > LARGE_BYTES,
+            is_slow=size > LARGE_BYTES
+            or bool(LARGE_OBJECTS.sizes and any(map(LARGE_OBJECTS.size, items[:_FIRST_ITEMS]))),
         ),
     )
     response.headers.append(("content-type", accepted.media))
     return response
+
+
+_FIRST_ITEMS: Final = 256
+"""Items of which the first piece of a list has some, which the event loop encodes unless one is large."""
 
 
 def _text_forms(
