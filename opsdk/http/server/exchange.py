@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Message, Scope
-from opsdk.http.server.upgrade import UpgradePort
+from opsdk.http.server.upgrade import SENDS_AT_ONCE, UpgradePort
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes of a request body above which the connection stops reading."""
@@ -79,7 +79,7 @@ class ServerExchange:
         self._connection = connection
         self._expects_continue = expects
         self._length = length
-        self._received = 0
+        self._received = self._sends = 0
         self._end_delivered = False
         self._read_closed = False
         self._body = bytearray()
@@ -146,7 +146,7 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI. Waits while the client does not read.
+        """See ASGI. Waits while the client does not read, and gives the loop a turn after each `SENDS_AT_ONCE`.
 
         Raises:
             ConnectionLostError: the client has disconnected.
@@ -184,7 +184,14 @@ class ServerExchange:
             self._connection.write(head + rest)
 
     async def _writable(self) -> None:
-        """Wait until the write buffer has room. Raises `ConnectionLostError` if the client has disconnected."""
+        """Wait until the write buffer has room. Raises `ConnectionLostError` if the client has disconnected.
+
+        The connection learns in the event loop that the client has left, or has read: an application that only sends
+        would never learn it.
+        """
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         if self._connection.full:
             await self._connection.drained()
         if self.disconnected:
