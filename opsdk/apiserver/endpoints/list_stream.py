@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 WHOLE_BYTES: Final = 256 * 1024
 """A list of at most so many bytes is one body with a length."""
-_PIECE: Final = 64 * 1024
+PIECE_BYTES: Final = 64 * 1024
 """Bytes of items that are encoded at once."""
 
 
@@ -81,7 +81,7 @@ def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes
     """Encode the last items of `rest`, and remove them, until the piece is large enough."""
     parts: list[bytes] = []
     size = 0
-    while rest and size < _PIECE:
+    while rest and size < PIECE_BYTES:
         tree = rest.pop()
         frame = None if encode.form is None else FRAMES.find(tree, encode.form)
         part = encode.write(tree) if frame is None else frame.data

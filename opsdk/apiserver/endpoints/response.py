@@ -36,6 +36,7 @@ from opsdk.apiserver.endpoints.negotiation import (
     negotiate,
     nothing_fits,
 )
+from opsdk.apiserver.endpoints.protobuf_list import protobuf_list
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
@@ -221,17 +222,19 @@ def shape_object(call: Call, served: InstalledResource, visible: JsonObject, acc
 async def list_response(
     call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> HttpResponse:
-    """Return the response with a list of stored objects. Only protobuf has the length of a list before its items."""
+    """Return the response with a list of stored objects."""
     as_table = accepted.kind == "Table"
     # These take 0.1 ms for an object; others are encoded as they are.
     is_slow = items and (served.custom or as_table or accepted.write is not None or accepted.media == YAML)
     size = len(items) * len(encode_json(items[0])) if is_slow else 0
     read: Callable[[JsonObject], JsonObject] = served.model.from_storage
     if accepted.write is not None:
-        whole = await compute(
-            size, lambda: encode(shape_list(call, served, list(map(read, items)), meta, accepted), accepted)
+        item = _item_shape(served, accepted)
+        response = await protobuf_list(
+            call, shape_list(call, served, [], meta, accepted), items, lambda obj: item(read(obj)), size=size
         )
-        return HttpResponse(200, [("content-type", accepted.media)], whole)
+        response.headers.append(("content-type", accepted.media))
+        return response
     if as_table and not served.custom:
         # The order of rows is that of the served version, whose objects are views of the stored ones.
         items = await compute(size, lambda: served.model.printer.arranged(list(map(read, items))))
