@@ -93,8 +93,10 @@ def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes
     return _Piece(prefix + encode.escape(form.separator.join(parts)))
 
 
-async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of the list. An item is released when its part is sent. Large items are shared."""
+async def list_parts(
+    form: ListText, items: Sequence[JsonObject], encode: Encode
+) -> AsyncGenerator[bytes | EncodedEvent, None]:
+    """Yield the parts of the list: text, and large items, which are shared. An item is released with its part."""
     rest = list(reversed(items))
     prefix, size = form.head, LARGE_BYTES + 1 if encode.is_slow else 0
     while rest:
@@ -107,30 +109,37 @@ async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -
             if encode.form is not None:
                 large = FRAMES.find(large.tree, encode.form) or FRAMES.add(large.tree, encode.form, large.data)
             del text
-            yield large.data
+            yield large
     yield form.tail
+
+
+def data_of(part: bytes | EncodedEvent) -> bytes:
+    """Return the bytes of a part."""
+    return part if isinstance(part, bytes) else part.data
 
 
 async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
     """Return the response with the stored objects of a list: a body, or a stream if it is large."""
-    pieces = _pieces(form, items, encode)
-    begun: list[bytes] = []
+    parts = list_parts(form, items, encode)
+    begun: list[bytes | EncodedEvent] = []
     size = 0
-    async for piece in pieces:
-        begun.append(piece)
-        size += len(piece)
+    async for part in parts:
+        begun.append(part)
+        size += len(data_of(part))
         if size > WHOLE_BYTES:
-            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), call.http.cut, call.user.name))
-    return HttpResponse(body=b"".join(begun))
+            return StreamResponse(chunks=until_stalled(_joined(begun, parts), call.http.cut, call.user.name))
+    return HttpResponse(body=b"".join(map(data_of, begun)))
 
 
-async def _joined(begun: list[bytes], rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _joined(
+    begun: list[bytes | EncodedEvent], rest: AsyncGenerator[bytes | EncodedEvent, None]
+) -> AsyncGenerator[bytes, None]:
     begun.reverse()
     async with aclosing(rest):
         while begun:
-            yield begun.pop()
-        async for piece in rest:
-            yield piece
+            yield data_of(begun.pop())
+        async for part in rest:
+            yield data_of(part)
 
 
 def in_parts(call: Call, response: HttpResponse) -> HttpResponse:

@@ -227,11 +227,15 @@ async def list_response(
     # These take 0.1 ms for an object; others are encoded as they are.
     is_slow = items and (served.custom or as_table or accepted.write is not None or accepted.media == YAML)
     size = len(items) * len(encode_json(items[0])) if is_slow else 0
+    leaves_loop = size > LARGE_BYTES or bool(LARGE_OBJECTS.sizes and any(map(LARGE_OBJECTS.size, items[:_FIRST_ITEMS])))
+    pretty, ordered = wants_pretty(call), in_order(served, accepted)
+    # A Table has the ages of objects.
+    form = None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty)
     read: Callable[[JsonObject], JsonObject] = served.model.from_storage
     if accepted.write is not None:
-        item = _item_shape(served, accepted)
+        item, empty_list = _item_shape(served, accepted), shape_list(call, served, [], meta, accepted)
         response = await protobuf_list(
-            call, shape_list(call, served, [], meta, accepted), items, lambda obj: item(read(obj)), size=size
+            call, empty_list, items, lambda obj: item(read(obj)), form=form, is_slow=leaves_loop
         )
         response.headers.append(("content-type", accepted.media))
         return response
@@ -239,23 +243,20 @@ async def list_response(
         # The order of rows is that of the served version, whose objects are views of the stored ones.
         items = await compute(size, lambda: served.model.printer.arranged(list(map(read, items))))
         read = _same
-    pretty, ordered = wants_pretty(call), in_order(served, accepted)
     shape = _row_shape(call, served, accepted.version) if as_table else _item_shape(served, accepted)
     empty = encode(shape_list(call, served, [], meta, accepted), accepted, pretty=pretty, ordered=ordered)
     if not items:
         return HttpResponse(200, [("content-type", accepted.media)], empty)
-    form, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
+    list_text, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
     response = await list_body(
         call,
-        form(empty, "rows" if as_table else "items"),
+        list_text(empty, "rows" if as_table else "items"),
         items,
         Encode(
             write=lambda obj: write(shape(read(obj))),
             escape=escape,
-            # A Table has the ages of objects.
-            form=None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty),
-            is_slow=size > LARGE_BYTES
-            or bool(LARGE_OBJECTS.sizes and any(map(LARGE_OBJECTS.size, items[:_FIRST_ITEMS]))),
+            form=form,
+            is_slow=leaves_loop,
         ),
     )
     response.headers.append(("content-type", accepted.media))

@@ -56,6 +56,8 @@ class UnreadBytes:
             self._holders[held] += 1
             return held
         self._holders[held] = 1
+        if not part:
+            return held
         if user in self._held:
             self._held[user] += held[2]
         else:
@@ -69,9 +71,10 @@ class UnreadBytes:
             return
         del self._holders[held]
         user, _, size = held
-        self._held[user] -= size
-        if not self._held[user]:
-            del self._held[user]
+        if size:  # an empty part changes nothing
+            self._held[user] -= size
+            if not self._held[user]:
+                del self._held[user]
 
 
 UNREAD: Final = UnreadBytes()
