@@ -99,6 +99,7 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     """Add ``Audit-Id``, ``Cache-Control`` and ``Warning`` headers."""
     call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
+    response.user = call.user.name
     response.headers += [("audit-id", call.audit_id), *call.headers]
     for name, _ in response.headers:
         if name == "cache-control":

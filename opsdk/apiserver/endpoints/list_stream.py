@@ -10,14 +10,11 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from opsdk.aio.large_work import LARGE_BYTES, compute
-from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.shared_frames import FRAMES, EncodedEvent
-from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.http.server.unread import WHOLE_BYTES
 from opsdk.structured_merge.value import JsonObject
 
-WHOLE_BYTES: Final = 256 * 1024
-"""A list of at most so many bytes is one body with a length."""
 PIECE_BYTES: Final = 64 * 1024
 """Bytes of items that are encoded at once."""
 
@@ -118,7 +115,7 @@ def data_of(part: bytes | EncodedEvent) -> bytes:
     return part if isinstance(part, bytes) else part.data
 
 
-async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
+async def list_body(form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
     """Return the response with the stored objects of a list: a body, or a stream if it is large."""
     parts = list_parts(form, items, encode)
     begun: list[bytes | EncodedEvent] = []
@@ -127,7 +124,7 @@ async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], enc
         begun.append(part)
         size += len(data_of(part))
         if size > WHOLE_BYTES:
-            return StreamResponse(chunks=until_stalled(_joined(begun, parts), call.http.cut, call.user.name))
+            return StreamResponse(chunks=_joined(begun, parts))
     return HttpResponse(body=b"".join(map(data_of, begun)))
 
 
@@ -140,17 +137,3 @@ async def _joined(
             yield data_of(begun.pop())
         async for part in rest:
             yield data_of(part)
-
-
-def in_parts(call: Call, response: HttpResponse) -> HttpResponse:
-    """Return a response whose large body counts for the user until the client has read it."""
-    body = response.body
-    if len(body) <= WHOLE_BYTES:
-        return response
-    length = ("content-length", str(len(body)))
-    chunks = until_stalled(_one(body), call.http.cut, call.user.name)
-    return StreamResponse(response.status, [*response.headers, length], chunks=chunks)
-
-
-async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body

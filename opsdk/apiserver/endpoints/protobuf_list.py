@@ -13,12 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from typing import Final
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES, Encode, ListText, data_of, list_parts
+from opsdk.apiserver.endpoints.list_stream import Encode, ListText, data_of, list_parts
 from opsdk.apiserver.endpoints.shared_frames import EncodedEvent
-from opsdk.apiserver.endpoints.stall import UNREAD, HeldPart, until_stalled
 from opsdk.apiserver.serializer.protobuf import envelope
 from opsdk.apiserver.serializer.protobuf_writer import envelope_around
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.http.server.unread import UNREAD, WHOLE_BYTES, HeldPart
 from opsdk.structured_merge.value import JsonObject
 
 KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -120,7 +120,7 @@ async def protobuf_list(
         yield tail
 
     if encoded.total > WHOLE_BYTES:
-        return StreamResponse(chunks=until_stalled(chunks(), call.http.cut, call.user.name), release=encoded.release)
+        return StreamResponse(chunks=chunks(), release=encoded.release)
     try:
         return HttpResponse(body=b"".join([chunk async for chunk in chunks()]))
     finally:

@@ -249,7 +249,6 @@ async def list_response(
         return HttpResponse(200, [("content-type", accepted.media)], empty)
     list_text, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
     response = await list_body(
-        call,
         list_text(empty, "rows" if as_table else "items"),
         items,
         Encode(

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.data.messages import write_protobuf
-from opsdk.apiserver.endpoints import list_stream, protobuf_list, stall
-from opsdk.apiserver.endpoints.stall import UnreadBytes
+from opsdk.apiserver.endpoints import list_stream, protobuf_list
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.http.server.unread import UNREAD, UnreadBytes
 from opsdk.structured_merge.value import JsonObject
 
 LISTS: list[JsonObject] = [
@@ -68,7 +68,6 @@ def test_the_bytes_are_those_of_the_whole_list(
         patch.setattr(protobuf_list, "WHOLE_BYTES", 1000)
         unread = UnreadBytes(budget)
         patch.setattr(protobuf_list, "UNREAD", unread)
-        patch.setattr(stall, "UNREAD", unread)
         response = asyncio.run(_read_all(empty, items))
         assert response == write_protobuf({**empty, "items": items})
         assert unread._held == {}
@@ -82,7 +81,6 @@ async def test_lists_that_are_not_read_hold_the_budget_of_their_user(monkeypatch
     """A hundred lists of 400 KB hold a budget of 1 MB at most; a client that leaves frees its part."""
     unread = UnreadBytes(1_000_000)
     monkeypatch.setattr(protobuf_list, "UNREAD", unread)
-    monkeypatch.setattr(stall, "UNREAD", unread)
     items = [config_map(10_000) for _ in range(40)]  # each response has a copy of its own
     responses = [await respond(LISTS[0], items) for _ in range(100)]
     assert 500_000 < unread._held["ann"] <= 1_100_000
@@ -105,7 +103,7 @@ async def test_an_error_of_the_encoder_holds_nothing() -> None:
 
     with pytest.raises(ValueError, match="n1"):
         await respond(LISTS[0], [*[config_map(10_000)] * 100, config_map(1)], failing)
-    assert stall.UNREAD._held == {}
+    assert UNREAD._held == {}
 
 
 async def test_a_list_that_changes_between_its_encodings_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ STALL_SECONDS: Final = 60.0
 """Seconds without room for the next part of a response. kube-apiserver ends a list after 60 s in all."""
 UNREAD_BYTES: Final = 128 * 1024 * 1024
 """Bytes that the unread responses of one user may hold. Parts that several responses share count once."""
+WHOLE_BYTES: Final = 256 * 1024
+"""A body of at most so many bytes is sent without a count."""
 _RETRY_SECONDS: Final = 1
 
 
