@@ -109,8 +109,7 @@ class NormanServer:
             if page is not None and (early := await page.before(context)) is not None:
                 return protect(early)
             context = await self._authenticated(context)
-            if UNREAD.is_full(context.client):
-                raise NormanError("too many responses are unread: read them first", status=429, code="TooManyRequests")
+            _check_unread(context)
             context = self._parsed(context)
             self._check_found(context)
             cookie = check_csrf(request, context.method, context.urls.host)
@@ -254,6 +253,12 @@ class NormanServer:
         if norman.status == HTTPStatus.TOO_MANY_REQUESTS:
             response.add_header("retry-after", "1")
         return response
+
+
+def _check_unread(context: ApiContext) -> None:
+    """Raise a 429 for a user whose clients do not read."""
+    if UNREAD.is_full(context.client):
+        raise NormanError("too many responses are unread: read them first", status=429, code="TooManyRequests")
 
 
 def _method_and_action(request: HttpRequest) -> tuple[str, str]:
