@@ -14,9 +14,10 @@ from opsdk.aio.large_work import (
     ATTEMPT_SECONDS,
     EVALUATION_SECONDS,
     LARGE_BYTES,
+    REQUEST,
     TURN_SECONDS,
+    RequestBudget,
     attempt,
-    begin_request,
     check_time,
     compute,
     is_spent,
@@ -130,7 +131,7 @@ async def test_the_expressions_of_a_request_share_a_budget(clock: ManualClock) -
         return is_spent()
 
     async def request() -> None:
-        begin_request()
+        REQUEST.set(RequestBudget())
         assert [await attempt(slow) for _ in range(3)] == [False, False, True]
         with pytest.raises(TooLargeError, match="the expressions that check the request have taken 10 seconds"):
             await attempt(slow)
@@ -149,7 +150,7 @@ async def test_expressions_that_are_not_slow_alone_leave_the_loop_together(clock
         clock.now += 0.9 * ATTEMPT_SECONDS
         check_time()
 
-    begin_request()
+    REQUEST.set(RequestBudget())
     for _ in range(5):
         await attempt(short)
     own = threading.current_thread().name

@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from opsdk.aio.large_work import begin_request
+from opsdk.aio.large_work import REQUEST, RequestBudget
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -83,7 +83,7 @@ async def deadline(call: Call, handler: Handler) -> HttpResponse:
     """Cancel a request after its deadline, with a 504. Its expressions have a budget of their own."""
     if long_running(call.info):
         return await handler(call)
-    begin_request()
+    REQUEST.set(RequestBudget())
     task = asyncio.current_task()
     assert task is not None
     late = False

@@ -93,7 +93,8 @@ class History:
         self._hold(size)
         if len(self._changes) > self._limit:
             self.floor = self._drop_oldest()
-        self._budget.enforce()
+        if self._budget.held > self._budget.limit:
+            self._budget.enforce()
 
     def evict(self, excess: int) -> None:
         """Drop the oldest changes: at least `excess` bytes, or all."""

@@ -21,6 +21,7 @@ Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
 _PART: Final = 64 * 1024
 """Bytes of a body that are written at once: the write buffer copies what the client does not read."""
 
+_LEFT: Final = "the client has disconnected, so nothing more can be sent"
 _PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
 _breaks_lines = re.compile(rb"[\r\n]").search
 
@@ -151,7 +152,11 @@ class ServerExchange:
         Raises:
             ConnectionLostError: the client has disconnected.
         """
-        await self._writable()
+        self._sends += 1
+        if self._connection.full or self._sends % SENDS_AT_ONCE == 0:
+            await self._writable()
+        if self.disconnected:
+            raise ConnectionLostError(_LEFT)
         if not self.started:
             self._start_response(message)
             return
@@ -170,7 +175,11 @@ class ServerExchange:
         self._write_head(b"%x\r\n" % len(body) if self._chunked else b"")
         for start in range(0, len(body), _PART):
             self._connection.write(body[start : start + _PART])
-            await self._writable()
+            self._sends += 1
+            if self._connection.full or self._sends % SENDS_AT_ONCE == 0:
+                await self._writable()
+            if self.disconnected:
+                raise ConnectionLostError(_LEFT)
         if self._chunked:
             self._connection.write(b"\r\n" if more else b"\r\n0\r\n\r\n")
         self._remaining -= len(body)
@@ -184,18 +193,14 @@ class ServerExchange:
             self._connection.write(head + rest)
 
     async def _writable(self) -> None:
-        """Wait until the write buffer has room. Raises `ConnectionLostError` if the client has disconnected.
+        """Give the loop a turn, and wait until the write buffer has room.
 
         The connection learns in the event loop that the client has left, or has read: an application that only sends
         would never learn it.
         """
-        self._sends += 1
-        if self._sends % SENDS_AT_ONCE == 0:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         if self._connection.full:
             await self._connection.drained()
-        if self.disconnected:
-            raise ConnectionLostError("the client has disconnected, so nothing more can be sent")
 
     def _start_response(self, message: Message) -> None:
         """Write the response's head, or keep it for the first part of the body."""

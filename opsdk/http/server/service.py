@@ -18,6 +18,7 @@ from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Scope
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads, RawHeaders
+from opsdk.http.server.request import DECODED_HEADERS
 
 _LOG = logging.getLogger("opsdk.http.server")
 _HEADS_SECONDS = 60.0
@@ -125,7 +126,7 @@ class Service:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if _head_size(exchange.scope) > _LARGE_HEAD:
+            if _has_large_head(exchange.scope):
                 await self._pause()
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
@@ -141,6 +142,8 @@ class Service:
             on_failure()
 
 
-def _head_size(scope: Scope) -> int:
-    fields = sum(map(len, chain.from_iterable(scope["headers"])))
-    return len(scope["raw_path"]) + len(scope["query_string"]) + fields
+def _has_large_head(scope: Scope) -> bool:
+    if len(scope["raw_path"]) + len(scope["query_string"]) > _LARGE_HEAD:
+        return True
+    # Known header blocks are small.
+    return DECODED_HEADERS not in scope and sum(map(len, chain.from_iterable(scope["headers"]))) > _LARGE_HEAD

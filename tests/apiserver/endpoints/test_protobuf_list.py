@@ -70,7 +70,7 @@ def test_the_bytes_are_those_of_the_whole_list(
         patch.setattr(protobuf_list, "UNREAD", unread)
         response = asyncio.run(_read_all(empty, items))
         assert response == write_protobuf({**empty, "items": items})
-        assert unread._held == {}
+        assert unread.held == {}
 
 
 async def _read_all(empty: JsonObject, items: list[JsonObject]) -> bytes:
@@ -83,14 +83,14 @@ async def test_lists_that_are_not_read_hold_the_budget_of_their_user(monkeypatch
     monkeypatch.setattr(protobuf_list, "UNREAD", unread)
     items = [config_map(10_000) for _ in range(40)]  # each response has a copy of its own
     responses = [await respond(LISTS[0], items) for _ in range(100)]
-    assert 500_000 < unread._held["ann"] <= 1_100_000
+    assert 500_000 < unread.held["ann"] <= 1_100_000
     for response in responses[:50]:
         assert isinstance(response, StreamResponse)
         assert response.release is not None
         response.release()
     whole = write_protobuf({**LISTS[0], "items": items})
     assert {await read(response) for response in responses[50:]} == {whole}
-    assert unread._held == {}
+    assert unread.held == {}
 
 
 async def test_an_error_of_the_encoder_holds_nothing() -> None:
@@ -103,7 +103,7 @@ async def test_an_error_of_the_encoder_holds_nothing() -> None:
 
     with pytest.raises(ValueError, match="n1"):
         await respond(LISTS[0], [*[config_map(10_000)] * 100, config_map(1)], failing)
-    assert UNREAD._held == {}
+    assert UNREAD.held == {}
 
 
 async def test_a_list_that_changes_between_its_encodings_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:

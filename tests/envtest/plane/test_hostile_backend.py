@@ -227,10 +227,10 @@ async def test_an_endless_body_waits_for_its_client(world: World) -> None:
         for _ in range(3):
             await world.assert_healthy()
     assert sent <= _MOST_UNREAD
-    assert 0 < UNREAD._held["admin"] <= 1024 * 1024, "one piece counts for the user"
+    assert 0 < UNREAD.held["admin"] <= 1024 * 1024, "one piece counts for the user"
     writer.transport.abort()
     await asyncio.wait_for(world.backend.closed.wait(), 10)
-    while UNREAD._held:
+    while UNREAD.held:
         await asyncio.sleep(0.01)
 
 

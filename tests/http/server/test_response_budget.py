@@ -99,7 +99,7 @@ async def test_each_part_counts_until_it_is_sent(response: HttpResponse, held: l
         nonlocal sent
         sent += message.get("body", b"")
         if message.get("body"):
-            counted.append(UNREAD._held.get("ann", 0))
+            counted.append(UNREAD.held.get("ann", 0))
 
     async def disconnected() -> None:
         await never
@@ -109,4 +109,4 @@ async def test_each_part_counts_until_it_is_sent(response: HttpResponse, held: l
     await respond(response, request, send)
     assert counted == held
     assert sent == (b"a" * 10 + b"b" * 20 if isinstance(response, StreamResponse) else response.body)
-    assert UNREAD._held == {}
+    assert UNREAD.held == {}

@@ -70,7 +70,7 @@ async def test_a_user_has_a_budget_of_unread_bytes(monkeypatch: pytest.MonkeyPat
     await held.aclose()
     unread.check("ann")
     await other.aclose()
-    assert unread._held == {}
+    assert unread.held == {}
     assert unread._holders == {}
 
 
@@ -79,8 +79,8 @@ async def test_a_part_that_responses_share_counts_once() -> None:
     unread, event = UnreadBytes(100), b"x" * 60
     first, second = unread.hold("ann", event), unread.hold("ann", event)
     unread.check("ann")
-    assert unread._held == {"ann": 60}
+    assert unread.held == {"ann": 60}
     unread.release(first)
-    assert unread._held == {"ann": 60}
+    assert unread.held == {"ann": 60}
     unread.release(second)
-    assert unread._held == unread._holders == {}
+    assert unread.held == unread._holders == {}
