@@ -113,9 +113,6 @@ class AsgiExchange:
         Raises:
             ConnectionLostError: the client has left.
         """
-        self._sends += 1
-        if self._sends % SENDS_AT_ONCE == 0:
-            await asyncio.sleep(0)
         if self._disconnected.is_set():
             raise ConnectionLostError("the client has left, so nothing more can be sent")
         if message["type"] == "http.response.start":
@@ -137,6 +134,9 @@ class AsgiExchange:
         while self._buffered > _HIGH_WATER and not self._disconnected.is_set():
             self._drained.clear()
             await self._drained.wait()
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
     # -- client side
     async def head(self) -> None:

@@ -152,9 +152,8 @@ class ServerExchange:
         Raises:
             ConnectionLostError: the client has disconnected.
         """
-        self._sends += 1
-        if self._connection.full or self._sends % SENDS_AT_ONCE == 0:
-            await self._writable()
+        if self._connection.full:
+            await self._connection.drained()
         if self.disconnected:
             raise ConnectionLostError(_LEFT)
         if not self.started:
@@ -167,6 +166,11 @@ class ServerExchange:
             await self._send_large(memoryview(body), more=more)
         else:
             self._send_body(body, more=more)
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            # The connection learns in the event loop that the client has left, or has read: an application that only
+            # sends would never learn it.
+            await asyncio.sleep(0)
 
     async def _send_large(self, body: memoryview, *, more: bool) -> None:
         """Write a large part of the body piece by piece: one chunk, if the response has chunks."""
@@ -176,8 +180,10 @@ class ServerExchange:
         for start in range(0, len(body), _PART):
             self._connection.write(body[start : start + _PART])
             self._sends += 1
-            if self._connection.full or self._sends % SENDS_AT_ONCE == 0:
-                await self._writable()
+            if self._sends % SENDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._connection.full:
+                await self._connection.drained()
             if self.disconnected:
                 raise ConnectionLostError(_LEFT)
         if self._chunked:
@@ -191,16 +197,6 @@ class ServerExchange:
         head, self._head = self._head, b""
         if head or rest:
             self._connection.write(head + rest)
-
-    async def _writable(self) -> None:
-        """Give the loop a turn, and wait until the write buffer has room.
-
-        The connection learns in the event loop that the client has left, or has read: an application that only sends
-        would never learn it.
-        """
-        await asyncio.sleep(0)
-        if self._connection.full:
-            await self._connection.drained()
 
     def _start_response(self, message: Message) -> None:
         """Write the response's head, or keep it for the first part of the body."""
