@@ -175,7 +175,7 @@ class ServerConnection(SharedBufferProtocol):
             self._timer = None
         for exchange in self._queue:
             if isinstance(exchange, ServerExchange):
-                exchange.disconnect()
+                self._service.leave(exchange)
         self._queue.clear()
         self.resume_writing()
 

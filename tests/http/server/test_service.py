@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +36,8 @@ async def test_large_heads_begin_one_after_another() -> None:
         for _ in range(50):
             _start(service, path, cookie=b"a" * size)
             _start(service, path, query=b"a" * size)
-    await asyncio.wait(service.tasks)
+    while service.tasks:
+        await asyncio.wait(service.tasks)
     assert begun["/small"] == [0.0] * 100
     assert [round(time, 3) for time in sorted(begun["/large"])] == [round(number / 100, 3) for number in range(100)]
 
@@ -53,3 +56,70 @@ async def test_the_loop_rests_as_long_as_a_large_head_kept_it(monkeypatch: pytes
         _start(service, "/large", cookie=b"a" * 20_000)
     await asyncio.wait(service.tasks)
     assert begun == [0.0, 0.05, 0.1]
+
+
+async def test_many_requests_begin_and_leave_a_few_in_each_iteration() -> None:
+    """Three hundred clients that send or leave at once let others in between; all are served, in their order."""
+    begun: list[int] = []
+    iterations: list[int] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        begun.append(scope["number"])
+
+    def observe() -> None:
+        iterations.append(len(begun))
+        if len(begun) < 300:
+            asyncio.get_running_loop().call_soon(observe)
+
+    service = Service(app)
+    for number in range(300):
+        scope = {"number": number, "path": "/", "raw_path": b"/", "query_string": b"", "headers": []}
+        exchange: Any = SimpleNamespace(scope=scope, app=app, receive=None, send=None, complete=True)
+        service.start(exchange, lambda: None)
+    observe()
+    while len(begun) < 300:
+        await asyncio.sleep(0)
+    assert begun == list(range(300))
+    assert max(after - before for before, after in pairwise(iterations)) <= 9
+
+    left: list[int] = []
+    for number in range(300):
+        exchange = SimpleNamespace(disconnect=partial(left.append, number))
+        service.leave(exchange)
+    counts = [len(left)]
+    while len(left) < 300:
+        await asyncio.sleep(0)
+        counts.append(len(left))
+    assert left == list(range(300))
+    assert max(after - before for before, after in pairwise(counts)) <= 8
+
+
+async def test_draining_begins_all_requests() -> None:
+    """A server that stops waits for all requests that have arrived."""
+    begun: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        begun.append(scope["path"])
+
+    service = Service(app)
+    for number in range(40):
+        _start(service, f"/{number}")
+    service.drain()
+    await asyncio.wait(service.tasks)
+    assert len(begun) == 40
+
+
+async def test_a_probe_begins_before_the_requests_that_wait() -> None:
+    """A kubelet must not restart a server because hundreds of requests came at once."""
+    begun: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        begun.append(scope["path"])
+
+    service = Service(app)
+    for path in [*("/api",) * 300, "/healthz", "/api"]:
+        _start(service, path)
+    while service.tasks:
+        await asyncio.wait(service.tasks)
+    assert begun.index("/healthz") < 10
+    assert len(begun) == 302
