@@ -75,7 +75,7 @@ class Service:
         self._to_begin = 0  # tasks whose first step is to come
         self._waiting: deque[tuple[ServerExchange, Callable[[], None]]] = deque()
         self._left_now = 0
-        self._leaving: deque[ServerExchange] = deque()
+        self._leaving: deque[Callable[[], None]] = deque()
         self._next_large = 0.0
         self._date_second = 0
         self._date = b""
@@ -134,15 +134,15 @@ class Service:
         while self._waiting:
             self._create_task(*self._waiting.popleft())
 
-    def leave(self, exchange: ServerExchange) -> None:
-        """The client of a request has left. The application learns it now, or in one of the next iterations."""
+    def leave(self, wake: Callable[[], None]) -> None:
+        """A client has left: call `wake` for its requests, now or in one of the next iterations."""
         if self._left_now >= _AT_ONCE:
-            self._leaving.append(exchange)
+            self._leaving.append(wake)
             return
         if not self._left_now:
             asyncio.get_running_loop().call_soon(self._leave_more)
         self._left_now += 1
-        exchange.disconnect()
+        wake()
 
     def _leave_more(self) -> None:
         self._left_now = 0

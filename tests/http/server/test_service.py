@@ -84,8 +84,7 @@ async def test_many_requests_begin_and_leave_a_few_in_each_iteration() -> None:
 
     left: list[int] = []
     for number in range(300):
-        exchange = SimpleNamespace(disconnect=partial(left.append, number))
-        service.leave(exchange)
+        service.leave(partial(left.append, number))
     counts = [len(left)]
     while len(left) < 300:
         await asyncio.sleep(0)
