@@ -81,9 +81,9 @@ def seconds_of(call: Call) -> float:
 
 async def deadline(call: Call, handler: Handler) -> HttpResponse:
     """Cancel a request after its deadline, with a 504. Its expressions have a budget of their own."""
+    REQUEST.set(RequestBudget())
     if long_running(call.info):
         return await handler(call)
-    REQUEST.set(RequestBudget())
     task = asyncio.current_task()
     assert task is not None
     late = False
