@@ -66,12 +66,19 @@ async def _write_events(server: AttackedServer, send: Send) -> None:
 
 
 async def _unread(
-    name: str, server: AttackedServer, pid: int, path: str, *, count: int, meanwhile: Callable[[], Awaitable[object]]
+    name: str,
+    server: AttackedServer,
+    pid: int,
+    path: str,
+    *,
+    count: int,
+    meanwhile: Callable[[], Awaitable[object]],
+    accept: str = "application/json",
 ) -> UnreadRow:
     """Send GET requests whose responses are not read, wait for `meanwhile`, and close the connections."""
     before = resident(pid)
     async with HealthProbe(server.port) as probe:
-        request = get(path, server.token)
+        request = get(path, server.token, accept)
         clients = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
         await meanwhile()
         during = resident(pid)
@@ -93,7 +100,9 @@ async def unread_watches(server: AttackedServer, pid: int, count: int, send: Sen
     return await _unread("watches", server, pid, f"{MAPS}?watch=1&timeoutSeconds=600", count=count, meanwhile=meanwhile)
 
 
-async def unread_lists(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
+async def unread_lists(
+    server: AttackedServer, pid: int, count: int, send: Send, *, name: str = "lists", accept: str = "application/json"
+) -> UnreadRow:
     """Send LIST requests whose responses are not read, and close the connections."""
     for number in range(16):
         body = json.dumps({"metadata": {"name": f"large-{number}"}, "data": {"a": "x" * 512 * 1024}}).encode()
@@ -102,4 +111,10 @@ async def unread_lists(server: AttackedServer, pid: int, count: int, send: Send)
             f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         await send(server.port, head.encode() + body)
-    return await _unread("lists", server, pid, MAPS, count=count, meanwhile=lambda: asyncio.sleep(5))
+    return await _unread(name, server, pid, MAPS, count=count, meanwhile=lambda: asyncio.sleep(5), accept=accept)
+
+
+async def unread_protobuf_lists(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
+    """Send the same LIST requests for protobuf."""
+    accept = "application/vnd.kubernetes.protobuf"
+    return await unread_lists(server, pid, count, send, name="protobuf lists", accept=accept)

@@ -12,13 +12,14 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from threading import local
 from time import perf_counter, thread_time
 from typing import Any, Final, ParamSpec, TypeVar
 
 from opsdk.aio.clock import is_virtual
+from opsdk.errors import TooLargeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +35,8 @@ ATTEMPT_SECONDS: Final = 0.01
 """Seconds of work after which `attempt` leaves the event loop."""
 EVALUATION_SECONDS: Final = 5.0
 """CPU seconds of the thread for one attempt: the expressions of one object. The thread's other work waits."""
+REQUEST_SECONDS: Final = 10.0
+"""CPU seconds for all attempts of one request: of each policy, webhook and object that it concerns."""
 _SORTED_AT_ONCE: Final = 10_000
 """Items that are sorted in a few milliseconds."""
 _PARTS: Final = 100
@@ -86,6 +89,31 @@ def _in_short_turns(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         sys.setswitchinterval(before)
 
 
+class RequestBudget:
+    """The CPU time that the expressions of one request take.
+
+    Attributes:
+        on_loop: seconds in the event loop. After `ATTEMPT_SECONDS`, all further expressions go to the thread.
+        in_thread: CPU seconds in the thread.
+    """
+
+    # Each request has one, and few use it: an ``__init__`` would cost more.
+    on_loop = 0.0
+    in_thread = 0.0
+
+    def __repr__(self) -> str:
+        return f"<RequestBudget: {self.on_loop + self.in_thread:.3f} s>"
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for further expressions."""
+        return REQUEST_SECONDS - self.on_loop - self.in_thread
+
+
+REQUEST: Final[ContextVar[RequestBudget | None]] = ContextVar("request_budget", default=None)
+"""The budget of the request that the current task serves. A server sets a new one for each request."""
+
+
 class LeavesLoopError(BaseException):
     """Work takes too long for the event loop: `attempt` begins it again in the thread.
 
@@ -117,34 +145,50 @@ async def evaluate(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
     Upstream's limits of cost are a tenth of a second in Go. Here the same cost takes some seconds. Virtual time has no
     such limit, so that a run repeats exactly.
+
+    Raises:
+        TooLargeError: the request has taken `REQUEST_SECONDS` for other expressions.
     """
     bound = partial(work, *args, **kwargs)
-    return await compute(LARGE_BYTES + 1, _in_budget, bound) if leaves_loop() else bound()
+    if not leaves_loop():
+        return bound()
+    budget = REQUEST.get() or RequestBudget()
+    if budget.remaining <= 0:
+        text = f"the expressions that check the request have taken {REQUEST_SECONDS:.0f} seconds"
+        raise TooLargeError(f"Request entity too large: {text}: send a smaller object, or simplify the expressions")
+    return await compute(LARGE_BYTES + 1, _in_budget, bound, budget)
 
 
-def _in_budget(work: Callable[[], T]) -> T:
-    _clocks.spent = thread_time() + EVALUATION_SECONDS
+def _in_budget(work: Callable[[], T], budget: RequestBudget) -> T:
+    begin = thread_time()
+    _clocks.spent = begin + min(EVALUATION_SECONDS, budget.remaining)
     try:
         return work()
     finally:
         del _clocks.spent
+        budget.in_thread += thread_time() - begin
 
 
 async def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call work whose time cannot be told from the size of its documents, such as expressions of users.
 
     The event loop begins it. After `ATTEMPT_SECONDS`, `check_time` ends it, and the thread begins it again. So `work`
-    may run twice: until it is done it changes nothing but caches. In the thread it has a budget, see `evaluate`.
+    may run twice: until it is done it changes nothing but caches. In the thread it has a budget, see `evaluate`. All
+    attempts of a request share those seconds.
     """
     if not leaves_loop() or hasattr(_clocks, "end"):
         return work(*args, **kwargs)
-    _clocks.end = perf_counter() + ATTEMPT_SECONDS
-    try:
-        return work(*args, **kwargs)
-    except LeavesLoopError:
-        pass  # the thread begins it again below
-    finally:
-        del _clocks.end
+    budget = REQUEST.get() or RequestBudget()
+    if budget.on_loop < ATTEMPT_SECONDS:
+        begin = perf_counter()
+        _clocks.end = begin + ATTEMPT_SECONDS - budget.on_loop
+        try:
+            return work(*args, **kwargs)
+        except LeavesLoopError:
+            pass  # the thread begins it again below
+        finally:
+            del _clocks.end
+            budget.on_loop += perf_counter() - begin
     return await evaluate(work, *args, **kwargs)
 
 

@@ -199,6 +199,11 @@ class ApiContext:
     user: UserInfo | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def client(self) -> str:
+        """The name of the user, or the address of a client without one: limits count by it."""
+        return (self.user.username if self.user is not None else "") or self.request.client
+
     def option(self, name: str) -> str:
         """Return the parameter ``_name`` of the query, or an empty string."""
         return self.request.query.get(f"_{name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from opsdk.errors import ConnectionLostError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import StreamResponse, UpgradeResponse
+from opsdk.http.server.unread import UNREAD, HeldPart
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.errors import NormanError
@@ -62,6 +63,7 @@ class Session:
         send: sends a message, which is JSON; it waits while the client does not read.
         ping: sent when nothing else was.
         ping_seconds: between two pings. Both sides detect a broken connection by them.
+        user: whose budget of unread bytes the messages count for.
 
     Attributes:
         waiting: bytes of messages that wait for the client.
@@ -73,8 +75,11 @@ class Session:
         *,
         ping: JsonObject,
         ping_seconds: float,
+        user: str = "",
     ) -> None:
         self._send = send
+        self._user = user
+        self._held: deque[HeldPart] = deque()
         self._ping_message = ping
         self._ping_seconds = ping_seconds
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
@@ -112,6 +117,9 @@ class Session:
         except* ConnectionLostError as lost:
             log.debug("a subscription ended: %s", lost.exceptions[0])
             connected = False
+        finally:
+            while self._held:
+                UNREAD.release(self._held.popleft())
         return connected
 
     def end(self) -> None:
@@ -129,6 +137,7 @@ class Session:
     def _append(self, message: JsonObject) -> None:
         raw = msgspec.json.encode(message)
         self._outgoing.put_nowait(raw)
+        self._held.append(UNREAD.hold(self._user, raw))
         self.waiting += len(raw)
         if self.waiting > MAX_WAITING:
             self._room.clear()
@@ -158,6 +167,7 @@ class Session:
                     await self._send(raw.decode())
             except TimeoutError as error:
                 raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
+            UNREAD.release(self._held.popleft())
             self.waiting -= len(raw)
             self._sent.set()
             if self.waiting <= MAX_WAITING:

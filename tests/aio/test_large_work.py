@@ -10,7 +10,19 @@ import time
 import pytest
 
 from opsdk.aio import large_work
-from opsdk.aio.large_work import ATTEMPT_SECONDS, LARGE_BYTES, TURN_SECONDS, attempt, check_time, compute, is_spent
+from opsdk.aio.large_work import (
+    ATTEMPT_SECONDS,
+    EVALUATION_SECONDS,
+    LARGE_BYTES,
+    REQUEST,
+    TURN_SECONDS,
+    RequestBudget,
+    attempt,
+    check_time,
+    compute,
+    is_spent,
+)
+from opsdk.errors import TooLargeError
 
 pytestmark = pytest.mark.realtime
 
@@ -87,3 +99,59 @@ async def test_an_attempt_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) 
 
     assert await attempt(endless) != threading.current_thread().name
     assert not await compute(LARGE_BYTES + 1, is_spent)
+
+
+class ManualClock:
+    """A clock that only the work moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """Set the clocks of the loop and of the thread."""
+    clock = ManualClock()
+    monkeypatch.setattr(large_work, "perf_counter", clock)
+    monkeypatch.setattr(large_work, "thread_time", clock)
+    return clock
+
+
+async def test_the_expressions_of_a_request_share_a_budget(clock: ManualClock) -> None:
+    """Each is below the budget of one: the third one is cut, and the fourth one ends the request."""
+
+    def slow() -> bool:
+        clock.now += 2 * ATTEMPT_SECONDS
+        check_time()
+        clock.now += EVALUATION_SECONDS - 0.1
+        return is_spent()
+
+    async def request() -> None:
+        REQUEST.set(RequestBudget())
+        assert [await attempt(slow) for _ in range(3)] == [False, False, True]
+        with pytest.raises(TooLargeError, match="the expressions that check the request have taken 10 seconds"):
+            await attempt(slow)
+
+    for _ in range(2):  # the next request has a budget of its own
+        await asyncio.ensure_future(request())
+    assert await attempt(slow) is False  # work without a request has the budget of one attempt
+
+
+async def test_expressions_that_are_not_slow_alone_leave_the_loop_together(clock: ManualClock) -> None:
+    """A hundred of 9 ms would hold the loop for a second."""
+    threads: list[str] = []
+
+    def short() -> None:
+        threads.append(threading.current_thread().name)
+        clock.now += 0.9 * ATTEMPT_SECONDS
+        check_time()
+
+    REQUEST.set(RequestBudget())
+    for _ in range(5):
+        await attempt(short)
+    own = threading.current_thread().name
+    assert threads == [own, own, *["large-work_0"] * 4]  # the second one begins on the loop, and again in the thread

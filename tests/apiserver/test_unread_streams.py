@@ -18,8 +18,8 @@ from opsdk.apiserver.endpoints import list_stream
 from opsdk.apiserver.endpoints.handlers import watch
 from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES
 from opsdk.apiserver.endpoints.shared_frames import EncodedEvent, SharedFrames
-from opsdk.apiserver.endpoints.stall import UNREAD
 from opsdk.http.server.server import WebServer
+from opsdk.http.server.unread import UNREAD
 from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime

@@ -11,13 +11,17 @@ import pytest
 import yaml
 from normankit import BROWSER, V3, NormanKit
 
+from opsdk.api.authentication.v1 import UserInfo
 from opsdk.errors import ConfigError, ConflictError, ConnectError
+from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.unread import UnreadBytes
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext, GenericCollection, NextHandler, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Modifier
+from opsdk.norman.server import server as server_module
 from opsdk.norman.server.reading import MAX_BODY_BYTES, MAX_YAML_BYTES
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
@@ -861,7 +865,6 @@ async def test_a_body_refers_to_a_limited_number_of_objects() -> None:
 # ----------------------------------------------------------- authentication
 async def test_requests_without_a_user_are_refused() -> None:
     """A request without a user is a 401."""
-    from opsdk.api.authentication.v1 import UserInfo
 
     async def authenticate(request: Any) -> UserInfo | None:
         name = request.header("authorization").removeprefix("Bearer ")
@@ -882,3 +885,19 @@ async def test_requests_do_not_disturb_each_other() -> None:
     served = await shelf(10)
     answers = await asyncio.gather(*(served.get(f"/v3/books/b{n % 10:03}") for n in range(100)))
     assert [answer.body["id"] for answer in answers] == [f"b{n % 10:03}" for n in range(100)]
+
+
+async def test_the_responses_of_a_user_share_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose clients do not read gets 429 for new requests; others do not. Errors count for their user too."""
+
+    async def authenticate(request: HttpRequest) -> UserInfo:
+        return UserInfo(username=request.header("x-user"))
+
+    served = kit(schema("book", {}), options=NormanOptions(authenticate=authenticate))
+    unread = UnreadBytes(10)
+    monkeypatch.setattr(server_module, "UNREAD", unread)
+    unread.hold("ann", b"x" * 10)
+    for user, url, status in (("ann", "/v3/books", 429), ("bob", "/v3/books", 200), ("bob", "/v3/unknown", 404)):
+        response = await served.raw("GET", url, headers={"x-user": user})
+        assert (response.status, response.user) == (status, user)
+        assert (("retry-after", "1") in response.headers) == (status == 429)

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.runtime.attacked_server import VICTIMS
+from benchmarks.runtime.attacked_server import MAPS, VICTIMS
 from benchmarks.runtime.attacks import ATTACKS, LARGE, Attack
 from envtest.environment import Environment
 from opsdk.aio import large_work
 from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError, parse_json
+from opsdk.apiserver.endpoints import response
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.base.limits import LIMITS
 from opsdk.errors import BadRequestError, InvalidError, TooLargeError
@@ -104,6 +105,27 @@ async def test_small_work_stays_in_the_loop() -> None:
     """A thread would cost a small request a tenth of a millisecond."""
     own = threading.current_thread()
     assert await compute(LARGE_BYTES, threading.current_thread) is own
+
+
+@pytest.mark.realtime
+async def test_large_objects_are_encoded_in_the_thread(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response of a write, of reads that follow, and an error that shows the body; small ones are not."""
+    threads: list[str] = []
+
+    def encode(*arguments: Any, **options: Any) -> bytes:
+        threads.append(threading.current_thread().name)
+        return real(*arguments, **options)
+
+    real = response.encode
+    monkeypatch.setattr(response, "encode", encode)
+    body = json.dumps({"metadata": {"name": "large"}, "data": {"a": "x" * 600_000}}).encode()
+    assert (await transport.send(RestRequest("POST", MAPS, body=body))).status == 201
+    for path in ("large", "large", "victim"):
+        assert (await transport.send(RestRequest("GET", f"{MAPS}/{path}"))).status == 200
+    unknown = json.dumps({"metadata": {"name": "b"}, "b" * 20_000: 1}).encode()
+    assert (await transport.send(RestRequest("POST", f"{MAPS}?fieldValidation=Strict", body=unknown))).status == 400
+    small = threading.current_thread().name
+    assert threads == ["large-work_0"] * 3 + [small, "large-work_0"]
 
 
 @pytest.mark.realtime

@@ -30,6 +30,7 @@ _LONG: Final = b"0" * 18
 """As many digits as a number may have that needs no check."""
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _INT64 = 2**63
 _DECODER: Final = msgspec.json.Decoder()
 _ENCODER: Final = msgspec.json.Encoder()
@@ -92,6 +93,8 @@ def json_kind(value: JsonValue) -> str:
 # ------------------------------------------------------------------ JSON
 _DECODED_AT_ONCE: Final = 1024 * 1024
 """Bytes of JSON whose decoder may hold the interpreter: 15 ms."""
+_PIECE: Final = 64 * 1024
+"""Bytes or characters of a document that one call of C code reads: other threads run after a millisecond."""
 
 
 class _Pairs(list[tuple[str, JsonValue]]):
@@ -139,10 +142,25 @@ def _check_size(raw: bytes) -> None:
     """Refuse a document with too many keys and values: each is a separator, or the first one of its container."""
     if len(raw) <= LIMITS.document_values or _separators(raw) < LIMITS.document_values:
         return
-    # Without escapes, each second part between quotes is outside a string.
-    parts = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-    if _separators(b"".join(parts[::2])) >= LIMITS.document_values:
-        raise SyntaxProblemError(f"document has more than {LIMITS.document_values} keys and values")
+    found, first = 0, 0  # the first part of a piece that is outside of strings
+    for piece in _pieces(raw):
+        # Without escapes, each second part between quotes is outside a string.
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        found += _separators(b"".join(parts[first::2]))
+        if found >= LIMITS.document_values:
+            raise SyntaxProblemError(f"document has more than {LIMITS.document_values} keys and values")
+        first ^= (len(parts) - 1) & 1
+
+
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """Yield the bytes in pieces that do not cut an escape: other threads run between two of them."""
+    start = 0
+    while start < len(raw):
+        end = start + _PIECE
+        while raw[end - 1 : end] == b"\\":
+            end += 1
+        yield raw[start:end]
+        start = end
 
 
 def _has_long_number(raw: bytes) -> bool:
@@ -223,7 +241,11 @@ def _repeated(value: JsonValue, path: str = "") -> Iterator[str]:
 def _without_surrogates(value: JsonValue) -> JsonValue:
     """Replace lone surrogates by replacement characters."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if value.isascii():
+            return value
+        return "".join(
+            _SURROGATE.sub("\ufffd", value[start : start + _PIECE]) for start in range(0, len(value), _PIECE)
+        )
     if isinstance(value, dict):
         return {_without_surrogates(key): _without_surrogates(part) for key, part in value.items()}
     return [_without_surrogates(part) for part in value] if isinstance(value, list) else value

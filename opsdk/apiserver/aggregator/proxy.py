@@ -24,6 +24,7 @@ from opsdk.http.body_stream import Body
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import CutConnection, HttpResponse, StreamResponse, UpgradeResponse, text_response
+from opsdk.http.server.unread import UNREAD
 from opsdk.http.server.upgrade import UpgradedStream
 
 SWITCHING = 101
@@ -87,6 +88,7 @@ class AggregatorProxy:
         """Forward a request and return the response."""
         if not remote.available:
             return unavailable()
+        UNREAD.check(call.user.name)
         try:
             place = self.resolve_endpoint(remote)
         except WebhookCallError:
@@ -196,7 +198,7 @@ async def _response(exchange: ResponseStream, method: str) -> HttpResponse:
     if method == "HEAD" or exchange.status in (204, 304):
         await exchange.aclose()
         return HttpResponse(exchange.status, headers)
-    return StreamResponse(exchange.status, headers, chunks=_Body(exchange))
+    return StreamResponse(exchange.status, headers, chunks=_Body(exchange), is_patient=True)
 
 
 class _Body(AsyncGenerator[bytes, None]):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import UnionAuthenticator
@@ -83,7 +84,8 @@ async def recover(call: Call, handler: Handler) -> HttpResponse:
     except ExpiredListError as error:
         return negotiated_error(call, error, {**status_of(error), "metadata": {"continue": error.token}})
     except ApiError as error:
-        return negotiated_error(call, error)
+        # A message may show the whole body.
+        return await compute(len(error.message), negotiated_error, call, error)
     except RecursionError:
         return negotiated_error(call, api_errors.bad_request("the request is nested too deeply"))
     except Exception:  # noqa: BLE001 - the last resort: an unexpected error must not stop the server
@@ -97,6 +99,7 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     """Add ``Audit-Id``, ``Cache-Control`` and ``Warning`` headers."""
     call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
+    response.user = call.user.name
     response.headers += [("audit-id", call.audit_id), *call.headers]
     for name, _ in response.headers:
         if name == "cache-control":

@@ -10,15 +10,12 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from opsdk.aio.large_work import LARGE_BYTES, compute
-from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.shared_frames import FRAMES, EncodedEvent
-from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.http.server.unread import WHOLE_BYTES
 from opsdk.structured_merge.value import JsonObject
 
-WHOLE_BYTES: Final = 256 * 1024
-"""A list of at most so many bytes is one body with a length."""
-_PIECE: Final = 64 * 1024
+PIECE_BYTES: Final = 64 * 1024
 """Bytes of items that are encoded at once."""
 
 
@@ -81,7 +78,7 @@ def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes
     """Encode the last items of `rest`, and remove them, until the piece is large enough."""
     parts: list[bytes] = []
     size = 0
-    while rest and size < _PIECE:
+    while rest and size < PIECE_BYTES:
         tree = rest.pop()
         frame = None if encode.form is None else FRAMES.find(tree, encode.form)
         part = encode.write(tree) if frame is None else frame.data
@@ -93,8 +90,10 @@ def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes
     return _Piece(prefix + encode.escape(form.separator.join(parts)))
 
 
-async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of the list. An item is released when its part is sent. Large items are shared."""
+async def list_parts(
+    form: ListText, items: Sequence[JsonObject], encode: Encode
+) -> AsyncGenerator[bytes | EncodedEvent, None]:
+    """Yield the parts of the list: text, and large items, which are shared. An item is released with its part."""
     rest = list(reversed(items))
     prefix, size = form.head, LARGE_BYTES + 1 if encode.is_slow else 0
     while rest:
@@ -107,41 +106,34 @@ async def _pieces(form: ListText, items: Sequence[JsonObject], encode: Encode) -
             if encode.form is not None:
                 large = FRAMES.find(large.tree, encode.form) or FRAMES.add(large.tree, encode.form, large.data)
             del text
-            yield large.data
+            yield large
     yield form.tail
 
 
-async def list_body(call: Call, form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
+def data_of(part: bytes | EncodedEvent) -> bytes:
+    """Return the bytes of a part."""
+    return part if isinstance(part, bytes) else part.data
+
+
+async def list_body(form: ListText, items: Sequence[JsonObject], encode: Encode) -> HttpResponse:
     """Return the response with the stored objects of a list: a body, or a stream if it is large."""
-    pieces = _pieces(form, items, encode)
-    begun: list[bytes] = []
+    parts = list_parts(form, items, encode)
+    begun: list[bytes | EncodedEvent] = []
     size = 0
-    async for piece in pieces:
-        begun.append(piece)
-        size += len(piece)
+    async for part in parts:
+        begun.append(part)
+        size += len(data_of(part))
         if size > WHOLE_BYTES:
-            return StreamResponse(chunks=until_stalled(_joined(begun, pieces), call.http.cut, call.user.name))
-    return HttpResponse(body=b"".join(begun))
+            return StreamResponse(chunks=_joined(begun, parts))
+    return HttpResponse(body=b"".join(map(data_of, begun)))
 
 
-async def _joined(begun: list[bytes], rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _joined(
+    begun: list[bytes | EncodedEvent], rest: AsyncGenerator[bytes | EncodedEvent, None]
+) -> AsyncGenerator[bytes, None]:
     begun.reverse()
     async with aclosing(rest):
         while begun:
-            yield begun.pop()
-        async for piece in rest:
-            yield piece
-
-
-def in_parts(call: Call, response: HttpResponse) -> HttpResponse:
-    """Return a response whose large body counts for the user until the client has read it."""
-    body = response.body
-    if len(body) <= WHOLE_BYTES:
-        return response
-    length = ("content-length", str(len(body)))
-    chunks = until_stalled(_one(body), call.http.cut, call.user.name)
-    return StreamResponse(response.status, [*response.headers, length], chunks=chunks)
-
-
-async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
+            yield data_of(begun.pop())
+        async for part in rest:
+            yield data_of(part)

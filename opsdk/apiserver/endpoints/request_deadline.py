@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
+from opsdk.aio.large_work import REQUEST, RequestBudget
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -79,7 +80,8 @@ def seconds_of(call: Call) -> float:
 
 
 async def deadline(call: Call, handler: Handler) -> HttpResponse:
-    """Cancel a request after its deadline, with a 504."""
+    """Cancel a request after its deadline, with a 504. Its expressions have a budget of their own."""
+    REQUEST.set(RequestBudget())
     if long_running(call.info):
         return await handler(call)
     task = asyncio.current_task()

@@ -36,8 +36,10 @@ from opsdk.apiserver.endpoints.negotiation import (
     negotiate,
     nothing_fits,
 )
+from opsdk.apiserver.endpoints.protobuf_list import protobuf_list
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import InstalledResource
+from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
@@ -75,14 +77,8 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
 async def body_response(
     value: JsonObject, accepted: AcceptedMediaType, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> HttpResponse:
-    """Return a response in the negotiated encoding and content type.
-
-    JSON is encoded at once: the encoder writes a megabyte in a few milliseconds.
-    """
-    if accepted.write is not None or accepted.media == YAML:
-        raw = await compute(len(encode_json(value)), encode, value, accepted)
-    else:
-        raw = encode(value, accepted, pretty=pretty, ordered=ordered)
+    """Return a response with a small value in the negotiated encoding and content type."""
+    raw = encode(value, accepted, pretty=pretty, ordered=ordered)
     return HttpResponse(status, [("content-type", accepted.media)], raw)
 
 
@@ -176,16 +172,40 @@ def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, 
 
 
 async def object_response(
-    call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType, *, status: int = 200
+    call: Call,
+    served: InstalledResource,
+    obj: JsonObject,
+    accepted: AcceptedMediaType,
+    *,
+    status: int = 200,
+    size: int | None = None,
 ) -> HttpResponse:
-    """Return the response with one stored object."""
-    read = served.model.from_storage
-    visible = await compute(len(encode_json(obj)), read, obj) if served.custom else read(obj)
-    shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
+    """Return the response with one stored object. Large objects are read and encoded in the thread for large work.
+
+    A write knows about the bytes of its object: `size`.
+    """
+    known = LARGE_OBJECTS.size(obj) if LARGE_OBJECTS.sizes else None
+    size = known if known is not None else size
+    if size is None and (served.custom or accepted.write is not None or accepted.media == YAML):
+        size = len(encode_json(obj))
+    pretty, ordered, headers = wants_pretty(call), in_order(served, accepted), [("content-type", accepted.media)]
     if call.http.document is not None:
         # A client in this process reads the tree.
-        return HttpResponse(status, [("content-type", accepted.media)], document=shaped)
-    return await body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
+        return HttpResponse(status, headers, document=await compute(size or 0, _shaped, call, served, obj, accepted))
+    if size is None or size <= LARGE_BYTES:
+        raw = encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
+    else:
+        raw = await compute(
+            size, lambda: encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
+        )
+    if known is not None or len(raw) > LARGE_BYTES:
+        LARGE_OBJECTS.note(obj, len(raw))
+    return HttpResponse(status, headers, raw)
+
+
+def _shaped(call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
+    """Read a stored object, and transform it as negotiated."""
+    return shape_object(call, served, served.model.from_storage(obj), accepted)
 
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
@@ -202,41 +222,48 @@ def shape_object(call: Call, served: InstalledResource, visible: JsonObject, acc
 async def list_response(
     call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> HttpResponse:
-    """Return the response with a list of stored objects. Only protobuf has the length of a list before its items."""
+    """Return the response with a list of stored objects."""
     as_table = accepted.kind == "Table"
     # These take 0.1 ms for an object; others are encoded as they are.
     is_slow = items and (served.custom or as_table or accepted.write is not None or accepted.media == YAML)
     size = len(items) * len(encode_json(items[0])) if is_slow else 0
+    leaves_loop = size > LARGE_BYTES or bool(LARGE_OBJECTS.sizes and any(map(LARGE_OBJECTS.size, items[:_FIRST_ITEMS])))
+    pretty, ordered = wants_pretty(call), in_order(served, accepted)
+    # A Table has the ages of objects.
+    form = None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty)
     read: Callable[[JsonObject], JsonObject] = served.model.from_storage
     if accepted.write is not None:
-        whole = await compute(
-            size, lambda: encode(shape_list(call, served, list(map(read, items)), meta, accepted), accepted)
+        item, empty_list = _item_shape(served, accepted), shape_list(call, served, [], meta, accepted)
+        response = await protobuf_list(
+            call, empty_list, items, lambda obj: item(read(obj)), form=form, is_slow=leaves_loop
         )
-        return HttpResponse(200, [("content-type", accepted.media)], whole)
+        response.headers.append(("content-type", accepted.media))
+        return response
     if as_table and not served.custom:
         # The order of rows is that of the served version, whose objects are views of the stored ones.
         items = await compute(size, lambda: served.model.printer.arranged(list(map(read, items))))
         read = _same
-    pretty, ordered = wants_pretty(call), in_order(served, accepted)
     shape = _row_shape(call, served, accepted.version) if as_table else _item_shape(served, accepted)
     empty = encode(shape_list(call, served, [], meta, accepted), accepted, pretty=pretty, ordered=ordered)
     if not items:
         return HttpResponse(200, [("content-type", accepted.media)], empty)
-    form, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
+    list_text, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
     response = await list_body(
-        call,
-        form(empty, "rows" if as_table else "items"),
+        list_text(empty, "rows" if as_table else "items"),
         items,
         Encode(
             write=lambda obj: write(shape(read(obj))),
             escape=escape,
-            # A Table has the ages of objects.
-            form=None if as_table else ("LIST", served.model, accepted.media, accepted.kind, accepted.version, pretty),
-            is_slow=size > LARGE_BYTES,
+            form=form,
+            is_slow=leaves_loop,
         ),
     )
     response.headers.append(("content-type", accepted.media))
     return response
+
+
+_FIRST_ITEMS: Final = 256
+"""Items of which the first piece of a list has some, which the event loop encodes unless one is large."""
 
 
 def _text_forms(

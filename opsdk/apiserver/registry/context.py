@@ -13,6 +13,7 @@ from opsdk.aio.clock import utc_now
 from opsdk.aio.large_work import LARGE_BYTES, attempt, compute, evaluate, leaves_loop
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
+from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
 from opsdk.structured_merge.value import JsonObject
 
 P = ParamSpec("P")
@@ -43,7 +44,7 @@ class Context(msgspec.Struct, kw_only=True):
     def measure(self, stored: JsonObject) -> None:
         """Count a stored object: a small patch of a large object is large work too."""
         if leaves_loop():
-            self.size = max(self.size, len(_ENCODER.encode(stored)))
+            self.size = max(self.size, LARGE_OBJECTS.size(stored) or LARGE_OBJECTS.measure(stored))
 
     @property
     def is_large(self) -> bool:
@@ -72,9 +73,6 @@ class Context(msgspec.Struct, kw_only=True):
     def new_uid(self) -> str:
         """Return a random UID."""
         return uuid4_of(self.rng)
-
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def rfc3339(moment: datetime) -> str:

@@ -31,6 +31,7 @@ from opsdk.apiserver.registry.storage_codec import DecodingWatch, StorageCodec, 
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
 from opsdk.apiserver.storage.objects import same_but_revision
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
@@ -127,7 +128,10 @@ class GenericStore:
         return obj if self.codec is None else (await recall(self.codec, [obj]))[0]
 
     async def _write(self, context: Context, obj: JsonObject) -> JsonObject:
-        arranged = await context.compute(self.strategy.arrange, obj)
+        if context.is_large:
+            arranged = await context.compute(_arranged_and_measured, self.strategy, obj)
+        else:
+            arranged = self.strategy.arrange(obj)
         return arranged if self.codec is None else await self.codec.write(arranged)
 
     # -------------------------------------------------------------- reading
@@ -547,6 +551,13 @@ class GenericStore:
             except NotFoundError:
                 continue
         return ListResult(deleted, listing.revision, listing.next_key, listing.remaining)
+
+
+def _arranged_and_measured(strategy: Strategy, obj: JsonObject) -> JsonObject:
+    """Return the object in the order of its fields. The storage need not measure it again in the event loop."""
+    arranged = strategy.arrange(obj)
+    LARGE_OBJECTS.measure(arranged)
+    return arranged
 
 
 def _object_of(outcome: JsonObject | Remove) -> JsonObject:

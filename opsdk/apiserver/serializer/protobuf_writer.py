@@ -41,6 +41,9 @@ def chunk(number: int, value: bytes) -> bytes:
     return head + (_SMALL[size] if size < 128 else varint(size)) + value
 
 
+_ENVELOPE_END = chunk(3, b"") + chunk(4, b"")
+
+
 def _text(number: int, value: str) -> bytes:
     # A lone surrogate has no UTF-8 form.
     return chunk(number, value.encode(errors="replace"))
@@ -48,8 +51,14 @@ def _text(number: int, value: str) -> bytes:
 
 def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
     """Return a body: the magic bytes and a ``runtime.Unknown``."""
+    head, tail = envelope_around(api_version, kind, len(raw))
+    return head + raw + tail
+
+
+def envelope_around(api_version: str, kind: str, size: int) -> tuple[bytes, bytes]:
+    """Return what comes before and after the `size` bytes of a message in its body."""
     meta = _text(1, api_version) + _text(2, kind)
-    return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
+    return MAGIC + chunk(1, meta) + _SMALL[2 << 3 | 2] + varint(size), _ENVELOPE_END
 
 
 def watch_frame(kind: str, body: bytes) -> bytes:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apiserver.storage.large_objects import LARGE_OBJECTS
 from opsdk.apiserver.storage.ports import ChangeType, CompactedError, FutureRevisionError, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
@@ -85,13 +86,15 @@ class History:
 
     def append(self, change: StorageChange) -> None:
         """Append a change; revisions only grow."""
-        size = len(_encode(change.value))
+        known = LARGE_OBJECTS.size(change.latest) if LARGE_OBJECTS.sizes else None
+        size = known or len(_encode(change.value))
         self._changes.append(change)
         self._sizes.append(size)
         self._hold(size)
         if len(self._changes) > self._limit:
             self.floor = self._drop_oldest()
-        self._budget.enforce()
+        if self._budget.held > self._budget.limit:
+            self._budget.enforce()
 
     def evict(self, excess: int) -> None:
         """Drop the oldest changes: at least `excess` bytes, or all."""

@@ -13,6 +13,7 @@ from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Message
 from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.client.request import Check
+from opsdk.http.server.upgrade import SENDS_AT_ONCE
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -39,7 +40,7 @@ class AsgiExchange:
         self._body_error: Exception | None = None
         self._on_close = on_close
         self._chunks: deque[bytes] = deque()
-        self._buffered = 0
+        self._buffered = self._sends = 0
         self._complete = False
         self._failed: BaseException | None = None
         self._disconnected = asyncio.Event()
@@ -107,7 +108,7 @@ class AsgiExchange:
         return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
 
     async def _send(self, message: Message) -> None:
-        """Take a message of the application. It waits while the reader is slow.
+        """Take a message of the application. It waits while the reader is slow, as `ServerExchange.send` does.
 
         Raises:
             ConnectionLostError: the client has left.
@@ -133,6 +134,9 @@ class AsgiExchange:
         while self._buffered > _HIGH_WATER and not self._disconnected.is_set():
             self._drained.clear()
             await self._drained.wait()
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
     # -- client side
     async def head(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from opsdk.http.asgi_types import App, Receive, Scope, Send
@@ -17,6 +17,7 @@ from opsdk.http.server.response import (
     UpgradeResponse,
     send_start,
 )
+from opsdk.http.server.unread import WHOLE_BYTES, until_stalled
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Takes a request and returns the response."""
@@ -45,19 +46,19 @@ def asgi(handler: Handler) -> App:
 
 
 async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> None:
-    """Send a response. A stream ends early when the client disconnects."""
+    """Send a response. A large one ends early when the client disconnects."""
     if isinstance(response, CutResponse):
         await _close_connection(request)
         return
     if isinstance(response, UpgradeResponse):
         await _upgrade(response, request)
         return
-    if not isinstance(response, StreamResponse):
+    if not isinstance(response, StreamResponse) and (len(response.body) <= WHOLE_BYTES or request.method == "HEAD"):
         body = b"" if request.method == "HEAD" else response.body
         await send_start(response, send, length=len(response.body))
         await send({"type": "http.response.body", "body": body, "more_body": False})
         return
-    streaming = asyncio.ensure_future(_stream(response, send))
+    streaming = asyncio.ensure_future(_stream(response, request, send))
     leaving = asyncio.ensure_future(request.disconnected())
     try:
         await asyncio.wait((streaming, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -69,7 +70,7 @@ async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> N
         for task in (streaming, leaving):
             task.cancel()
         await asyncio.gather(streaming, leaving, return_exceptions=True)
-        if response.release is not None:
+        if isinstance(response, StreamResponse) and response.release is not None:
             response.release()
 
 
@@ -96,9 +97,22 @@ async def _close_connection(request: HttpRequest) -> None:
     await request.disconnected()
 
 
-async def _stream(response: StreamResponse, send: Send) -> None:
-    async with aclosing(response.chunks) as chunks:
-        await send_start(response, send, length=None)
+async def _stream(response: HttpResponse, request: HttpRequest, send: Send) -> None:
+    """Send a body part by part. Each counts for the user until the client has read it: no other place sends one."""
+    if isinstance(response, StreamResponse):
+        cut = None if response.is_patient else request.cut
+        ends_when_full = response.ends_when_full
+        chunks = until_stalled(response.chunks, cut, response.user, ends_when_full=ends_when_full)
+        length = None
+    else:
+        chunks = until_stalled(_one(response.body), request.cut, response.user)
+        length = len(response.body)
+    async with aclosing(chunks):
+        await send_start(response, send, length=length)
         async for chunk in chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body

@@ -13,6 +13,8 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, cast
 
 from opsdk.errors import ConnectionLostError
@@ -173,10 +175,19 @@ class ServerConnection(SharedBufferProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for exchange in self._queue:
-            if isinstance(exchange, ServerExchange):
-                exchange.disconnect()
+        exchanges = [exchange for exchange in self._queue if isinstance(exchange, ServerExchange)]
+        for exchange in exchanges:
+            exchange.disconnected = True  # so that it sends nothing more
         self._queue.clear()
+        if exchanges:
+            self._service.leave(partial(self._wake, exchanges))
+        else:
+            self.resume_writing()
+
+    def _wake(self, exchanges: Sequence[ServerExchange]) -> None:
+        """Let the applications see that the client has left."""
+        for exchange in exchanges:
+            exchange.disconnect()
         self.resume_writing()
 
     def pause_writing(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Message, Scope
-from opsdk.http.server.upgrade import UpgradePort
+from opsdk.http.server.upgrade import SENDS_AT_ONCE, UpgradePort
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes of a request body above which the connection stops reading."""
@@ -21,6 +21,7 @@ Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
 _PART: Final = 64 * 1024
 """Bytes of a body that are written at once: the write buffer copies what the client does not read."""
 
+_LEFT: Final = "the client has disconnected, so nothing more can be sent"
 _PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
 _breaks_lines = re.compile(rb"[\r\n]").search
 
@@ -79,7 +80,7 @@ class ServerExchange:
         self._connection = connection
         self._expects_continue = expects
         self._length = length
-        self._received = 0
+        self._received = self._sends = 0
         self._end_delivered = False
         self._read_closed = False
         self._body = bytearray()
@@ -146,12 +147,15 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI. Waits while the client does not read.
+        """See ASGI. Waits while the client does not read, and gives the loop a turn after each `SENDS_AT_ONCE`.
 
         Raises:
             ConnectionLostError: the client has disconnected.
         """
-        await self._writable()
+        if self._connection.full:
+            await self._connection.drained()
+        if self.disconnected:
+            raise ConnectionLostError(_LEFT)
         if not self.started:
             self._start_response(message)
             return
@@ -162,6 +166,11 @@ class ServerExchange:
             await self._send_large(memoryview(body), more=more)
         else:
             self._send_body(body, more=more)
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            # The connection learns in the event loop that the client has left, or has read: an application that only
+            # sends would never learn it.
+            await asyncio.sleep(0)
 
     async def _send_large(self, body: memoryview, *, more: bool) -> None:
         """Write a large part of the body piece by piece: one chunk, if the response has chunks."""
@@ -170,7 +179,13 @@ class ServerExchange:
         self._write_head(b"%x\r\n" % len(body) if self._chunked else b"")
         for start in range(0, len(body), _PART):
             self._connection.write(body[start : start + _PART])
-            await self._writable()
+            self._sends += 1
+            if self._sends % SENDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._connection.full:
+                await self._connection.drained()
+            if self.disconnected:
+                raise ConnectionLostError(_LEFT)
         if self._chunked:
             self._connection.write(b"\r\n" if more else b"\r\n0\r\n\r\n")
         self._remaining -= len(body)
@@ -182,13 +197,6 @@ class ServerExchange:
         head, self._head = self._head, b""
         if head or rest:
             self._connection.write(head + rest)
-
-    async def _writable(self) -> None:
-        """Wait until the write buffer has room. Raises `ConnectionLostError` if the client has disconnected."""
-        if self._connection.full:
-            await self._connection.drained()
-        if self.disconnected:
-            raise ConnectionLostError("the client has disconnected, so nothing more can be sent")
 
     def _start_response(self, message: Message) -> None:
         """Write the response's head, or keep it for the first part of the body."""

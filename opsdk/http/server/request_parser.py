@@ -20,7 +20,8 @@ Rules:
 
 1. After the event of a request come its body and `BODY_END`, before the next request.
 2. A `Refusal` is the last event: the framing of what follows is not known. After a request it is about its body.
-3. Each cut of the same bytes gives the same events, except that a body is cut where its bytes are.
+3. Each cut of the same bytes gives the same events, except that a body is cut where its bytes are. What `feed` finds of
+   one body is one event, or a client with chunks of one byte would cause 10,000 events at a time.
 4. What is kept of an unfinished head, chunk or trailer has the limits of `opsdk.base.limits`.
 """
 
@@ -133,6 +134,7 @@ class RequestParser:
         self.state = RequestState.IDLE
         self._limits = limits
         self._events: list[RequestEvent] = []
+        self._body: list[bytes] = []
         self._parser = httptools.HttpRequestParser(self)
         # Content-Length with Transfer-Encoding is accepted, as in Go, but ends the connection. Header lines are read
         # strictly: no blank before the colon or at the start of a line, or two servers disagree about the framing.
@@ -164,6 +166,7 @@ class RequestParser:
         if data:
             self._parse(data)
         self._first_bytes = self._parsed_bytes = b""
+        self._end_part()
         events, self._events = self._events, []
         return events
 
@@ -213,6 +216,7 @@ class RequestParser:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self.state = RequestState.TUNNEL
+            self._end_part()
             self._events.append(Tunnelled(data[upgrade.args[0] :]))
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
@@ -237,6 +241,7 @@ class RequestParser:
     def _refuse(self, refusal: Refusal) -> None:
         self.state = RequestState.CLOSED
         self._partial_method = b""
+        self._end_part()
         self._events.append(refusal)
 
     # -------------------------------------------------------------- heads
@@ -317,12 +322,19 @@ class RequestParser:
     # -------------------------------------------------------------- bodies
     def on_body(self, body: bytes) -> None:
         self._body_gap = 0
-        self._events.append(body)
+        self._body.append(body)
 
     def on_message_complete(self) -> None:
         if self.state is RequestState.BODY:
             self.state = RequestState.IDLE
+            self._end_part()
             self._events.append(BODY_END)
+
+    def _end_part(self) -> None:
+        """Add the event of the body's bytes so far."""
+        if self._body:
+            self._events.append(b"".join(self._body))
+            self._body.clear()
 
     def __repr__(self) -> str:
         return f"<RequestParser {self.state.value}>"

@@ -27,12 +27,14 @@ class HttpResponse:
 
     Attributes:
         document: in place of the body, a tree for a client in this process, which must not change it.
+        user: whose budget of unread bytes the body counts for, see `opsdk.http.server.unread`.
     """
 
     status: int = 200
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
     document: JsonObject | None = field(default=None, kw_only=True, repr=False)
+    user: str = field(default="", kw_only=True)
 
     def add_header(self, name: str, value: str) -> None:
         """Append a header. Headers with the same name stay separate."""
@@ -45,10 +47,16 @@ class StreamResponse(HttpResponse):
 
     The generator is closed when the client disconnects or the server stops. `release` is called afterwards, even if the
     generator never started.
+
+    Attributes:
+        ends_when_full: end before a chunk for which the budget of the user has no room: its client opens a watch again.
+        is_patient: the client may pause for longer than `opsdk.http.server.unread.STALL_SECONDS`, as in a log.
     """
 
     chunks: AsyncGenerator[bytes, None] = field(kw_only=True)
     release: Callable[[], None] | None = None
+    ends_when_full: bool = False
+    is_patient: bool = False
 
 
 @dataclass(slots=True)

@@ -194,9 +194,9 @@ class WebServer(Closing):
         if self._socket is not None:
             self._socket.close()
         if (service := self._service) is not None:
-            service.draining = True
             for connection in tuple(service.connections):
                 connection.stop()
+            service.drain()
             if service.tasks:
                 await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
             for task in tuple(service.tasks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
@@ -18,6 +19,7 @@ from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import App, Scope
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads, RawHeaders
+from opsdk.http.server.request import DECODED_HEADERS
 
 _LOG = logging.getLogger("opsdk.http.server")
 _HEADS_SECONDS = 60.0
@@ -26,7 +28,17 @@ _HEADS_SECONDS = 60.0
 _LARGE_HEAD: Final = 16 * 1024
 """Bytes of a request head from which on its application takes milliseconds to read it."""
 _PAUSE_SECONDS: Final = 0.01
-"""Seconds between two requests with a large head."""
+"""Seconds between two requests with a large head, at least: as long as the first one keeps the event loop."""
+
+
+_AT_ONCE: Final = 8
+"""Requests that begin, or learn that their clients have left, in one iteration of the event loop: 4 ms.
+
+Clients that send or leave by hundreds at once would keep the loop for as many milliseconds."""
+
+
+_PROBES: Final = frozenset({"/healthz", "/livez", "/readyz"})
+"""Paths of requests that begin before others. Upstream: the FlowSchema ``probes`` of the level ``exempt``."""
 
 
 class StoppableConnection(Protocol):
@@ -59,6 +71,11 @@ class Service:
         self.heads = KnownHeads(limits)
         self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
+        self._large_head = asyncio.Lock()
+        self._to_begin = 0  # tasks whose first step is to come
+        self._waiting: deque[tuple[ServerExchange, Callable[[], None]]] = deque()
+        self._left_now = 0
+        self._leaving: deque[Callable[[], None]] = deque()
         self._next_large = 0.0
         self._date_second = 0
         self._date = b""
@@ -101,23 +118,61 @@ class Service:
 
     def start(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         """Run the application for a request, in a new task. `on_failure` is called if the response is incomplete."""
+        if self._to_begin < _AT_ONCE or exchange.scope["path"] in _PROBES:
+            self._create_task(exchange, on_failure)
+        else:
+            self._waiting.append((exchange, on_failure))
+
+    def _create_task(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        self._to_begin += 1
         task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
         self.tasks[task] = None
 
+    def drain(self) -> None:
+        """Begin all requests that have arrived. The connections close after them."""
+        self.draining = True
+        while self._waiting:
+            self._create_task(*self._waiting.popleft())
+
+    def leave(self, wake: Callable[[], None]) -> None:
+        """A client has left: call `wake` for its requests, now or in one of the next iterations."""
+        if self._left_now >= _AT_ONCE:
+            self._leaving.append(wake)
+            return
+        if not self._left_now:
+            asyncio.get_running_loop().call_soon(self._leave_more)
+        self._left_now += 1
+        wake()
+
+    def _leave_more(self) -> None:
+        self._left_now = 0
+        for _ in range(min(len(self._leaving), _AT_ONCE)):
+            self.leave(self._leaving.popleft())
+
     async def _pause(self) -> None:
-        """Let requests with large heads begin one after another: the event loop serves others in between."""
+        """Let requests with large heads begin one after another: the event loop serves others half of the time."""
+        await self._large_head.acquire()
+        try:
+            if (wait := self._next_large - monotonic()) > 0:
+                await asyncio.sleep(wait)
+        finally:
+            asyncio.get_running_loop().call_soon(self._rest_after, monotonic())
+
+    def _rest_after(self, begin: float) -> None:
+        """The first step of a request with a large head has ended; it began at `begin`."""
         now = monotonic()
-        start = max(now, self._next_large)
-        self._next_large = start + _PAUSE_SECONDS
-        if start > now:
-            await asyncio.sleep(start - now)
+        self._next_large = now + max(now - begin, _PAUSE_SECONDS)
+        self._large_head.release()
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         """Run the application for one exchange. Its exception fails the exchange only."""
         task = asyncio.current_task()
         assert task is not None
+        self._to_begin -= 1
+        if self._waiting:
+            self._create_task(*self._waiting.popleft())
         try:
-            if _head_size(exchange.scope) > _LARGE_HEAD:
+            if _has_large_head(exchange.scope):
                 await self._pause()
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
@@ -133,6 +188,8 @@ class Service:
             on_failure()
 
 
-def _head_size(scope: Scope) -> int:
-    fields = sum(map(len, chain.from_iterable(scope["headers"])))
-    return len(scope["raw_path"]) + len(scope["query_string"]) + fields
+def _has_large_head(scope: Scope) -> bool:
+    if len(scope["raw_path"]) + len(scope["query_string"]) > _LARGE_HEAD:
+        return True
+    # Known header blocks are small.
+    return DECODED_HEADERS not in scope and sum(map(len, chain.from_iterable(scope["headers"]))) > _LARGE_HEAD

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from opsdk.errors import ConnectionLostError
 
 _HIGH_WATER = 64 * 1024
 """Unread bytes above which the connection stops reading."""
+SENDS_AT_ONCE: Final = 16
+"""Messages, or parts of 64 KiB, that one response sends before the event loop serves others: 1 MiB at most."""
 
 
 class UpgradePort(Protocol):
@@ -45,6 +47,7 @@ class UpgradedStream:
         self._close = close
         self._unread = bytearray()
         self._event = asyncio.Event()
+        self._sends = 0
         self.ended = False
 
     def __repr__(self) -> str:
@@ -73,7 +76,7 @@ class UpgradedStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the client does not read.
+        """Send bytes, and wait while the client does not read. Gives the loop a turn after each `SENDS_AT_ONCE`.
 
         Raises:
             ConnectionLostError: the connection has ended.
@@ -81,6 +84,9 @@ class UpgradedStream:
         if self._connection.closing:
             raise ConnectionLostError("the connection has ended")
         self._connection.write(data)
+        self._sends += 1
+        if self._sends % SENDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         await self._connection.drained()
 
     def close(self) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 
 from opsdk.base.options import Options
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
+from opsdk.http.server.unread import UNREAD
 from opsdk.norman.access import AllAccess, NoAccess
 from opsdk.norman.codes import ErrorCode, as_norman_error
 from opsdk.norman.errors import NormanError
@@ -107,6 +109,7 @@ class NormanServer:
             if page is not None and (early := await page.before(context)) is not None:
                 return protect(early)
             context = await self._authenticated(context)
+            _check_unread(context)
             context = self._parsed(context)
             self._check_found(context)
             cookie = check_csrf(request, context.method, context.urls.host)
@@ -120,6 +123,7 @@ class NormanServer:
             response = self._counted(context, await self._write(context, status, result))
         except Exception as error:  # noqa: BLE001 - handlers, formatters and stores may raise anything
             response = await self._error(context, error)
+        response.user = context.client
         if cookie:
             response.add_header("set-cookie", cookie)
         return protect(response)
@@ -225,8 +229,7 @@ class NormanServer:
     def _counted(self, context: ApiContext, response: HttpResponse) -> HttpResponse:
         """Count the subscriptions of the user. Raises `NormanError` TooManyRequests."""
         if isinstance(response, StreamResponse | UpgradeResponse):
-            user = context.user.username if context.user is not None else None
-            self._sessions.count(response, user or context.request.client)
+            self._sessions.count(response, context.client)
         return response
 
     async def _error(self, context: ApiContext, error: Exception) -> HttpResponse:
@@ -246,7 +249,16 @@ class NormanServer:
         norman = as_norman_error(error)
         # Browsers log every 4xx as an error of the page, so the page reads the status in the body.
         status = 200 if request.header(PAGE_HEADER) else norman.status
-        return await self._write(context, status, error_to_wire(norman))
+        response = await self._write(context, status, error_to_wire(norman))
+        if norman.status == HTTPStatus.TOO_MANY_REQUESTS:
+            response.add_header("retry-after", "1")
+        return response
+
+
+def _check_unread(context: ApiContext) -> None:
+    """Raise a 429 for a user whose clients do not read."""
+    if UNREAD.is_full(context.client):
+        raise NormanError("too many responses are unread: read them first", status=429, code="TooManyRequests")
 
 
 def _method_and_action(request: HttpRequest) -> tuple[str, str]:

@@ -46,7 +46,7 @@ async def subscribe_handler(context: ApiContext) -> HttpResponse:
 
 async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocket) -> None:
     """Send the changes of types to one subscriber, until it leaves, reads nothing, or a watch ends."""
-    session = Session(socket.send, ping=_PING, ping_seconds=_PING_SECONDS)
+    session = Session(socket.send, ping=_PING, ping_seconds=_PING_SECONDS, user=context.client)
     connected = True
     try:
         # Clients send no data; reading detects a disconnect, and responds to pings.

@@ -204,9 +204,8 @@ class WebPage:
                     head = f"id: {event.revision}\n" if event.revision else ""
                     yield f"{head}data: {msgspec.json.encode(data).decode()}\n\n".encode()
 
-        return StreamResponse(
-            200, [("content-type", "text/event-stream"), ("cache-control", "no-store")], chunks=chunks()
-        )
+        headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
+        return StreamResponse(200, headers, chunks=chunks(), ends_when_full=True)
 
     def _row(self, context: ApiContext, resource: RawResource) -> str:
         columns = columns_of(resource.schema)

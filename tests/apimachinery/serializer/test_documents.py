@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apimachinery.serializer import documents
 from opsdk.apimachinery.serializer.documents import MAX_DEPTH, ParsedDocument, SyntaxProblemError, parse_json
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.endpoints.negotiation import YAML, AcceptedMediaType
 from opsdk.apiserver.endpoints.response import encode
+from opsdk.base.limits import Limits
 
 KEYS = st.text("abcxyz", min_size=1, max_size=3)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))
@@ -258,3 +260,31 @@ def test_what_has_no_json(text: str | bytes, why: str) -> None:
 def test_other_encodings() -> None:
     """A byte order mark selects UTF-16."""
     assert parse_yaml("a: é".encode("utf-16")).tree == {"a": "é"}
+
+
+@given(st.lists(st.sampled_from(['"', "\\", ",", ":", "[", "{", "x"]), max_size=40).map("".join), st.integers(1, 6))
+def test_values_are_counted_in_pieces_as_in_the_whole(text: str, piece: int) -> None:
+    """Wherever a document is cut, strings and escapes go on in the next piece."""
+
+    def is_refused(size: int, limit: int) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(documents, "_PIECE", size)
+            patch.setattr(documents, "LIMITS", Limits(document_values=limit))
+            try:
+                documents._check_size(text.encode())
+            except SyntaxProblemError:
+                return True
+        return False
+
+    for limit in (1, 2, 5):
+        assert is_refused(piece, limit) == is_refused(1000, limit)
+
+
+@given(st.text(st.sampled_from("a\ud83d\ude00\U0001f600é"), max_size=12), st.integers(1, 4))
+def test_lone_surrogates_become_replacement_characters(text: str, piece: int) -> None:
+    """Each one becomes one, also where a long string is read in pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "_PIECE", piece)
+        read: Any = parse_json(json.dumps({"a": text}).encode()).tree
+    pairs = json.loads(json.dumps(text))
+    assert read == {"a": "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in pairs)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -14,15 +13,13 @@ from hypothesis import strategies as st
 from opsdk.aio import large_work
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver.endpoints import list_stream
-from opsdk.apiserver.endpoints.list_stream import WHOLE_BYTES, Encode, ListText, in_parts, list_body
+from opsdk.apiserver.endpoints.list_stream import Encode, ListText, list_body
 from opsdk.apiserver.endpoints.shared_frames import SharedFrames
-from opsdk.apiserver.endpoints.stall import UNREAD
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject
 
 TEXTS = st.sampled_from(["", "a", "items: []", '"items":[]', '"items": []', "a\nitems: []\nb", "<&>", "ü\u2028"])
 ITEMS = st.lists(st.dictionaries(TEXTS, st.one_of(TEXTS, st.lists(TEXTS), st.none(), st.integers())), min_size=1)
-CALL: Any = SimpleNamespace(http=SimpleNamespace(cut=None), user=SimpleNamespace(name="ann"))
 JSON = msgspec.json.encode
 
 
@@ -38,7 +35,7 @@ def indented(item: JsonObject) -> bytes:
 
 async def sent(form: ListText, items: list[JsonObject], encode: Encode) -> bytes:
     """Return the body of a list."""
-    return await text_of(await list_body(CALL, form, items, encode))
+    return await text_of(await list_body(form, items, encode))
 
 
 async def text_of(response: HttpResponse) -> bytes:
@@ -82,19 +79,8 @@ async def test_a_large_item_is_encoded_once_for_all_lists(monkeypatch: pytest.Mo
 
     form = ListText.of_json(JSON(list_of([])), "items")
     for _ in range(3):
-        response = await list_body(CALL, form, items, Encode(write, lambda raw: raw, "a form"))
+        response = await list_body(form, items, Encode(write, lambda raw: raw, "a form"))
         assert isinstance(response, StreamResponse)
         assert await text_of(response) == JSON(list_of(items))
     large = [item for item in written if "a" in item]
     assert len(large) == 1
-
-
-async def test_a_large_body_counts_until_it_is_read() -> None:
-    """It keeps its length; a small one is sent at once."""
-    assert in_parts(CALL, small := HttpResponse(body=b"x" * WHOLE_BYTES)) is small
-    response = in_parts(CALL, HttpResponse(201, body=b"x" * (WHOLE_BYTES + 1)))
-    assert isinstance(response, StreamResponse)
-    assert (response.status, response.headers) == (201, [("content-length", str(WHOLE_BYTES + 1))])
-    async for chunk in response.chunks:
-        assert UNREAD._held["ann"] == len(chunk) == WHOLE_BYTES + 1
-    assert UNREAD._held == {}

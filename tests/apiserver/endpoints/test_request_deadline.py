@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.aio.large_work import REQUEST, RequestBudget
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.request_deadline import deadline, long_running, read_duration
 from opsdk.apiserver.endpoints.request_info import parse_request
@@ -111,3 +112,17 @@ def test_any_text_is_a_duration_or_is_refused_in_gos_words(text: str) -> None:
     else:
         message = "time: " if isinstance(result, float) else ""
     assert message.startswith("time: ")
+
+
+async def test_the_expressions_of_each_request_have_a_budget_of_their_own() -> None:
+    """Long-running requests too: policies apply to the begin of an exec."""
+    budgets: list[RequestBudget | None] = []
+
+    async def handler(_: Call) -> HttpResponse:
+        budgets.append(REQUEST.get())
+        return text_response("done")
+
+    for method, path in (("GET", PODS), ("POST", PODS), ("POST", f"{PODS}/p/exec")):
+        await deadline(call(method, path), handler)
+    assert None not in budgets
+    assert len(set(budgets)) == 3

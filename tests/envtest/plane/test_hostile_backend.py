@@ -15,6 +15,7 @@ from http_servers import listening, port_of
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.http.server.unread import UNREAD
 from tests.envtest.aggregated_server import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
 
 pytestmark = pytest.mark.realtime
@@ -226,8 +227,11 @@ async def test_an_endless_body_waits_for_its_client(world: World) -> None:
         for _ in range(3):
             await world.assert_healthy()
     assert sent <= _MOST_UNREAD
+    assert 0 < UNREAD.held["admin"] <= 1024 * 1024, "one piece counts for the user"
     writer.transport.abort()
     await asyncio.wait_for(world.backend.closed.wait(), 10)
+    while UNREAD.held:
+        await asyncio.sleep(0.01)
 
 
 async def test_compressed_bodies_are_not_inflated(world: World) -> None:

@@ -127,3 +127,13 @@ def test_an_unfinished_head_is_refused_at_the_end(data: bytes, state: RequestSta
     assert parser.end() == refusals
     assert parser.state is (RequestState.TUNNEL if state is RequestState.TUNNEL else RequestState.CLOSED)
     assert parser.feed(GET) == ([Tunnelled(GET)] if state is RequestState.TUNNEL else [])
+
+
+def test_what_arrives_at_once_of_a_body_is_one_event() -> None:
+    """A client with chunks of one byte causes no more events than others."""
+    head = b"PUT /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    parser = RequestParser(LIMITS)
+    events = parser.feed(head + b"1\r\nx\r\n" * 1000)
+    assert [type(event) for event in events] == [RequestHead, bytes]
+    assert events[1] == b"x" * 1000
+    assert parser.feed(b"1\r\ny\r\n" * 2 + b"0\r\n\r\n") == [b"yy", BODY_END]

@@ -42,7 +42,7 @@ class LogStore:
         written: JsonValue = self._responders.logs(pod, container)
         headers = [("content-type", "text/plain")]
         if isinstance(written, AsyncGenerator):
-            return StreamResponse(200, headers, chunks=written)
+            return StreamResponse(200, headers, chunks=written, is_patient=True)
         content = await written if inspect.isawaitable(written) else written
         raw: bytes = content.encode() if isinstance(content, str) else content
         return HttpResponse(200, headers, cut(raw, options))

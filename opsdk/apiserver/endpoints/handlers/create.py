@@ -31,7 +31,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     gate = RequestAdmission(admission, call, served, options.tree, context)
     obj = await gate.mutate(obj, None)
     stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
-    return await object_response(call, served, stored, accepted, status=201)
+    return await object_response(call, served, stored, accepted, status=201, size=context.size)
 
 
 def _new_object(call: Call, served: InstalledResource, parsed: ParsedDocument, *, validation: str) -> JsonObject:

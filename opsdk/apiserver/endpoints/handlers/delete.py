@@ -48,7 +48,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     deleted = await served.storage.delete(context, name, options, gate.remove)
     if not deleted.deleted_immediately or served.storage.strategy.returns_deleted:
         status = 202 if not deleted.deleted_immediately and tree.get("orphanDependents") is False else 200
-        return await object_response(call, served, deleted.obj, accepted, status=status)
+        return await object_response(call, served, deleted.obj, accepted, status=status, size=context.size)
     meta = deleted.obj["metadata"]
     status_details = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
     return await body_response(status_details, accepted, pretty=wants_pretty(call))

@@ -110,7 +110,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     stored, created = await served.storage.update(
         context, call.info.name, patcher.transform, gate.validate, force_create=apply and not served.info.subresource
     )
-    return await object_response(call, served, stored, accepted, status=201 if created else 200)
+    return await object_response(call, served, stored, accepted, status=201 if created else 200, size=context.size)
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:

@@ -50,7 +50,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         return served.model.default(obj)
 
     stored, created = await served.storage.update(context, call.info.name, transform, gate.validate, uid=uid)
-    return await object_response(call, served, stored, accepted, status=201 if created else 200)
+    return await object_response(call, served, stored, accepted, status=201 if created else 200, size=context.size)
 
 
 def check_name(call: Call, obj: JsonObject) -> None:

@@ -22,7 +22,6 @@ from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
 from opsdk.apiserver.endpoints.shared_frames import CHUNK_BYTES, FRAMES, EncodedEvent
-from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.storage_codec import UndecodableObjectError
@@ -76,9 +75,8 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     chunks = stream.chunks(opened.initial, watch)
     if wants_websocket(call.http):
         return watch_socket(call, chunks, framed=accepted.write is not None, release=release)
-    chunks = until_stalled(chunks, call.http.cut, call.user.name, ends_when_full=True)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
-    return StreamResponse(200, [media], chunks=chunks, release=release)
+    return StreamResponse(200, [media], chunks=chunks, release=release, ends_when_full=True)
 
 
 class _OpenedWatch(NamedTuple):

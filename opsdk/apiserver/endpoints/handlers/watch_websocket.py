@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.stall import until_stalled
 from opsdk.errors import ApiError
 from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.unread import until_stalled
 from opsdk.http.server.websocket import WebSocket, accept_websocket
 
 

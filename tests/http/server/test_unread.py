@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from opsdk.apiserver.endpoints import stall
-from opsdk.apiserver.endpoints.stall import STALL_SECONDS, UnreadBytes, until_stalled
 from opsdk.errors import TooManyRequestsError
+from opsdk.http.server import unread as module
+from opsdk.http.server.unread import STALL_SECONDS, UnreadBytes, until_stalled
 
 
 async def numbers(pause: float) -> AsyncGenerator[bytes, None]:
@@ -55,7 +55,7 @@ async def parts(*sizes: int) -> AsyncGenerator[bytes, None]:
 async def test_a_user_has_a_budget_of_unread_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a full budget, new requests of the user are denied and watches end; other users have their own."""
     unread = UnreadBytes(100)
-    monkeypatch.setattr(stall, "UNREAD", unread)
+    monkeypatch.setattr(module, "UNREAD", unread)
     held = until_stalled(parts(60, 40), None, "ann")
     assert len(await anext(held)) == 60
     unread.check("ann")
@@ -70,7 +70,7 @@ async def test_a_user_has_a_budget_of_unread_bytes(monkeypatch: pytest.MonkeyPat
     await held.aclose()
     unread.check("ann")
     await other.aclose()
-    assert unread._held == {}
+    assert unread.held == {}
     assert unread._holders == {}
 
 
@@ -79,8 +79,8 @@ async def test_a_part_that_responses_share_counts_once() -> None:
     unread, event = UnreadBytes(100), b"x" * 60
     first, second = unread.hold("ann", event), unread.hold("ann", event)
     unread.check("ann")
-    assert unread._held == {"ann": 60}
+    assert unread.held == {"ann": 60}
     unread.release(first)
-    assert unread._held == {"ann": 60}
+    assert unread.held == {"ann": 60}
     unread.release(second)
-    assert unread._held == unread._holders == {}
+    assert unread.held == unread._holders == {}

@@ -20,6 +20,8 @@ STALL_SECONDS: Final = 60.0
 """Seconds without room for the next part of a response. kube-apiserver ends a list after 60 s in all."""
 UNREAD_BYTES: Final = 128 * 1024 * 1024
 """Bytes that the unread responses of one user may hold. Parts that several responses share count once."""
+WHOLE_BYTES: Final = 256 * 1024
+"""A body of at most so many bytes is sent without a count."""
 _RETRY_SECONDS: Final = 1
 
 
@@ -28,20 +30,24 @@ HeldPart = tuple[str, int, int]
 
 
 class UnreadBytes:
-    """The bytes that responses hold until their clients have read them, by user."""
+    """The bytes that responses hold until their clients have read them.
+
+    Attributes:
+        held: by user. A user without an entry holds nothing, which a hot path sees without a call.
+    """
 
     def __init__(self, limit: int = UNREAD_BYTES) -> None:
         self._limit = limit
         # Plain dicts: each part of each response changes them.
-        self._held: dict[str, int] = {}
+        self.held: dict[str, int] = {}
         self._holders: dict[HeldPart, int] = {}
 
     def __repr__(self) -> str:
-        return f"<UnreadBytes of {len(self._held)} users>"
+        return f"<UnreadBytes of {len(self.held)} users>"
 
     def is_full(self, user: str) -> bool:
         """Whether the responses of a user hold all that they may."""
-        return self._held[user] >= self._limit if user in self._held else False
+        return self.held[user] >= self._limit if user in self.held else False
 
     def check(self, user: str) -> None:
         """Raise `TooManyRequestsError` for a new request of a user whose responses hold too much."""
@@ -56,10 +62,12 @@ class UnreadBytes:
             self._holders[held] += 1
             return held
         self._holders[held] = 1
-        if user in self._held:
-            self._held[user] += held[2]
+        if not part:
+            return held
+        if user in self.held:
+            self.held[user] += held[2]
         else:
-            self._held[user] = held[2]
+            self.held[user] = held[2]
         return held
 
     def release(self, held: HeldPart) -> None:
@@ -69,9 +77,10 @@ class UnreadBytes:
             return
         del self._holders[held]
         user, _, size = held
-        self._held[user] -= size
-        if not self._held[user]:
-            del self._held[user]
+        if size:  # an empty part changes nothing
+            self.held[user] -= size
+            if not self.held[user]:
+                del self.held[user]
 
 
 UNREAD: Final = UnreadBytes()
@@ -79,25 +88,25 @@ UNREAD: Final = UnreadBytes()
 
 
 class _Stall:
-    """A stream without data has no timer."""
+    """A stream without data has no timer.
 
-    __slots__ = ("_cut", "_now", "_since", "_timer")
+    Attributes:
+        since: when the part that is being sent began; infinite between two parts.
+    """
+
+    __slots__ = ("_cut", "_now", "_timer", "since")
 
     def __init__(self, cut: Callable[[], None]) -> None:
         self._cut = cut
-        self._since = math.inf
+        self.since = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._now = asyncio.get_running_loop().time
 
     def begin(self) -> None:
         """A part is being sent."""
-        self._since = self._now()
+        self.since = self._now()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._check)
-
-    def end(self) -> None:
-        """The part is sent."""
-        self._since = math.inf
 
     def close(self) -> None:
         """The stream has ended."""
@@ -107,7 +116,7 @@ class _Stall:
 
     def _check(self) -> None:
         self._timer = None
-        remaining = self._since + STALL_SECONDS - self._now()
+        remaining = self.since + STALL_SECONDS - self._now()
         if remaining <= 0:
             self._cut()
         elif remaining < math.inf:
@@ -129,7 +138,7 @@ async def until_stalled(
     try:
         async with aclosing(parts):
             async for part in parts:
-                if ends_when_full and UNREAD.is_full(user):
+                if ends_when_full and user in UNREAD.held and UNREAD.is_full(user):
                     return
                 if stall is not None:
                     stall.begin()
@@ -139,7 +148,7 @@ async def until_stalled(
                 finally:
                     UNREAD.release(held)
                 if stall is not None:
-                    stall.end()
+                    stall.since = math.inf
     finally:
         if stall is not None:
             stall.close()
