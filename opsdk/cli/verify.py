@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -27,7 +25,7 @@ from opsdk.cli.verify_command import (
     Workloads,
     verify_command,
 )
-from opsdk.cli.verify_inputs import OPERATIONS, OperatorInputs
+from opsdk.cli.verify_inputs import OPERATIONS, AttackLimits, OperatorInputs
 from opsdk.cli.verify_process import check_processes
 from opsdk.cli.verify_report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
@@ -51,7 +49,12 @@ Examples = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
 ]
 Operations = Annotated[int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")]
-Budget = Annotated[int, typer.Option(metavar="N", min=1, help="disturbances to run, the most different ones first")]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="disturbances to run, the most different first; default: 150, of a command 40"
+    ),
+]
 Ignored = Annotated[
     list[str] | None, typer.Option(metavar="RESOURCE[:PATH]", help="not compared, as what records the past")
 ]
@@ -63,7 +66,7 @@ def verify(
     *,
     example: Examples = None,
     operations: Operations = None,
-    disturbances: Budget = DISTURBANCES,
+    disturbances: Budget = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     allow_host: AllowedHosts = None,
@@ -95,42 +98,23 @@ def verify(
 
     opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
+    limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=parallel)
     if workload or crds or command:
         inputs = CommandInputs(
             words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
             examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
         )  # fmt: skip
-        timing = Timing(quiet=quiet, patience=patience)
-        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
+        raise typer.Exit(verify_command(inputs, Timing(quiet=quiet, patience=patience), limits, output=output))
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
         ignored=ignore or (),
     )  # fmt: skip
-    verification, processes = chosen.generated(), parallel or os.cpu_count() or 1
+    verification = chosen.generated()
     if exhaustive:
-        status = explore_workloads(
-            chosen, verification, time_limit=time_limit, order=seed or None, processes=processes, output=output
-        )
-        raise typer.Exit(status)
+        raise typer.Exit(explore_workloads(chosen, verification, limits, order=seed or None, output=output))
     kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=processes)
     raise typer.Exit(_attack(chosen, verification, kinds, limits, output=output))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttackLimits:
-    """How much is run.
-
-    Attributes:
-        disturbances: their number.
-        seconds: of real time, after which no further one is run.
-        processes: that share them.
-    """
-
-    disturbances: int
-    seconds: float
-    processes: int
 
 
 @stopped_by_sigterm()
@@ -153,8 +137,8 @@ def _attack(
         verification.workloads,
         kinds=kinds,
         time_limit=limits.seconds - (time.monotonic() - began),
-        budget=limits.disturbances,
-        processes=limits.processes,
+        budget=limits.disturbances or DISTURBANCES,
+        processes=limits.all_processes,
         with_standby=verification.elects_leader,
         progress=_show_progress,
     )

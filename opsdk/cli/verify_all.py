@@ -11,7 +11,7 @@ import typer
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_inputs import AttackLimits, OperatorInputs
 from opsdk.cli.verify_report import test_lines
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
@@ -32,17 +32,16 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 def explore_workloads(
     inputs: OperatorInputs,
     verification: GeneratedVerification,
+    limits: AttackLimits,
     *,
-    time_limit: float,
     order: int | None,
-    processes: int,
     output: OutputFormat,
 ) -> int:
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
     The search ends with the first workload that the operator does not survive. For `order` see `explore`.
     """
-    deadline = time.monotonic() + time_limit
+    deadline = time.monotonic() + limits.seconds
     explorations: dict[str, Exploration] = {}
     tests: dict[str, list[str]] = {}
     gaps = WorkloadGaps(verification.generated)
@@ -53,7 +52,7 @@ def explore_workloads(
             run.workload,
             order=order,
             time_limit=deadline - time.monotonic(),
-            processes=processes,
+            processes=limits.all_processes,
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")

@@ -17,6 +17,7 @@ from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_inputs import AttackLimits
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -29,6 +30,8 @@ from opsdk.verification.foreign.workload import UserWorkload, generated_workload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 _DEFINITION: Final = "CustomResourceDefinition"
+_DISTURBANCES: Final = 40
+"""Disturbances by default: each takes seconds of real time."""
 
 Command = Annotated[
     list[str] | None,
@@ -103,9 +106,7 @@ class CommandInputs:
         yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
 
 
-def verify_command(
-    inputs: CommandInputs, timing: Timing, *, time_limit: float, parallel: int, output: OutputFormat
-) -> int:
+def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, *, output: OutputFormat) -> int:
     """Verify a command, print what it does not survive, and return the exit status.
 
     Raises:
@@ -133,8 +134,9 @@ def verify_command(
         timing=timing,
     )
     verification = ForeignVerification(
-        subject, workloads, time_limit=time_limit, parallel=parallel, progress=_show_progress
-    )
+        subject, workloads, budget=limits.disturbances or _DISTURBANCES, time_limit=limits.seconds,
+        parallel=limits.processes or 1, progress=_show_progress,
+    )  # fmt: skip
     with stopped_by_sigterm():
         summary = asyncio.run(verification.run())
     show_progress("")

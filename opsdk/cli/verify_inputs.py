@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,7 +30,7 @@ from opsdk.verification.generated import (
 )
 from opsdk.verification.transition import Transition
 
-__all__ = ["OPERATIONS", "OperatorInputs", "fresh_operator"]
+__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator"]
 
 OPERATIONS: Final = 60
 """Operations on each kind."""
@@ -124,6 +125,26 @@ class OperatorInputs:
 
     def _parsed_checks(self) -> list[ObjectCheck]:
         return [parse_check(text) for text in self.checks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackLimits:
+    """How much is run.
+
+    Attributes:
+        disturbances: their number; None for the default.
+        seconds: of real time, after which no further one is run.
+        processes: that share them; None for the default.
+    """
+
+    disturbances: int | None
+    seconds: float
+    processes: int | None
+
+    @property
+    def all_processes(self) -> int:
+        """The number of processes; by default one on each processor."""
+        return self.processes or os.cpu_count() or 1
 
 
 def fresh_operator(reference: str) -> Operator:

@@ -15,6 +15,7 @@ from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
 from opsdk.verification.oracles import Oracle, OracleFinding
+from opsdk.verification.state_comparison import RECORD_NAMES
 from opsdk.verification.verify import BrokenRun, VerificationSummary
 
 __all__ = ["GeneratedReport", "test_lines"]
@@ -22,6 +23,7 @@ __all__ = ["GeneratedReport", "test_lines"]
 
 _NEVER: Final = (
     "objects without a controller that have the name of a child: ctx.apply adopts them",
+    f"fields that record the past by their names: {', '.join(RECORD_NAMES)}",
     "a default or a version of a definition that changes while objects exist",
     "what pods, nodes and networks do: pods are ready at once, and nothing runs in them",
     "races of threads, and what many objects cost",

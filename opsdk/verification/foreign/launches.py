@@ -28,6 +28,7 @@ class Launches(Closing):
         decide: see `Link.decide`.
         hold: see `Link.hold`.
         on_exchange: see `Link.on_exchange`.
+        on_end: see `Link.on_end`.
 
     Attributes:
         link: of the present start.
@@ -45,8 +46,10 @@ class Launches(Closing):
         decide: Callable[[Exchange], Awaitable[Fault | None]],
         hold: Callable[[Exchange, bytes], Awaitable[bool]],
         on_exchange: Callable[[Exchange], None],
+        on_end: Callable[[Exchange], None],
     ) -> None:
         self._app, self._decide, self._hold, self._report = app, decide, hold, on_exchange
+        self._on_end = on_end
         self._operator: ForeignOperator | None = None
         self._process: OperatorProcess | None = None
         self._tasks = TaskOwner("launches")
@@ -111,6 +114,7 @@ class Launches(Closing):
             decide=self._decide,
             hold=self._hold,
             on_exchange=self._on_exchange,
+            on_end=self._on_end,
             on_crash=self.restart,
             max_latency=0.0,
             hot_requests=0,

@@ -186,9 +186,31 @@ async def test_checks_hold_at_rest() -> None:
     assert run.outcome.violations == ["check: configmaps default/a: self.metadata.name != 'a': is false"]
 
 
+async def test_the_budget_of_disturbances_has_each_kind_first() -> None:
+    """What is beyond the budget is counted by kind, and is not left for lack of time: the run is finished."""
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=1e6, budget=5)
+    summary = await verification.run()
+    assert summary.count == summary.total == len(summary.runs) == 5
+    assert not summary.unfinished
+    assert summary.beyond
+    assert f"{summary.beyond.total()} beyond the budget: " in str(summary)
+    beyond = summary.as_json()["beyond"]
+    assert beyond == {kind.value: count for kind, count in sorted(summary.beyond.items())}
+
+
+async def test_a_disturbed_run_rests_as_long_as_the_operator_needs_to_react() -> None:
+    """Undisturbed runs wait for the quiet time after each step, and measure the reactions; the others do not wait."""
+    kinds = (DisturbanceKind.LOSE_ANSWER,)
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=1e6, kinds=kinds, budget=2)
+    summary = await verification.run()
+    undisturbed = 2 * 5.0 * (len(RECREATED.steps) + 1)
+    assert undisturbed < summary.seconds < 1.5 * undisturbed
+    assert (summary.count, summary.unreached, summary.broken) == (2, 0, [])
+
+
 async def test_the_time_limit_leaves_out_no_kind_wholly() -> None:
     """Kinds take turns, and what is left is counted."""
-    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=300.0)
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=100.0)
     summary = await verification.run()
     assert len(summary.runs) >= 3
     assert 0 < summary.count < summary.total
