@@ -10,6 +10,7 @@ from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.causes import Cause
 from opsdk.verification.disturbances import NEEDS_STANDBY
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
@@ -156,6 +157,7 @@ class GeneratedReport:
             "oracle": finding.oracle.value,
             "operation": finding.operation,
             "differences": list(finding.differences),
+            "causes": [_cause_as_json(each) for each in finding.causes],
             "workload": list(finding.workload),
             "test": self._test_of_finding(finding),
         }
@@ -165,6 +167,7 @@ class GeneratedReport:
             "disturbance": str(run.disturbance or ""),
             "replicas": run.replicas,
             "violations": list(run.violations),
+            "causes": [_cause_as_json(each) for each in run.causes],
             "workload": [step.name for step in run.steps],
             "journal": run.journal,
             "test": self._test_of_run(run),
@@ -178,6 +181,18 @@ class GeneratedReport:
     def _test_of_run(self, run: BrokenRun) -> str:
         transition = self.verification.run_of(run.steps).transition()
         return transition_test(self.inputs, run.title, transition, run.disturbance, replicas=run.replicas)
+
+
+def _cause_as_json(cause: Cause) -> JsonObject:
+    sender = cause.sender
+    return {
+        "role": cause.role,
+        "request": cause.request,
+        "function": sender.function,
+        "file": sender.file,
+        "line": sender.line,
+        "reads": list(sender.reads),
+    }
 
 
 def test_lines(test: str) -> Iterator[str]:

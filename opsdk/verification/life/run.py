@@ -12,9 +12,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
+
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.causes import Cause, causes_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, Shifted
 from opsdk.verification.guided_run import WorkloadStep, run_guided
@@ -99,6 +102,8 @@ class _KindLife:
         different = [each for each in contents if each.get("spec") != self._first.get("spec")]
         self._second = different[-1] if different else self._first
         self._alone: dict[tuple[str, bool], Alone | None] = {}
+        self._explained: list[Outcome] | None = None
+        """The outcomes of a scenario that is run again for its report; None otherwise."""
 
     def check(self) -> None:
         """Run all scenarios."""
@@ -126,15 +131,25 @@ class _KindLife:
         else:
             return
         if problems:
-            self._summary.add(
-                OracleFinding(
-                    oracle=oracle,
-                    kind=self._kind,
-                    operation=f"{self._kind}: {_TITLES[oracle]}",
-                    differences=tuple(short_text(each.text) for each in problems[:_MAX_SHOWN]),
-                    places=frozenset(each.place for each in problems),
-                )
+            finding = OracleFinding(
+                oracle=oracle,
+                kind=self._kind,
+                operation=f"{self._kind}: {_TITLES[oracle]}",
+                differences=tuple(short_text(each.text) for each in problems[:_MAX_SHOWN]),
+                places=frozenset(each.place for each in problems),
             )
+            self._summary.add(msgspec.structs.replace(finding, causes=self._causes(find, problems)))
+
+    def _causes(
+        self, find: Callable[[bool], list[StateDifference]], problems: Sequence[StateDifference]
+    ) -> tuple[Cause, ...]:
+        """Run a scenario again, and return the code that wrote what it shows."""
+        self._explained = []
+        find(False)
+        outcomes, self._explained = self._explained, None
+        texts = [each.text for each in problems[:_MAX_SHOWN]]
+        found = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
+        return tuple(next(filter(None, found), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
@@ -308,7 +323,9 @@ class _KindLife:
         first = Shifted(actions_by_step[0]) if shifted else actions_by_step[0]
         # The author's rules need not hold of the objects of others.
         declared = replace(self._verification.declared, actions=[first, *actions_by_step[1:]], at_rest=())
-        outcome = run_guided(declared, steps, seed=int(shifted))
+        outcome = run_guided(declared, steps, seed=int(shifted), with_senders=self._explained is not None)
+        if self._explained is not None:
+            self._explained.append(outcome)
         self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
 

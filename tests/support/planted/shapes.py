@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -17,6 +18,8 @@ from opsdk.errors import ConflictError
 from opsdk.event.request import Request
 from opsdk.recipes.conditions import set_condition
 from planted.kinds import Reader, Site, operator_of
+
+_LONGEST = 200
 
 
 class TeamSpec(Model, kw_only=True):
@@ -69,6 +72,11 @@ class Report(Object[ReportSpec, ReportStatus]):
     """A report that is made again and again."""
 
     gvk = GroupVersionKind("planted.opsdk.dev", "v1", "Report")
+
+
+def short_of(name: str) -> str:
+    """Return a name that leaves space for a prefix or a suffix."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _settings(name: str, **data: str) -> ConfigMap:
@@ -129,13 +137,16 @@ def repeated_history_repaired() -> Operator:
 
 
 # ---------------------------------------------------------------- a set of children
+def _of_members(team: Team) -> list[ConfigMap]:
+    return [_settings(f"{short_of(team.metadata.name)}-{name}") for name in sorted(set(team.spec.members))]
+
+
 def unpruned_set() -> Operator:
     """The bug: the last member that leaves keeps its object."""
 
     async def reconcile(team: Team, ctx: Context) -> None:
-        names = sorted(set(team.spec.members))
-        if names:
-            await ctx.apply_all([_settings(f"{team.metadata.name[:200]}-{name}") for name in names], prune=[ConfigMap])
+        if team.spec.members:
+            await ctx.apply_all(_of_members(team), prune=[ConfigMap])
 
     return operator_of(Team, reconcile, owns=[ConfigMap])
 
@@ -144,8 +155,7 @@ def unpruned_set_repaired() -> Operator:
     """An empty set is a set too."""
 
     async def reconcile(team: Team, ctx: Context) -> None:
-        names = sorted(set(team.spec.members))
-        await ctx.apply_all([_settings(f"{team.metadata.name[:200]}-{name}") for name in names], prune=[ConfigMap])
+        await ctx.apply_all(_of_members(team), prune=[ConfigMap])
 
     return operator_of(Team, reconcile, owns=[ConfigMap])
 
@@ -239,7 +249,8 @@ async def _write_raw(site: Site, ctx: Context, *, strict: bool) -> None:
             )
         )
         return
-    if existing["data"] == {"text": site.spec.text}:
+    is_own = site.metadata.uid in [owner.uid for owner in existing.metadata.owner_references or ()]
+    if not is_own or existing["data"] == {"text": site.spec.text}:
         return
     existing["data"] = {"text": site.spec.text}
     try:
@@ -290,13 +301,13 @@ def _tenant(*, listed: bool) -> Operator:
             ):
                 await ctx.client.delete(each, missing_ok=True)
         else:
-            meta = ObjectMeta(name=f"{tenant.spec.target}-of-{tenant.metadata.name[:200]}", namespace="default")
+            meta = ObjectMeta(name=f"{tenant.spec.target}-of-{short_of(tenant.metadata.name)}", namespace="default")
             await ctx.client.delete(ConfigMap(metadata=meta), missing_ok=True)
 
     async def reconcile(tenant: Tenant, ctx: Context) -> None:
-        name = f"{tenant.spec.target}-of-{tenant.metadata.name[:200]}"
-        labels = {"tenant": tenant.metadata.uid or ""}
-        meta = ObjectMeta(name=name, namespace="default", labels=labels)
+        name = f"{tenant.spec.target}-of-{short_of(tenant.metadata.name)}"
+        labels, annotations = {"tenant": tenant.metadata.uid or ""}, {"tenant": tenant.metadata.name}
+        meta = ObjectMeta(name=name, namespace="default", labels=labels, annotations=annotations)
         await ctx.apply(ConfigMap(metadata=meta, data={"text": tenant.spec.text}), owner=None)
         if listed:
             for each in await mine(tenant, ctx):
@@ -304,7 +315,7 @@ def _tenant(*, listed: bool) -> Operator:
                     await ctx.client.delete(each, missing_ok=True)
 
     def to_tenants(child: ConfigMap) -> list[Request]:
-        name = child.metadata.name.partition("-of-")[2]
+        name = (child.metadata.annotations or {}).get("tenant", "")
         return [Request("", name)] if name else []
 
     return operator_of(
@@ -340,7 +351,7 @@ def _copying(*, always: bool) -> Operator:
     @operator.reconciler(Reader, owns=[ConfigMap], watches=[WatchSpec(kind=ConfigMap, handler=readers)])
     async def reconcile(reader: Reader, ctx: Context) -> None:
         namespace = reader.metadata.namespace
-        name = f"{reader.metadata.name[:200]}-copy"
+        name = f"{short_of(reader.metadata.name)}-copy"
         source = await ctx.client.get_or_none(ConfigMap, f"{namespace}/{reader.spec.config_map_ref.name}")
         existing = await ctx.client.get_or_none(ConfigMap, f"{namespace}/{name}")
         if existing is not None and existing.data and not always:
@@ -369,12 +380,12 @@ def _seconds_left(report: Report, ctx: Context) -> float:
     last = report.status.last_run if report.status is not None else ""
     if not last:
         return 0.0
-    return (datetime.fromisoformat(last) + timedelta(seconds=report.spec.every_seconds) - ctx.now()).total_seconds()
+    return (datetime.fromisoformat(last) + timedelta(seconds=report.spec.every_seconds) - ctx.now).total_seconds()
 
 
 async def _note(report: Report, ctx: Context) -> None:
     async with ctx.status(report) as patch:
-        patch.status.last_run = ctx.now().astimezone(UTC).isoformat()
+        patch.status.last_run = ctx.now.astimezone(UTC).isoformat()
 
 
 def missed_run() -> Operator:
@@ -413,7 +424,7 @@ def moving_condition() -> Operator:
         await ctx.apply(_settings(team.metadata.name, members=",".join(team.spec.members)))
         generation = team.metadata.generation or 0
         async with ctx.status(team) as patch:
-            ready = Condition(type="Ready", status="True", reason="Applied", last_transition_time=ctx.now())
+            ready = Condition(type="Ready", status="True", reason="Applied", last_transition_time=ctx.now)
             ready.observed_generation = generation
             patch.status.conditions = [ready]
 
