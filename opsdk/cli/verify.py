@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
+from opsdk.cli.output import Output, OutputFormat, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
@@ -25,6 +25,7 @@ from opsdk.cli.verify_command import (
     Workloads,
     verify_command,
 )
+from opsdk.cli.verify_files import Junit, ReportOutputs, Sarif
 from opsdk.cli.verify_inputs import OPERATIONS, AttackLimits, OperatorInputs
 from opsdk.cli.verify_process import check_processes
 from opsdk.cli.verify_report import GeneratedReport
@@ -81,6 +82,8 @@ def verify(
     patience: Patience = 75,
     parallel: Parallel = None,
     output: Output = OutputFormat.TEXT,
+    junit: Junit = None,
+    sarif: Sarif = None,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 
@@ -99,32 +102,31 @@ def verify(
     opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
     limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=parallel)
+    outputs = ReportOutputs(output=output, junit=junit, sarif=sarif)
     if workload or crds or command:
         inputs = CommandInputs(
             words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
             examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
         )  # fmt: skip
-        raise typer.Exit(verify_command(inputs, Timing(quiet=quiet, patience=patience), limits, output=output))
+        raise typer.Exit(verify_command(inputs, Timing(quiet=quiet, patience=patience), limits, outputs))
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
         ignored=ignore or (),
     )  # fmt: skip
-    verification = chosen.generated()
-    if exhaustive:
-        raise typer.Exit(explore_workloads(chosen, verification, limits, order=seed or None, output=output))
-    kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    raise typer.Exit(_attack(chosen, verification, kinds, limits, output=output))
+    attack = explore_workloads if exhaustive else partial(_attack, foreign_changes=foreign_changes)
+    with outputs.with_errors(chosen.reference):
+        raise typer.Exit(attack(chosen, chosen.generated(), limits, outputs))
 
 
 @stopped_by_sigterm()
 def _attack(
     inputs: OperatorInputs,
     verification: GeneratedVerification,
-    kinds: Sequence[DisturbanceKind],
     limits: AttackLimits,
+    outputs: ReportOutputs,
     *,
-    output: OutputFormat,
+    foreign_changes: bool,
 ) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     began = time.monotonic()
@@ -135,7 +137,7 @@ def _attack(
     disturbed = run_verification(
         verification.declared,
         verification.workloads,
-        kinds=kinds,
+        kinds=tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS,
         time_limit=limits.seconds - (time.monotonic() - began),
         budget=limits.disturbances or DISTURBANCES,
         processes=limits.all_processes,
@@ -144,7 +146,7 @@ def _attack(
     )
     show_progress("")
     report = GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)
-    print_result(output, report.as_json(), report.lines())
+    outputs.publish(report.as_json(), report.lines(), report.result())
     return report.status
 
 

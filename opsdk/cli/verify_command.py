@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -14,16 +15,17 @@ import typer
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
-from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.output import show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.foreign.child import open_command
-from opsdk.verification.foreign.report import ForeignSummary
+from opsdk.verification.foreign.report import NOTHING_ATTACKED, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
@@ -80,6 +82,11 @@ class CommandInputs:
     operations: int
     seed: int
 
+    @property
+    def name(self) -> str:
+        """The command, as one line."""
+        return shlex.join(self.words)
+
     def read_definitions(self) -> list[JsonObject]:
         """Return the definitions. Raises `UsageError`."""
         definitions = [each.tree for each in read_files(self.definitions) if each.tree["kind"] == _DEFINITION]
@@ -106,12 +113,24 @@ class CommandInputs:
         yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
 
 
-def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, *, output: OutputFormat) -> int:
+def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, outputs: ReportOutputs) -> int:
     """Verify a command, print what it does not survive, and return the exit status.
 
     Raises:
         OpsdkError: it cannot be verified.
     """
+    with outputs.with_errors(inputs.name), stopped_by_sigterm():
+        summary = asyncio.run(_verification(inputs, timing, limits).run())
+    show_progress("")
+    outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
+    if summary.broken:
+        return ExitStatus.FOUND
+    if not summary.count:
+        return ExitStatus.ERROR
+    return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+
+
+def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
     definitions = inputs.read_definitions()
     workloads = inputs.read_workloads(definitions)
@@ -133,19 +152,30 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
     )
-    verification = ForeignVerification(
+    return ForeignVerification(
         subject, workloads, budget=limits.disturbances or _DISTURBANCES, time_limit=limits.seconds,
         parallel=limits.processes or 1, progress=_show_progress,
     )  # fmt: skip
-    with stopped_by_sigterm():
-        summary = asyncio.run(verification.run())
-    show_progress("")
-    print_result(output, summary.as_json(), summary.lines())
-    if summary.broken:
-        return ExitStatus.FOUND
-    if not summary.count:
-        return ExitStatus.ERROR
-    return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+
+
+def _result(name: str, summary: ForeignSummary) -> VerifyResult:
+    """Return what files get."""
+    bugs = tuple(
+        ReportedBug(
+            rule=run.disturbance.kind.value if run.disturbance else "no disturbance",
+            title=str(run.disturbance or "without a disturbance"),
+            text=str(run),
+        )
+        for run in summary.broken
+    )
+    left_out = {kind.value: count for kind, count in sorted(summary.omitted.items())}
+    if summary.omitted_workloads:
+        left_out["workloads"] = summary.omitted_workloads
+    tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
+    error = "" if bugs or summary.count else NOTHING_ATTACKED
+    return VerifyResult(
+        name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
+    )  # fmt: skip
 
 
 def _show_progress(summary: ForeignSummary) -> None:

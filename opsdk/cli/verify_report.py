@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
+from opsdk.cli.verify_files import ReportedBug, VerifyResult
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
 from opsdk.verification.disturbances import NEEDS_STANDBY
+from opsdk.verification.foreign.report import NOTHING_ATTACKED
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
@@ -36,6 +38,9 @@ _ON_PURPOSE: Final = (
     "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
     "verify-ignore in pyproject.toml declares it once"
 )
+
+
+_NO: Final = "no disturbance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +125,29 @@ class GeneratedReport:
         yield "never shown here:"
         yield from (f"  {each}" for each in self.never)
         if not self.disturbed.runs:
-            yield "nothing was attacked, so this says nothing of the operator"
+            yield NOTHING_ATTACKED
         elif self.unfinished:
             yield "unfinished: pass a longer --time-limit"
         yield str(self.disturbed)
+
+    def result(self) -> VerifyResult:
+        """Return what files get."""
+        findings, disturbed = self.undisturbed.findings, self.disturbed
+        bugs = [_bug(each.oracle.value, f"{each.oracle.value}: {each.operation}", each) for each in findings]
+        bugs += [
+            _bug(run.disturbance.kind.value if run.disturbance else _NO, run.title, run) for run in disturbed.broken
+        ]
+        tried = {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle}
+        tried |= {kind.value: count for kind, count in sorted(disturbed.runs.items())}
+        left_out = {kind.value: count for kind, count in sorted(disturbed.omitted.items())}
+        if self.undisturbed.omitted:
+            left_out["workloads"] = self.undisturbed.omitted
+        is_bare = self.status == ExitStatus.ERROR
+        error = "\n".join([*map(outside_text, self.connections), *self.advice] or [NOTHING_ATTACKED]) if is_bare else ""
+        return VerifyResult(
+            name=self.inputs.reference, tried=tried, bugs=tuple(bugs), left_out=left_out, error=error,
+            seconds=self.undisturbed.seconds + disturbed.seconds,
+        )  # fmt: skip
 
     def as_json(self) -> JsonObject:
         """Return the report for programs."""
@@ -181,6 +205,12 @@ class GeneratedReport:
     def _test_of_run(self, run: BrokenRun) -> str:
         transition = self.verification.run_of(run.steps).transition()
         return transition_test(self.inputs, run.title, transition, run.disturbance, replicas=run.replicas)
+
+
+def _bug(rule: str, title: str, shown: OracleFinding | BrokenRun) -> ReportedBug:
+    sender = shown.causes[-1].sender if shown.causes else None
+    file, line = (sender.file, sender.line) if sender is not None else ("", 0)
+    return ReportedBug(rule=rule, title=title, text=str(shown), file=file, line=line)
 
 
 def _cause_as_json(cause: Cause) -> JsonObject:

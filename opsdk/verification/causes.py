@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.outcome import Outcome
@@ -34,6 +35,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     request: str
     sender: Sender
+
+    def shortened(self, short: Callable[[str], str]) -> Cause:
+        """Return the cause with shorter texts."""
+        sender = replace(self.sender, reads=tuple(map(short, self.sender.reads)))
+        return Cause(role=short(self.role), request=short(self.request), sender=sender)
 
     def lines(self) -> Iterator[str]:
         """Yield the cause for readers."""

@@ -73,8 +73,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 0; the last lines say what was left out, and how many disturbances of each kind were tried."""
     project.write_text(HEAD + GOOD)
-    assert main(WORDS) == 0
+    assert main([*WORDS, "--junit", "verify.xml"]) == 0
     output = capsys.readouterr().out
+    assert 'failures="0" errors="0" skipped="0"' in (project.parent / "verify.xml").read_text()
     assert "Site: 4 operations" in output
     assert "runs without a disturbance (" in output
     assert "crash_after" in output

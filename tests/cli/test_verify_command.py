@@ -49,9 +49,24 @@ def verify(behaviour: Behaviour, *options: str) -> int:
 @pytest.mark.slow
 def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 2; the report has the place, the steps, the requests and the output of the process."""
-    assert verify(Behaviour.STATUS_FIRST, "--workload", "workload.yaml", "--time-limit", "25", "--output", "json") == 2
+    assert (
+        verify(
+            Behaviour.STATUS_FIRST,
+            "--workload",
+            "workload.yaml",
+            "--disturbances",
+            "4",
+            "--output",
+            "json",
+            "--sarif",
+            "verify.sarif",
+        )
+        == 2
+    )
     report = json.loads(capsys.readouterr().out)
     (run, *_) = report["broken"]
+    (results,) = [each["results"] for each in json.loads(Path("verify.sarif").read_text())["runs"]]
+    assert len(results) == len(report["broken"])
     assert any("configmaps default/a" in violation for violation in run["violations"])
     assert run["workload"] == ["apply Site default/a", f"delete {REFERENCE}", "apply Site default/a"]
     assert any("/sites/a/status" in request for request in run["requests"])
@@ -61,16 +76,17 @@ def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.slow
 def test_generated_custom_resources_need_no_workload(capsys: pytest.CaptureFixture[str]) -> None:
     """A correct operator survives; the status is 0."""
-    assert verify(Behaviour.GOOD, "--operations", "2", "--time-limit", "12") in (0, 4)
+    assert verify(Behaviour.GOOD, "--operations", "2", "--disturbances", "4") == 0
     output = capsys.readouterr().out
     assert "0 bugs" in output.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_an_operator_that_ends_at_once_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message has its exit status and its output."""
-    assert verify(Behaviour.EXITS, "--workload", "workload.yaml") == 1
+    """The message has its exit status and its output; so has the file for a CI server."""
+    assert verify(Behaviour.EXITS, "--workload", "workload.yaml", "--junit", "verify.xml") == 1
     error = capsys.readouterr().err
+    assert "ended with status 3 before the first step" in Path("verify.xml").read_text()
     assert "ended with status 3 before the first step" in error
     assert "cannot read the licence" in error
 

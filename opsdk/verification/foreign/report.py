@@ -14,8 +14,9 @@ from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
 from opsdk.verification.reference_run import uncompared_text
 
-__all__ = ["ForeignBrokenRun", "ForeignSummary", "missing_text"]
+__all__ = ["NOTHING_ATTACKED", "ForeignBrokenRun", "ForeignSummary", "missing_text"]
 
+NOTHING_ATTACKED: Final = "nothing was attacked, so this says nothing of the operator"
 _MAX_SHOWN: Final = 5
 
 
@@ -159,7 +160,7 @@ class ForeignSummary:
         if self.omitted_workloads:
             yield f"{self.omitted_workloads} workloads left for lack of time"
         if not self.count:
-            yield "nothing was attacked, so this says nothing of the operator"
+            yield NOTHING_ATTACKED
         elif self.unfinished:
             yield "unfinished: pass a longer --time-limit"
         yield str(self)

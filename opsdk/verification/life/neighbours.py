@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -34,11 +34,13 @@ class Alone(msgspec.Struct, frozen=True):
         name: namespace and name of the custom resource.
         key: its storage key.
         state: the state at rest.
+        entries: of the containers of the doubles.
     """
 
     name: str
     key: str
     state: RestState
+    entries: Mapping[str, int] = {}
 
 
 def neighbours_of(first: JsonObject, second: JsonObject, *, namespaced: bool) -> Iterator[JsonObject]:

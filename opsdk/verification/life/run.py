@@ -31,7 +31,7 @@ from opsdk.verification.life.actions import (
     WaitSecond,
     name_of,
 )
-from opsdk.verification.life.external import entries_left
+from opsdk.verification.life.external import entries_left, shared_entries
 from opsdk.verification.life.foreign_objects import Occupy, Remember, taken_over
 from opsdk.verification.life.neighbours import Alone, disturbed_neighbours, left_over, neighbours_of, short_text
 from opsdk.verification.life.references import change_of, missing_references, stale_pods
@@ -149,7 +149,7 @@ class _KindLife:
         outcomes, self._explained = self._explained, None
         texts = [each.text for each in problems[:_MAX_SHOWN]]
         found = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
-        return tuple(next(filter(None, found), ()))
+        return tuple(each.shortened(short_text) for each in next(filter(None, found), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
@@ -188,12 +188,13 @@ class _KindLife:
         name = name_of(obj)
         if (key := (name, shifted)) not in self._alone:
             create = CreateObjects([*self._around([obj]), obj])
-            state = self._run([create], shifted=shifted).states.get(1)
+            outcome = self._run([create], shifted=shifted)
+            state = outcome.states.get(1)
             refused = name in create.refusals or state is None or bool(state.failing)
             if state is not None and state.failing and len(obj["metadata"]["name"]) >= _LABEL_LENGTH:
                 self._advise_of_name(obj, next(iter(state.failing.values())))
-            alone = None if refused or state is None else Alone(name, f"{self._resource}/{name}", state)
-            self._alone[key] = alone
+            stored = f"{self._resource}/{name}"
+            self._alone[key] = None if refused or state is None else Alone(name, stored, state, outcome.entries)
         return self._alone[key]
 
     def _advise_of_name(self, obj: JsonObject, error: str) -> None:
@@ -215,6 +216,11 @@ class _KindLife:
         outcome = self._run([CreateObjects([*self._around(objects), *objects])], shifted=shifted)
         state = outcome.states.get(1)
         problems = disturbed_neighbours(alones, state) if state is not None else []
+        if self._verification.has_systems:
+            before = self._run([Pass()], shifted=shifted).entries
+            spaces = {each["metadata"].get("namespace") for each in objects}
+            entries = [each.entries for each in alones]
+            problems += shared_entries(before, entries, outcome.entries, namespaces=len(spaces))
         return [*problems, *(StateDifference(each, each) for each in outcome.violations)]
 
     def _left_over(self, shifted: bool) -> list[StateDifference]:

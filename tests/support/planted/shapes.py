@@ -79,7 +79,7 @@ def short_of(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _settings(name: str, **data: str) -> ConfigMap:
+def _settings(name: str, /, **data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name), data=data)
 
 
