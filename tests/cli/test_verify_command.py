@@ -55,7 +55,7 @@ def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None
             "--workload",
             "workload.yaml",
             "--disturbances",
-            "4",
+            "9",
             "--output",
             "json",
             "--sarif",
