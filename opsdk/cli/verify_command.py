@@ -22,6 +22,7 @@ from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.foreign.child import open_command
@@ -92,6 +93,11 @@ class CommandInputs:
         definitions = [each.tree for each in read_files(self.definitions) if each.tree["kind"] == _DEFINITION]
         if self.definitions and not definitions:
             raise UsageError(f"--crds {self.definitions[0]} has no {_DEFINITION}")
+        for each in definitions:
+            kind, versions = (get_path(each, path, None) for path in (("spec", "names", "kind"), ("spec", "versions")))
+            if not isinstance(kind, str) or not isinstance(versions, list):
+                name = get_path(each, ("metadata", "name"), "without a name")
+                raise UsageError(f"the {_DEFINITION} {name} lacks spec.names.kind or spec.versions: add them")
         return definitions
 
     def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(foreign_operators.__file__).parent))
     (tmp_path / "crd.yaml").write_text(yaml.safe_dump(DEFINITION))
+    bare = {**DEFINITION, "spec": {}}
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    schemaless = {**DEFINITION, "spec": {**DEFINITION["spec"], "versions": versions}}
+    (tmp_path / "bare.yaml").write_text(yaml.safe_dump(bare))
+    (tmp_path / "schemaless.yaml").write_text(yaml.safe_dump(schemaless))
     (tmp_path / "site.yaml").write_text(yaml.safe_dump(SITE))
     (tmp_path / "workload.yaml").write_text(yaml.safe_dump({"steps": STEPS}))
     return tmp_path
@@ -91,6 +97,29 @@ def test_an_operator_that_ends_at_once_is_an_error(capsys: pytest.CaptureFixture
     assert "cannot read the licence" in error
 
 
+PROGRAMS = {
+    "import os, time; os.fork() or time.sleep(600)": "ended with status 0 before the first step, and left processes in",
+    "open('/var/run/secrets/kubernetes.io/serviceaccount/token')": "No such file or directory",
+    "import socket; socket.create_server(('127.0.0.1', PORT))": "Address already in use",
+    "print('x' * 50_000_000); raise SystemExit('no licence')": "no licence",
+}
+"""Programs that cannot be verified, and what says so."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", PROGRAMS)
+def test_a_program_that_cannot_be_verified_is_an_error(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that goes into the background, that needs a token or a port, or that prints much before it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words = [sys.executable, "-c", code.replace("PORT", str(server.getsockname()[1]))]
+        options = ["--workload", "workload.yaml", "--crds", "crd.yaml", "--quiet", "0.5"]
+        assert main(["verify", *options, "--", *words]) == 1
+    error = capsys.readouterr().err
+    assert "before the first step" in error
+    assert PROGRAMS[code] in error
+    assert len(error) < 5000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> None:
@@ -121,6 +150,8 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> No
         (["--workload", "none.yaml", "--", "cat"], "none.yaml cannot be read"),
         (["--workload", "site.yaml", "--", "cat"], "a workload has a list `steps`"),
         (["--workload", "crd.yaml", "--crds", "site.yaml", "--", "cat"], "has no CustomResourceDefinition"),
+        (["--crds", "bare.yaml", "--", "cat"], "sites.demo.opsdk.dev lacks spec.names.kind or spec.versions: add them"),
+        (["--crds", "schemaless.yaml", "--", "cat"], "Site has no schema for version 'v1'"),
         (["--workload", "workload.yaml", "--", "no-such-manager"], "no-such-manager is not a program"),
         (["--workload", "workload.yaml", "--check", "pods: self.", "--", "cat"], "--check is 'pods: self.'"),
     ],

@@ -33,6 +33,7 @@ class Launches(Closing):
     Attributes:
         link: of the present start.
         contacted: set when the present start sent its first request.
+        watching: set when the first start opened its first watch.
         failed: set when the operator ended by itself, or could not be started.
         status: its exit status then; None while it runs.
         error: why it could not be started.
@@ -55,6 +56,7 @@ class Launches(Closing):
         self._tasks = TaskOwner("launches")
         self.link = self._new_link()
         self.contacted = asyncio.Event()
+        self.watching = asyncio.Event()
         self.failed = asyncio.Event()
         self.status: int | None = None
         self.error: ForeignOperatorError | None = None
@@ -124,4 +126,5 @@ class Launches(Closing):
         self.contacted.set()
         if exchange.is_watch:
             self.watched.add(exchange.path)
+            self.watching.set()
         self._report(exchange)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,7 +66,6 @@ has the patience of `Timing`, so a shorter pause makes no false bug."""
 _AROUND: Final = 6
 """Requests before and after the disturbed one that a report shows."""
 _VERSION: Final = b'"resourceVersion"'
-_LINE: Final = 200
 _SHOWN_BODY: Final = 120
 """Characters of a line of output that a report shows."""
 _REFUSED: Final = (400, 403, 409, 422)
@@ -127,12 +126,14 @@ class ForeignSubject:
         open_operator: prepares the operator of a run.
         checks: that hold at rest.
         timing: real seconds.
+        watches: the operator opens a watch when it starts; False if it is known that it does not.
     """
 
     environment: Callable[[], AbstractAsyncContextManager[ServedEnvironment]]
     open_operator: OpenOperator
     checks: Sequence[ObjectCheck] = ()
     timing: Timing = Timing()
+    watches: bool = True
 
 
 class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,7 +303,7 @@ class _ForeignRun:
             locked=frozenset(number for number, each in enumerate(self._writes, 1) if _VERSION in each.body),
             happened=self._disturber.happened_at is not None,
             requests=self._requests_around(),
-            log=[line[:_LINE] for line in self._operator.log_lines()],
+            log=self._operator.log_lines(),
         )
 
     def _missing(self) -> Iterator[str]:
@@ -328,8 +329,11 @@ class _ForeignRun:
             raise launches.error
         status = launches.status
         ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
-        if self._reference is None and self._disturber.step < 0:
-            raise self._error(f"the operator ended with {ended} before the first step: it must run until it is killed")
+        # A disturbed run that ends before its disturbance is no bug: its ports may be those of a parallel run.
+        if self._disturber.step < 0 and self._disturber.happened_at is None:
+            advice = "it must run until it is killed, in the foreground; write {port} for each port that it listens on"
+            background = ", and left processes in the background" if self._operator.is_in_background() else ""
+            raise self._error(f"the operator ended with {ended} before the first step{background}: {advice}")
         return [f"crash: the operator ended by itself, with {ended}"]
 
     async def _play(self) -> list[str]:
@@ -355,11 +359,20 @@ class _ForeignRun:
                 f"the operator did not contact the API server within {timing.start:g} s: it must use KUBECONFIG, "
                 "or {kubeconfig} in its words"
             ) from None
+        if self._reference is None:
+            await self._until_watching()
         violations = await self._rest()
         # What a program does at its start takes longer than a reaction.
         self._quiescence.reaction = 0.0
         self._watched = frozenset(self._launches.watched)
         return violations
+
+    async def _until_watching(self) -> None:
+        """Wait for the first watch: a program may need long between its first request and that."""
+        if self._subject.watches:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.start):
+                    await self._launches.watching.wait()
 
     async def _take(self, number: int, step: UserStep) -> list[str]:
         """Take a step. Returns what the server refused in a disturbed run."""

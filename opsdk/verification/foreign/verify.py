@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind, most_different
 from opsdk.verification.foreign.errors import ForeignOperatorError
@@ -87,6 +88,8 @@ class ForeignVerification:
     async def _refer(self, workload: UserWorkload) -> ForeignReference | None:
         """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
         first = await run_foreign(self._subject, workload)
+        if not first.watched:
+            self._subject = replace(self._subject, watches=False)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
         self.summary.missing.update(dict.fromkeys(first.missing))
         if first.violations:

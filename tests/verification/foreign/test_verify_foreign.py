@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
 from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 
 import envtest
+from opsdk.http.asgi_types import App
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
+from opsdk.verification.foreign.child import ForeignOperator
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
@@ -146,6 +149,29 @@ async def test_an_operator_that_cannot_be_verified_is_an_error(behaviour: Behavi
         await verified(behaviour)
     assert message in str(caught.value)
     assert f"the operator is {behaviour.value}" in str(caught.value)
+
+
+async def test_a_slow_start_is_waited_for() -> None:
+    """The first request is not the end of the start: the first watch is."""
+    summary = await verified(Behaviour.SLOW, DisturbanceKind.REFUSE)
+    assert summary.count > 0
+    assert not summary.broken
+    assert not summary.unreached
+
+
+async def test_a_disturbed_run_whose_operator_does_not_start_is_an_error() -> None:
+    """It is no bug: a port may be taken by a run beside it."""
+    starts: list[None] = []
+
+    def opened(environment: object, app: App) -> AbstractAsyncContextManager[ForeignOperator]:
+        starts.append(None)
+        behaviour = Behaviour.GOOD if len(starts) <= 2 else Behaviour.EXITS
+        return in_process(behaviour)(environment, app)
+
+    flaky = replace(subject(Behaviour.GOOD), open_operator=opened)
+    with pytest.raises(ExceptionGroup) as caught:
+        await ForeignVerification(flaky, [RECREATED], kinds=[DisturbanceKind.REFUSE]).run()
+    assert caught.group_contains(ForeignOperatorError, match=r"before the first step: .*write \{port\} for each port")
 
 
 async def test_kinds_that_are_not_served_are_named() -> None:
