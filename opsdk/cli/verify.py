@@ -103,7 +103,8 @@ def verify(
     """
     limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=parallel)
     outputs = ReportOutputs(output=output, junit=junit, sarif=sarif)
-    if workload or crds or command:
+    is_here = not operator or operator.endswith(".py") or ":" in operator
+    if workload or command or (crds and not is_here):
         inputs = CommandInputs(
             words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
             examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
@@ -112,7 +113,7 @@ def verify(
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
-        ignored=ignore or (),
+        ignored=ignore or (), definitions=[str(each) for each in crds or ()],
     )  # fmt: skip
     attack = explore_workloads if exhaustive else partial(_attack, foreign_changes=foreign_changes)
     with outputs.with_errors(chosen.reference):

@@ -19,10 +19,9 @@ from opsdk.cli.output import show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify_inputs import AttackLimits
+from opsdk.cli.verify_inputs import AttackLimits, read_definitions
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
-from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.foreign.child import open_command
@@ -32,7 +31,6 @@ from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
-_DEFINITION: Final = "CustomResourceDefinition"
 _DISTURBANCES: Final = 40
 """Disturbances by default: each takes seconds of real time."""
 
@@ -44,7 +42,8 @@ Workloads = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
 ]
 Definitions = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE|FOLDER", help="CustomResourceDefinitions that a command needs")
+    list[Path] | None,
+    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
 ]
 Checks = Annotated[
     list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
@@ -88,18 +87,6 @@ class CommandInputs:
         """The command, as one line."""
         return shlex.join(self.words)
 
-    def read_definitions(self) -> list[JsonObject]:
-        """Return the definitions. Raises `UsageError`."""
-        definitions = [each.tree for each in read_files(self.definitions) if each.tree["kind"] == _DEFINITION]
-        if self.definitions and not definitions:
-            raise UsageError(f"--crds {self.definitions[0]} has no {_DEFINITION}")
-        for each in definitions:
-            kind, versions = (get_path(each, path, None) for path in (("spec", "names", "kind"), ("spec", "versions")))
-            if not isinstance(kind, str) or not isinstance(versions, list):
-                name = get_path(each, ("metadata", "name"), "without a name")
-                raise UsageError(f"the {_DEFINITION} {name} lacks spec.names.kind or spec.versions: add them")
-        return definitions
-
     def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
         """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
         if not self.words:
@@ -138,7 +125,7 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
-    definitions = inputs.read_definitions()
+    definitions = read_definitions(inputs.definitions)
     workloads = inputs.read_workloads(definitions)
 
     def environment() -> AbstractAsyncContextManager[ServedEnvironment]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
+from foreign_operators import DEFINITION
 from processes import until
 
 from opsdk.cli.__main__ import main
@@ -68,6 +70,33 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "sites_to_verify", raising=False)
     return tmp_path / "sites_to_verify.py"
+
+
+UNSTRUCTURED = """\
+from opsdk import Context, ObjectMeta, Operator, Unstructured
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured_kind
+
+operator = Operator("site")
+
+
+@operator.reconciler(unstructured_kind("demo.opsdk.dev/v1", "Site"))
+async def reconcile(site: Unstructured, ctx: Context) -> None:
+    text = site.get("spec", "text", default="")
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": str(text)}), owner=None)
+"""
+
+
+def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a file, which the printed test names too. Without it, the message says what to pass."""
+    project.write_text(UNSTRUCTURED)
+    assert main(WORDS) == 1
+    assert "pass the definitions of kinds without a class with --crds" in capsys.readouterr().err
+    Path("crd.yaml").write_text(yaml.safe_dump(DEFINITION))
+    assert main([*WORDS, "--crds", "crd.yaml", "--disturbances", "3"]) == 2
+    output = capsys.readouterr().out
+    assert "configmaps default/example is left over after the deletion of default/example" in output
+    assert "definitions=['crd.yaml'])" in output
 
 
 def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
