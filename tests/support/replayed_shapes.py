@@ -39,6 +39,7 @@ from opsdk.event.timers import CronSource, TimerSource
 from opsdk.recipes.conditions import set_condition
 from opsdk.recording.calls import record_calls
 from opsdk.testing.simulate import Fault, Simulation, World
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
 
 NAMESPACE = "default"
@@ -70,6 +71,18 @@ class Place(Object[ThingSpec, ThingStatus]):
 
     gvk = GroupVersionKind("shapes.opsdk.dev", "v1", "Place")
     namespaced = False
+
+
+class OldThingSpec(Model, kw_only=True):
+    """The number, under its former name."""
+
+    count: int = 0
+
+
+class OldThing(Object[OldThingSpec, ThingStatus]):
+    """The former version of a thing."""
+
+    gvk = GroupVersionKind("shapes.opsdk.dev", "v1alpha1", "Thing")
 
 
 def _child(thing: Thing | Place, name: str = "", **data: str) -> ConfigMap:
@@ -106,6 +119,24 @@ def webhook() -> Operator:
 
     operator = _of(reconcile, owns=[ConfigMap])
     operator.webhook_for(Thing).with_defaulter(set_owner)
+    return operator
+
+
+def conversion() -> Operator:
+    """It converts the former version of its kind."""
+
+    def to_hub(old: OldThing) -> Thing:
+        return Thing(spec=ThingSpec(size=old.spec.count))
+
+    def from_hub(thing: Thing) -> OldThing:
+        return OldThing(spec=OldThingSpec(count=thing.spec.size))
+
+    async def reconcile(thing: Thing, ctx: Context) -> None:
+        await ctx.apply(_child(thing))
+
+    operator = _of(reconcile, owns=[ConfigMap])
+    converter = HubSpokeConverter(Thing, Spoke(OldThing, to_hub=to_hub, from_hub=from_hub))
+    operator.webhook_for(Thing).with_converter(converter)
     return operator
 
 
@@ -321,8 +352,8 @@ def events() -> Operator:
 SHAPES: Mapping[str, Callable[[], Operator]] = {
     each.__name__: each
     for each in (
-        secret, webhook, wrapped_client, schedule, random_names, operator_clock, threads, two_controllers, leader,
-        external, pruned, unstructured, cluster_scoped, finalizer, daemon, events,
+        secret, webhook, conversion, wrapped_client, schedule, random_names, operator_clock, threads, two_controllers,
+        leader, external, pruned, unstructured, cluster_scoped, finalizer, daemon, events,
     )
 }  # fmt: skip
 """Operators whose recordings have all that they depend on."""
@@ -386,6 +417,12 @@ async def create(world: World) -> None:
     await world.client.apply(Place(metadata=ObjectMeta(name=name), spec=spec), field_owner="user")
 
 
+async def create_old(world: World) -> None:
+    """Create a thing of the former version."""
+    meta = ObjectMeta(name=f"old-{world.rng.randrange(1000)}", namespace=NAMESPACE)
+    await world.client.create(OldThing(metadata=meta, spec=OldThingSpec(count=2)))
+
+
 async def change(world: World) -> None:
     """Change a thing."""
     for thing in list(await world.client.list(Thing))[:1]:
@@ -405,9 +442,12 @@ async def _hold(_: World) -> None:
 def simulation_of(make: Callable[[], Operator]) -> Simulation:
     """Return a simulation of an operator."""
     actions: list[Callable[[World], Awaitable[None]]] = [create, change, delete]
+    classes: list[type[Any]] = [Thing]
+    if make is conversion:
+        actions, classes = [*actions, create_old], [Thing, OldThing]
     return Simulation(
         operator=make,
-        environment=lambda: envtest.Environment(crds=[crd_for(Thing), crd_for(Place)]),
+        environment=lambda: envtest.Environment(crds=[crd_for(*classes), crd_for(Place)]),
         actions=actions,
         check=_hold,
         children=[ConfigMap],
