@@ -201,13 +201,13 @@ def created_twice_repaired() -> Operator:
 
     async def reconcile(site: Site, ctx: Context) -> None:
         live = await ctx.cluster.uncached.list(ConfigMap, namespace=site.metadata.namespace)
-        mine = [
+        children = [
             each for each in live if site.metadata.uid in [owner.uid for owner in each.metadata.owner_references or ()]
         ]
-        if not mine:
+        if not children:
             await ctx.client.create(_numbered(site))
-        elif mine[0].data != {"text": site.spec.text}:
-            await ctx.client.patch(mine[0], merge_patch({"data": {"text": site.spec.text}}))
+        elif children[0].data != {"text": site.spec.text}:
+            await ctx.client.patch(children[0], merge_patch({"data": {"text": site.spec.text}}))
 
     return operator_of(Site, reconcile, owns=[ConfigMap])
 
@@ -290,7 +290,7 @@ def unwatched_sibling_repaired() -> Operator:
 
 # ---------------------------------------------------------------- a kind of the cluster
 def _tenant(*, listed: bool) -> Operator:
-    async def mine(tenant: Tenant, ctx: Context) -> list[ConfigMap]:
+    async def children(tenant: Tenant, ctx: Context) -> list[ConfigMap]:
         config_maps = await ctx.client.list(ConfigMap, namespace="default")
         return [each for each in config_maps if (each.metadata.labels or {}).get("tenant") == tenant.metadata.uid]
 
@@ -310,7 +310,7 @@ def _tenant(*, listed: bool) -> Operator:
         meta = ObjectMeta(name=name, namespace="default", labels=labels, annotations=annotations)
         await ctx.apply(ConfigMap(metadata=meta, data={"text": tenant.spec.text}), owner=None)
         if listed:
-            for each in await mine(tenant, ctx):
+            for each in await children(tenant, ctx):
                 if each.metadata.name != name:
                     await ctx.client.delete(each, missing_ok=True)
 
