@@ -18,10 +18,12 @@ from processes import until
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
-from opsdk.cli.verify_transition import transition_test
+from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
+from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.life.run import check_life
 
 HEAD = """\
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
@@ -93,10 +95,11 @@ def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.C
     assert main(WORDS) == 1
     assert "pass the definitions of kinds without a class with --crds" in capsys.readouterr().err
     Path("crd.yaml").write_text(yaml.safe_dump(DEFINITION))
-    assert main([*WORDS, "--crds", "crd.yaml", "--disturbances", "3"]) == 2
-    output = capsys.readouterr().out
-    assert "configmaps default/example is left over after the deletion of default/example" in output
-    assert "definitions=['crd.yaml'])" in output
+    inputs, summary = OperatorInputs(operator=project.name, operations=4, definitions=["crd.yaml"]), GeneratedSummary()
+    check_life(inputs.generated(), summary)
+    (finding,) = summary.findings
+    assert "configmaps default/example is left over after the deletion of default/example" in finding.differences
+    assert "definitions=['crd.yaml'])" in life_test(inputs, finding)
 
 
 def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
