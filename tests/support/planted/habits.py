@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from opsdk import Context, LabelSelector, ObjectMeta, Operator, Result
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
@@ -49,7 +51,8 @@ def swallowed_error_repaired() -> Operator:
 # ---------------------------------------------------------------- the children of neighbours
 def _by_label(*, selects_owner: bool) -> Operator:
     async def reconcile(site: Site, ctx: Context) -> None:
-        wanted = f"{short_of(site.metadata.name)}-{site.spec.text[:20].lower()}"
+        digest = hashlib.sha256(site.spec.text.encode()).hexdigest()[:8]
+        wanted = f"{short_of(site.metadata.name)}-{digest}"
         labels = {"app": "site", "site": site.metadata.uid or ""}
         meta = ObjectMeta(name=wanted, labels=labels)
         await ctx.apply(ConfigMap(metadata=meta, data={"text": site.spec.text}))
