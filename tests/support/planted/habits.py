@@ -110,13 +110,12 @@ def _conditions(*, whole: bool) -> Operator:
     def controller(name: str) -> None:
         async def reconcile(site: Site, ctx: Context) -> None:
             if whole:
-                ready = Condition(
-                    type=name, status="True", reason="Done", last_transition_time=site.metadata.creation_timestamp
-                )
+                ready = Condition(type=name, status="True", reason="Done", message=site.spec.text)
+                ready.last_transition_time = site.metadata.creation_timestamp
                 await ctx.client.status().patch(site, merge_patch({"status": {"conditions": [_tree(ready)]}}))
             else:
                 async with ctx.status(site) as patch:
-                    set_condition(patch.status.conditions, name, True, "Done")
+                    set_condition(patch.status.conditions, name, True, "Done", site.spec.text)
 
         operator.reconciler(Site, name=name.lower())(reconcile)
 
@@ -131,7 +130,7 @@ def _tree(condition: Condition) -> dict[str, str]:
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
-        "message": "",
+        "message": condition.message,
         "lastTransitionTime": f"{time:%Y-%m-%dT%H:%M:%SZ}" if time is not None else "1970-01-01T00:00:00Z",
     }
 
