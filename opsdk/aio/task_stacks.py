@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -106,11 +107,7 @@ def author_frame(frames: Sequence[str]) -> str:
     >>> author_frame(["/app/site.py:31 reconcile", f"{_OPSDK}client/client.py:10 Client.get"])
     '/app/site.py:31 reconcile'
     """
-    of_author = (
-        frame
-        for frame in reversed(frames)
-        if not frame.startswith(_LIBRARIES) and not any(folder in frame for folder in _PACKAGES)
-    )
+    of_author = (frame for frame in reversed(frames) if is_of_author(frame))
     return next(of_author, frames[-1] if frames else "")
 
 
@@ -121,6 +118,24 @@ def waits_for(task: asyncio.Task[Any]) -> str:
     if future is None:
         return ""
     return str(future.get_name()) if isinstance(future, asyncio.Task) else type(future).__name__
+
+
+def is_of_author(path: str) -> bool:
+    """Whether a file, or a frame that begins with it, is neither of opsdk, of Python nor of an installed package."""
+    return not path.startswith(_LIBRARIES) and not any(folder in path for folder in _PACKAGES)
+
+
+def await_frames(awaitable: object) -> Iterator[FrameType]:
+    """Yield the frames of a chain of awaiting coroutines, the outermost first."""
+    for _ in range(_MAX_DEPTH):
+        for frame_name, next_name in _FRAME_ATTRIBUTES:
+            frame = getattr(awaitable, frame_name, None)
+            if frame is not None:
+                yield frame
+                awaitable = getattr(awaitable, next_name, None)
+                break
+        else:
+            return
 
 
 def await_stack(awaitable: object) -> list[str]:
@@ -135,15 +150,6 @@ def await_stack(awaitable: object) -> list[str]:
     >>> [frame.rpartition(" ")[2] for frame in asyncio.run(main())]
     ['outer', 'sleep']
     """
-    frames: list[str] = []
-    while awaitable is not None and len(frames) < _MAX_DEPTH:
-        for frame_name, next_name in _FRAME_ATTRIBUTES:
-            frame = getattr(awaitable, frame_name, None)
-            if frame is not None:
-                code = frame.f_code
-                frames.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
-                awaitable = getattr(awaitable, next_name, None)
-                break
-        else:
-            break
-    return frames
+    return [
+        f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}" for frame in await_frames(awaitable)
+    ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
+from opsdk.cli.output import Output, OutputFormat, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
@@ -27,7 +25,8 @@ from opsdk.cli.verify_command import (
     Workloads,
     verify_command,
 )
-from opsdk.cli.verify_inputs import OPERATIONS, OperatorInputs
+from opsdk.cli.verify_files import Junit, ReportOutputs, Sarif
+from opsdk.cli.verify_inputs import OPERATIONS, AttackLimits, OperatorInputs
 from opsdk.cli.verify_process import check_processes
 from opsdk.cli.verify_report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
@@ -51,7 +50,12 @@ Examples = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
 ]
 Operations = Annotated[int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")]
-Budget = Annotated[int, typer.Option(metavar="N", min=1, help="disturbances to run, the most different ones first")]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="disturbances to run, the most different first; default: 150, of a command 40"
+    ),
+]
 Ignored = Annotated[
     list[str] | None, typer.Option(metavar="RESOURCE[:PATH]", help="not compared, as what records the past")
 ]
@@ -63,7 +67,7 @@ def verify(
     *,
     example: Examples = None,
     operations: Operations = None,
-    disturbances: Budget = DISTURBANCES,
+    disturbances: Budget = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
     doubles: DoublesName = "",
     allow_host: AllowedHosts = None,
@@ -78,6 +82,8 @@ def verify(
     patience: Patience = 75,
     parallel: Parallel = None,
     output: Output = OutputFormat.TEXT,
+    junit: Junit = None,
+    sarif: Sarif = None,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 
@@ -95,52 +101,33 @@ def verify(
 
     opsdk verify --crds crds --workload workload.yaml -- ./manager --metrics-bind-address :{port}
     """
-    if workload or crds or command:
+    limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=parallel)
+    outputs = ReportOutputs(output=output, junit=junit, sarif=sarif)
+    is_here = not operator or operator.endswith(".py") or ":" in operator
+    if workload or command or (crds and not is_here):
         inputs = CommandInputs(
             words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
             examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
         )  # fmt: skip
-        timing = Timing(quiet=quiet, patience=patience)
-        raise typer.Exit(verify_command(inputs, timing, time_limit=time_limit, parallel=parallel or 1, output=output))
+        raise typer.Exit(verify_command(inputs, Timing(quiet=quiet, patience=patience), limits, outputs))
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
-        ignored=ignore or (),
+        ignored=ignore or (), definitions=[str(each) for each in crds or ()],
     )  # fmt: skip
-    verification, processes = chosen.generated(), parallel or os.cpu_count() or 1
-    if exhaustive:
-        status = explore_workloads(
-            chosen, verification, time_limit=time_limit, order=seed or None, processes=processes, output=output
-        )
-        raise typer.Exit(status)
-    kinds = tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS
-    limits = AttackLimits(disturbances=disturbances, seconds=time_limit, processes=processes)
-    raise typer.Exit(_attack(chosen, verification, kinds, limits, output=output))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttackLimits:
-    """How much is run.
-
-    Attributes:
-        disturbances: their number.
-        seconds: of real time, after which no further one is run.
-        processes: that share them.
-    """
-
-    disturbances: int
-    seconds: float
-    processes: int
+    attack = explore_workloads if exhaustive else partial(_attack, foreign_changes=foreign_changes)
+    with outputs.with_errors(chosen.reference):
+        raise typer.Exit(attack(chosen, chosen.generated(), limits, outputs))
 
 
 @stopped_by_sigterm()
 def _attack(
     inputs: OperatorInputs,
     verification: GeneratedVerification,
-    kinds: Sequence[DisturbanceKind],
     limits: AttackLimits,
+    outputs: ReportOutputs,
     *,
-    output: OutputFormat,
+    foreign_changes: bool,
 ) -> int:
     """Run the workloads without and with each disturbance. Returns the status of the command."""
     began = time.monotonic()
@@ -151,16 +138,16 @@ def _attack(
     disturbed = run_verification(
         verification.declared,
         verification.workloads,
-        kinds=kinds,
+        kinds=tuple(DisturbanceKind) if foreign_changes else DEFAULT_KINDS,
         time_limit=limits.seconds - (time.monotonic() - began),
-        budget=limits.disturbances,
-        processes=limits.processes,
+        budget=limits.disturbances or DISTURBANCES,
+        processes=limits.all_processes,
         with_standby=verification.elects_leader,
         progress=_show_progress,
     )
     show_progress("")
     report = GeneratedReport(inputs=inputs, verification=verification, undisturbed=undisturbed, disturbed=disturbed)
-    print_result(output, report.as_json(), report.lines())
+    outputs.publish(report.as_json(), report.lines(), report.result())
     return report.status
 
 

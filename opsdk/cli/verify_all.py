@@ -11,7 +11,8 @@ import typer
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
+from opsdk.cli.verify_inputs import AttackLimits, OperatorInputs
 from opsdk.cli.verify_report import test_lines
 from opsdk.cli.verify_transition import transition_test
 from opsdk.structured_merge.value import JsonObject
@@ -32,17 +33,14 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedu
 def explore_workloads(
     inputs: OperatorInputs,
     verification: GeneratedVerification,
-    *,
-    time_limit: float,
-    order: int | None,
-    processes: int,
-    output: OutputFormat,
+    limits: AttackLimits,
+    outputs: ReportOutputs,
 ) -> int:
     """Explore one workload after the other until the time is over. Returns the status of the command.
 
-    The search ends with the first workload that the operator does not survive. For `order` see `explore`.
+    The search ends with the first workload that the operator does not survive. The seed is that of the order of tasks.
     """
-    deadline = time.monotonic() + time_limit
+    deadline = time.monotonic() + limits.seconds
     explorations: dict[str, Exploration] = {}
     tests: dict[str, list[str]] = {}
     gaps = WorkloadGaps(verification.generated)
@@ -51,9 +49,9 @@ def explore_workloads(
         exploration = explorations[name] = explore(
             verification.declared,
             run.workload,
-            order=order,
+            order=inputs.seed or None,
             time_limit=deadline - time.monotonic(),
-            processes=processes,
+            processes=limits.all_processes,
             progress=lambda states, name=name: show_progress(f"{name}: {states} states"),  # type: ignore[misc]
         )
         show_progress("")
@@ -63,8 +61,8 @@ def explore_workloads(
             transition_test(inputs, "exhaustive", transition, schedule=each.schedule)
             for each in exploration.counterexamples
         ]
-        if output is OutputFormat.TEXT:
-            print_result(output, None, _lines(name, exploration, tests[name]))
+        if outputs.output is OutputFormat.TEXT:
+            print_result(outputs.output, None, _lines(name, exploration, tests[name]))
         if exploration.counterexamples or time.monotonic() > deadline:
             break
     omitted = len(verification.runs) - len(explorations)
@@ -75,7 +73,16 @@ def explore_workloads(
     lines = [*advice, f"{omitted} workloads left {reason}"] if omitted else advice
     workloads = {name: _as_json(each, tests[name]) for name, each in explorations.items()}
     result = {"workloads": workloads, "omitted": omitted, "advice": advice}
-    print_result(output, result, lines)
+    bugs = [
+        ReportedBug(rule="exhaustive", title=f"{name}: {each.violations[0]}", text=str(each))
+        for name, exploration in explorations.items()
+        for each in exploration.counterexamples
+    ]
+    left_out = {"workloads": omitted} if omitted and not bugs else {}
+    tried = {"exhaustive": len(explorations)}
+    outputs.publish(
+        result, lines, VerifyResult(name=inputs.reference, tried=tried, bugs=tuple(bugs), left_out=left_out)
+    )
     if any(each.counterexamples for each in explorations.values()):
         return ExitStatus.FOUND
     if not gaps.says_something(has_systems=verification.has_systems):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -14,21 +15,24 @@ import typer
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
-from opsdk.cli.output import OutputFormat, print_result, show_progress
+from opsdk.cli.output import show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
+from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
+from opsdk.cli.verify_inputs import AttackLimits, read_definitions
 from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.foreign.child import open_command
-from opsdk.verification.foreign.report import ForeignSummary
+from opsdk.verification.foreign.report import NOTHING_ATTACKED, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
-_DEFINITION: Final = "CustomResourceDefinition"
+_DISTURBANCES: Final = 40
+"""Disturbances by default: each takes seconds of real time."""
 
 Command = Annotated[
     list[str] | None,
@@ -38,7 +42,8 @@ Workloads = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
 ]
 Definitions = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE|FOLDER", help="CustomResourceDefinitions that a command needs")
+    list[Path] | None,
+    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
 ]
 Checks = Annotated[
     list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
@@ -77,12 +82,10 @@ class CommandInputs:
     operations: int
     seed: int
 
-    def read_definitions(self) -> list[JsonObject]:
-        """Return the definitions. Raises `UsageError`."""
-        definitions = [each.tree for each in read_files(self.definitions) if each.tree["kind"] == _DEFINITION]
-        if self.definitions and not definitions:
-            raise UsageError(f"--crds {self.definitions[0]} has no {_DEFINITION}")
-        return definitions
+    @property
+    def name(self) -> str:
+        """The command, as one line."""
+        return shlex.join(self.words)
 
     def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
         """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
@@ -103,16 +106,26 @@ class CommandInputs:
         yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
 
 
-def verify_command(
-    inputs: CommandInputs, timing: Timing, *, time_limit: float, parallel: int, output: OutputFormat
-) -> int:
+def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, outputs: ReportOutputs) -> int:
     """Verify a command, print what it does not survive, and return the exit status.
 
     Raises:
         OpsdkError: it cannot be verified.
     """
+    with outputs.with_errors(inputs.name), stopped_by_sigterm():
+        summary = asyncio.run(_verification(inputs, timing, limits).run())
+    show_progress("")
+    outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
+    if summary.broken:
+        return ExitStatus.FOUND
+    if not summary.count:
+        return ExitStatus.ERROR
+    return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+
+
+def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
-    definitions = inputs.read_definitions()
+    definitions = read_definitions(inputs.definitions)
     workloads = inputs.read_workloads(definitions)
 
     def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
@@ -132,18 +145,30 @@ def verify_command(
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
     )
-    verification = ForeignVerification(
-        subject, workloads, time_limit=time_limit, parallel=parallel, progress=_show_progress
+    return ForeignVerification(
+        subject, workloads, budget=limits.disturbances or _DISTURBANCES, time_limit=limits.seconds,
+        parallel=limits.processes or 1, progress=_show_progress,
+    )  # fmt: skip
+
+
+def _result(name: str, summary: ForeignSummary) -> VerifyResult:
+    """Return what files get."""
+    bugs = tuple(
+        ReportedBug(
+            rule=run.disturbance.kind.value if run.disturbance else "no disturbance",
+            title=str(run.disturbance or "without a disturbance"),
+            text=str(run),
+        )
+        for run in summary.broken
     )
-    with stopped_by_sigterm():
-        summary = asyncio.run(verification.run())
-    show_progress("")
-    print_result(output, summary.as_json(), summary.lines())
-    if summary.broken:
-        return ExitStatus.FOUND
-    if not summary.count:
-        return ExitStatus.ERROR
-    return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+    left_out = {kind.value: count for kind, count in sorted(summary.omitted.items())}
+    if summary.omitted_workloads:
+        left_out["workloads"] = summary.omitted_workloads
+    tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
+    error = "" if bugs or summary.count else NOTHING_ATTACKED
+    return VerifyResult(
+        name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
+    )  # fmt: skip
 
 
 def _show_progress(summary: ForeignSummary) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,11 +15,14 @@ from opsdk.cli.fresh_modules import imported_modules, renew_imports
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
+from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.engine.world.masks import parse_ignored
+from opsdk.errors import UsageError
+from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
@@ -29,8 +33,9 @@ from opsdk.verification.generated import (
 )
 from opsdk.verification.transition import Transition
 
-__all__ = ["OPERATIONS", "OperatorInputs", "fresh_operator"]
+__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator", "read_definitions"]
 
+_DEFINITION: Final = "CustomResourceDefinition"
 OPERATIONS: Final = 60
 """Operations on each kind."""
 
@@ -49,6 +54,7 @@ class OperatorInputs:
         examples: custom resources to begin with, and objects that they name.
         operations: on each kind.
         seed: chooses the order of the fields.
+        definitions: files and folders with the definitions of kinds that have no class.
     """
 
     operator: str = ""
@@ -60,6 +66,7 @@ class OperatorInputs:
     examples: Sequence[JsonObject] = ()
     operations: int = OPERATIONS
     seed: int = 0
+    definitions: Sequence[str] = ()
 
     def generated(self) -> GeneratedVerification:
         """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
@@ -73,6 +80,7 @@ class OperatorInputs:
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
             ignored=self._all_ignored(),
+            definitions=self._read_definitions(),
         )
 
     def transition(self, transition: Transition) -> GeneratedVerification:
@@ -84,11 +92,14 @@ class OperatorInputs:
             allowed_hosts=self.allowed_hosts,
             checks=self._parsed_checks(),
             ignored=self._all_ignored(),
+            definitions=self._read_definitions(),
         )
 
     def options(self) -> dict[str, Any]:
         """Return the attributes that differ from their defaults, without the operator."""
-        values = {name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks", "ignored")}
+        values = {
+            name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks", "ignored", "definitions")
+        }
         return {name: list(value) if not isinstance(value, str) else value for name, value in values.items() if value}
 
     @property
@@ -122,8 +133,44 @@ class OperatorInputs:
             parse_ignored(text)
         return texts
 
+    def _read_definitions(self) -> list[JsonObject]:
+        return read_definitions([Path(each) for each in self.definitions])
+
     def _parsed_checks(self) -> list[ObjectCheck]:
         return [parse_check(text) for text in self.checks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackLimits:
+    """How much is run.
+
+    Attributes:
+        disturbances: their number; None for the default.
+        seconds: of real time, after which no further one is run.
+        processes: that share them; None for the default.
+    """
+
+    disturbances: int | None
+    seconds: float
+    processes: int | None
+
+    @property
+    def all_processes(self) -> int:
+        """The number of processes; by default one on each processor."""
+        return self.processes or os.cpu_count() or 1
+
+
+def read_definitions(paths: Sequence[Path]) -> list[JsonObject]:
+    """Return the definitions in files and folders. Raises `UsageError`."""
+    definitions = [each.tree for each in read_files(paths) if each.tree["kind"] == _DEFINITION]
+    if paths and not definitions:
+        raise UsageError(f"--crds {paths[0]} has no {_DEFINITION}")
+    for each in definitions:
+        kind, versions = (get_path(each, path, None) for path in (("spec", "names", "kind"), ("spec", "versions")))
+        if not isinstance(kind, str) or not isinstance(versions, list):
+            name = get_path(each, ("metadata", "name"), "without a name")
+            raise UsageError(f"the {_DEFINITION} {name} lacks spec.names.kind or spec.versions: add them")
+    return definitions
 
 
 def fresh_operator(reference: str) -> Operator:

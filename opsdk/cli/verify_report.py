@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
+from opsdk.cli.verify_files import ReportedBug, VerifyResult
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.causes import Cause
 from opsdk.verification.disturbances import NEEDS_STANDBY
+from opsdk.verification.foreign.report import NOTHING_ATTACKED
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
 from opsdk.verification.oracles import Oracle, OracleFinding
+from opsdk.verification.state_comparison import RECORD_NAMES
 from opsdk.verification.verify import BrokenRun, VerificationSummary
 
 __all__ = ["GeneratedReport", "test_lines"]
@@ -22,6 +26,7 @@ __all__ = ["GeneratedReport", "test_lines"]
 
 _NEVER: Final = (
     "objects without a controller that have the name of a child: ctx.apply adopts them",
+    f"fields that record the past by their names: {', '.join(RECORD_NAMES)}",
     "a default or a version of a definition that changes while objects exist",
     "what pods, nodes and networks do: pods are ready at once, and nothing runs in them",
     "races of threads, and what many objects cost",
@@ -33,6 +38,9 @@ _ON_PURPOSE: Final = (
     "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
     "verify-ignore in pyproject.toml declares it once"
 )
+
+
+_NO: Final = "no disturbance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +125,29 @@ class GeneratedReport:
         yield "never shown here:"
         yield from (f"  {each}" for each in self.never)
         if not self.disturbed.runs:
-            yield "nothing was attacked, so this says nothing of the operator"
+            yield NOTHING_ATTACKED
         elif self.unfinished:
             yield "unfinished: pass a longer --time-limit"
         yield str(self.disturbed)
+
+    def result(self) -> VerifyResult:
+        """Return what files get."""
+        findings, disturbed = self.undisturbed.findings, self.disturbed
+        bugs = [_bug(each.oracle.value, f"{each.oracle.value}: {each.operation}", each) for each in findings]
+        bugs += [
+            _bug(run.disturbance.kind.value if run.disturbance else _NO, run.title, run) for run in disturbed.broken
+        ]
+        tried = {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle}
+        tried |= {kind.value: count for kind, count in sorted(disturbed.runs.items())}
+        left_out = {kind.value: count for kind, count in sorted(disturbed.omitted.items())}
+        if self.undisturbed.omitted:
+            left_out["workloads"] = self.undisturbed.omitted
+        is_bare = self.status == ExitStatus.ERROR
+        error = "\n".join([*map(outside_text, self.connections), *self.advice] or [NOTHING_ATTACKED]) if is_bare else ""
+        return VerifyResult(
+            name=self.inputs.reference, tried=tried, bugs=tuple(bugs), left_out=left_out, error=error,
+            seconds=self.undisturbed.seconds + disturbed.seconds,
+        )  # fmt: skip
 
     def as_json(self) -> JsonObject:
         """Return the report for programs."""
@@ -154,6 +181,7 @@ class GeneratedReport:
             "oracle": finding.oracle.value,
             "operation": finding.operation,
             "differences": list(finding.differences),
+            "causes": [_cause_as_json(each) for each in finding.causes],
             "workload": list(finding.workload),
             "test": self._test_of_finding(finding),
         }
@@ -163,6 +191,7 @@ class GeneratedReport:
             "disturbance": str(run.disturbance or ""),
             "replicas": run.replicas,
             "violations": list(run.violations),
+            "causes": [_cause_as_json(each) for each in run.causes],
             "workload": [step.name for step in run.steps],
             "journal": run.journal,
             "test": self._test_of_run(run),
@@ -176,6 +205,24 @@ class GeneratedReport:
     def _test_of_run(self, run: BrokenRun) -> str:
         transition = self.verification.run_of(run.steps).transition()
         return transition_test(self.inputs, run.title, transition, run.disturbance, replicas=run.replicas)
+
+
+def _bug(rule: str, title: str, shown: OracleFinding | BrokenRun) -> ReportedBug:
+    sender = shown.causes[-1].sender if shown.causes else None
+    file, line = (sender.file, sender.line) if sender is not None else ("", 0)
+    return ReportedBug(rule=rule, title=title, text=str(shown), file=file, line=line)
+
+
+def _cause_as_json(cause: Cause) -> JsonObject:
+    sender = cause.sender
+    return {
+        "role": cause.role,
+        "request": cause.request,
+        "function": sender.function,
+        "file": sender.file,
+        "line": sender.line,
+        "reads": list(sender.reads),
+    }
 
 
 def test_lines(test: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ def verify_transition(
     allowed_hosts: Sequence[str] = (),
     checks: Sequence[str] = (),
     ignored: Sequence[str] = (),
+    definitions: Sequence[str] = (),
     replicas: int = 1,
 ) -> Sequence[str]:
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
@@ -48,6 +49,7 @@ def verify_transition(
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
+        definitions: files with the definitions of kinds that have no class.
         replicas: of the operator.
 
     Raises:
@@ -55,7 +57,7 @@ def verify_transition(
     """
     inputs = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
-        exhaustive=schedule is not None,
+        definitions=definitions, exhaustive=schedule is not None,
     )  # fmt: skip
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
@@ -113,7 +115,8 @@ def transition_test(
 
 def verify_life(
     operator: str, kind: str, oracle: str, *, doubles: str = "", allowed_hosts: Sequence[str] = (),
-    checks: Sequence[str] = (), ignored: Sequence[str] = (), references: Sequence[JsonObject] = (),
+    checks: Sequence[str] = (), ignored: Sequence[str] = (), definitions: Sequence[str] = (),
+    references: Sequence[JsonObject] = (),
 ) -> Sequence[str]:  # fmt: skip
     """Return what is wrong with an operator in a workload like life. Call it from a plain test function.
 
@@ -125,6 +128,7 @@ def verify_life(
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
+        definitions: files with the definitions of kinds that have no class.
         references: examples of custom resources, and objects that they name.
 
     Raises:
@@ -132,7 +136,7 @@ def verify_life(
     """
     inputs = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
-        examples=references,
+        definitions=definitions, examples=references,
     )  # fmt: skip
     summary = GeneratedSummary()
     if oracle == Oracle.PROCESSES.value:

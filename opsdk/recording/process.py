@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 import os
 import random
@@ -27,12 +28,18 @@ from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.status import RecordingStatus
 from opsdk.recording.threads import ThreadRecorder
+from opsdk.recording.unrecorded import unrecorded_calls
 from opsdk.recording.writer import RecordingWriter
 
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
 
 _VARIABLES: Final = ("HOSTNAME", "POD_NAME", "POD_NAMESPACE", "PYTHONHASHSEED")
 """Variables of the environment that a replay needs besides flags. Others may hold secrets."""
+_log: Final = logging.getLogger("opsdk.recording")
+_ADVICE: Final = (
+    "a replay gets other results; take the time of Context.now, numbers of the module random, and wrap clients with "
+    "opsdk.recording.calls.record_calls"
+)
 _PANIC_SECONDS: Final = 600.0
 """Seconds after a panic in which others save nothing: one error may come with each retry."""
 _MAX_FILES: Final = 2_000
@@ -91,6 +98,8 @@ class ProcessRecording:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, RecordingLoop)
         began = self._began(config, loop)
+        if began.unrecorded:
+            _log.warning("the recording does not have %s: %s", ", ".join(began.unrecorded), _ADVICE)
         writer = self._writer = RecordingWriter(
             self._options,
             began,
@@ -169,6 +178,7 @@ class ProcessRecording:
                 **self._program.environment,
             },
             code=code_digest(self._program.modules),
+            unrecorded=unrecorded_calls(self._program.modules),
         )
 
     def __repr__(self) -> str:

@@ -79,6 +79,7 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
         is_virtual: the operator ran in virtual time.
         file: number of the file in the recording, from 0: a later file needs those before it, unless it begins with a
             checkpoint.
+        unrecorded: functions that the operator's code uses, and whose results no recording has, each with a line.
     """
 
     opsdk: str
@@ -99,6 +100,7 @@ class RecordingBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True,
     qps: float | None = None
     burst: int = 10
     timeout: float | None = 120.0
+    unrecorded: tuple[str, ...] = ()
 
 
 class CheckpointBegan(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="p"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -106,6 +106,9 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
         return f"{self.kind.value} message {self.number} of {self.path}"
 
 
+DisturbanceT = TypeVar("DisturbanceT", bound=Disturbance)
+
+
 def guided_disturbances(
     writes: Sequence[Exchange],
     messages: Sequence[WatchMessage],
@@ -168,8 +171,8 @@ def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbanc
 
 
 def most_different(
-    places: Iterable[tuple[int, Disturbance]], budget: int | None
-) -> tuple[list[tuple[int, Disturbance]], Counter[DisturbanceKind]]:
+    places: Iterable[tuple[int, DisturbanceT]], budget: int | None
+) -> tuple[list[tuple[int, DisturbanceT]], Counter[DisturbanceKind]]:
     """Return the disturbances of a budget, and the number of the others by kind.
 
     First comes one of each sort: of a kind, at a write or a watch of a resource; the kinds take turns. Then comes a
@@ -186,7 +189,7 @@ def most_different(
     (['crash_after write 1,  /api/v1/pods', 'refuse write 1,  /api/v1/pods'], 1)
     """
     counts: Counter[tuple[object, ...]] = Counter()
-    ranked = []
+    ranked: list[tuple[tuple[int, int], tuple[int, DisturbanceT]]] = []
     for place in places:
         kind = place[1].kind
         counts[sort := _sort_of(place[1])] += 1

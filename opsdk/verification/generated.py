@@ -127,7 +127,7 @@ class GeneratedVerification:
 def generated_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
     operations: int = 60, per_workload: int = PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
-    checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
+    checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return the workloads of an operator.
 
@@ -142,12 +142,13 @@ def generated_verification(
         allowed_hosts: that the operator may reach.
         checks: that hold at each rest, except after a harmful operation.
         ignored: what is not compared: see `Simulation`.
+        definitions: of kinds without a class.
 
     Raises:
         NoCustomResourceError: a schema admits nothing, or refuses an example.
         UsageError: the operator declares no kinds of its own.
     """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored)
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
     others = [example for example in examples if example.get("kind") not in declaration.kinds]
     runs: list[GeneratedRun] = []
     generated: dict[str, GeneratedWorkload] = {}
@@ -165,13 +166,14 @@ def generated_verification(
 def transition_verification(
     doubles: DoublesFactory, *, environment: DefinedEnvironment, transition: Transition,
     allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
+    definitions: Sequence[JsonObject] = (),
 ) -> GeneratedVerification:  # fmt: skip
     """Return a verification with one workload, whose custom resources a test has. See `generated_verification`.
 
     Raises:
         UsageError: the operator declares no kinds of its own, or not that of the custom resources.
     """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored)
+    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
     kind = str(transition.steps[0].obj.get("kind"))
     if kind not in declaration.kinds:
         raise UsageError(
@@ -192,23 +194,25 @@ class _Declaration:
 
     def __init__(
         self, doubles: DoublesFactory, environment: DefinedEnvironment, allowed_hosts: Sequence[str],
-        checks: Sequence[ObjectCheck], ignored: Sequence[str],
+        checks: Sequence[ObjectCheck], ignored: Sequence[str], *, more: Sequence[JsonObject],
     ) -> None:  # fmt: skip
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
         versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
-        if not versions:
+        if not versions and not more:
             raise UsageError(
-                "the operator declares no kind of its own: write a Simulation with actions, and verify that"
+                "the operator declares no kind of its own: pass the definitions of kinds without a class with --crds, "
+                "or write a Simulation with actions, and verify that"
             )
         definitions = operator.definitions(CLIENT_CONFIG)
         names = [(definition["spec"]["names"]["kind"], definition) for definition in definitions]
         self.kinds = {kind: (definition, versions[kind]) for kind, definition in names if kind in versions}
+        self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in more}
         self._has_systems = doubled.systems is not None
         self._declared = SimulatedOperator(
             doubles=doubles,
             # An operator with webhooks installs its definitions itself, with their conversion.
-            environment=lambda: environment(() if operator.has_webhooks else definitions),
+            environment=lambda: environment([*(() if operator.has_webhooks else definitions), *more]),
             check=_anything,
             at_rest=rest_checks(checks),
             allowed_hosts=allowed_hosts,
@@ -228,6 +232,11 @@ class _Declaration:
             examples=examples,
             has_systems=self._has_systems,
         )
+
+
+def _stored(definition: JsonObject) -> str:
+    """Return the name of the stored version; empty without one."""
+    return next((str(each["name"]) for each in definition["spec"]["versions"] if each.get("storage")), "")
 
 
 async def _anything(_: World) -> None:

@@ -20,6 +20,7 @@ from opsdk.engine.world.declaration import World
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.causes import causes_of
 from opsdk.verification.field_reach import FieldReach, trials
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
 from opsdk.verification.guided_run import WorkloadStep, run_guided
@@ -266,14 +267,15 @@ class _Check:
 
     # -------------------------------------------------------------- helpers
     def _guided(
-        self, actions: Sequence[Operate], steps: Sequence[WorkloadStep] = (), *, shifted: bool = False
-    ) -> Outcome:
+        self, actions: Sequence[Operate], steps: Sequence[WorkloadStep] = (), *,
+        shifted: bool = False, with_senders: bool = False,
+    ) -> Outcome:  # fmt: skip
         """Run actions. A shifted run has other random numbers and resource versions."""
         self._summary.runs += 1
         steps = steps or [WorkloadStep(action.__name__) for action in actions]
         first = Shifted(actions[0]) if shifted else actions[0]
         declared = replace(self._verification.declared, actions=[first, *actions[1:]])
-        outcome = run_guided(declared, steps, seed=_SEED + shifted)
+        outcome = run_guided(declared, steps, seed=_SEED + shifted, with_senders=with_senders)
         self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
 
@@ -289,12 +291,15 @@ class _Check:
         self, run: GeneratedRun, oracle: Oracle, number: int, texts: Sequence[str], places: set[str] | frozenset[str]
     ) -> None:
         names = tuple(each.step.name for each in run.steps[: number + 1])
-        self._summary.add(
-            OracleFinding(
-                oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
-                transition=run.transition(number + 1), places=frozenset(places),
-            )
+        finding = OracleFinding(
+            oracle=oracle, kind=run.kind, operation=names[-1], differences=tuple(texts), workload=names,
+            transition=run.transition(number + 1), places=frozenset(places),
         )  # fmt: skip
+        if not finding.is_among(self._summary.findings):
+            steps = run.steps[: number + 1]
+            actions, workload = [each.action for each in steps], [each.step for each in steps]
+            outcome = self._guided(actions, workload, with_senders=True)
+            self._summary.add(msgspec.structs.replace(finding, causes=tuple(causes_of(outcome, texts))))
 
 
 class Shifted:

@@ -52,8 +52,9 @@ class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 def run_guided(
-    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None = None, *, seed: int = 0
-) -> Outcome:
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None = None, *,
+    seed: int = 0, with_senders: bool = False,
+) -> Outcome:  # fmt: skip
     """Run a workload in virtual time. Must not be called from a running event loop.
 
     Args:
@@ -61,8 +62,9 @@ def run_guided(
         steps: the workload.
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
+        with_senders: see `WorldRun`.
     """
-    return WorkloadRun(declared, steps, disturber_of(disturbance), seed=seed).execute()
+    return WorkloadRun(declared, steps, disturber_of(disturbance), seed=seed, with_senders=with_senders).execute()
 
 
 class WorkloadRun(WorldRun):
@@ -74,6 +76,7 @@ class WorkloadRun(WorldRun):
         disturber: what goes wrong.
         seed: of every random number.
         order: see `WorldRun`.
+        with_senders: see `WorldRun`.
 
     Attributes:
         hurry: set to end the present rest: the next action comes at once.
@@ -89,8 +92,9 @@ class WorkloadRun(WorldRun):
         *,
         seed: int = 0,
         order: int | None = None,
+        with_senders: bool = False,
     ) -> None:
-        super().__init__(declared, seed=seed, order=order, disturber=disturber)
+        super().__init__(declared, seed=seed, order=order, disturber=disturber, with_senders=with_senders)
         self._steps = steps
         self.hurry = asyncio.Event()
         self._rest = Rest(quiet=_QUIET, longest=_LONGEST)

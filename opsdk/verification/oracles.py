@@ -16,6 +16,7 @@ import msgspec
 from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonValue
+from opsdk.verification.causes import Cause, cause_lines
 from opsdk.verification.state_comparison import state_differences
 from opsdk.verification.transition import Transition
 
@@ -75,6 +76,7 @@ class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
         workload: the names of the steps.
         transition: the custom resources that lead to it, for a test.
         places: what identifies the bug: fields without indices, or a text without names.
+        causes: the writes that led to it, and the code that sent them.
     """
 
     oracle: Oracle
@@ -84,11 +86,14 @@ class OracleFinding(msgspec.Struct, frozen=True, kw_only=True):
     workload: tuple[str, ...] = ()
     transition: Transition | None = None
     places: frozenset[str] = frozenset()
+    causes: tuple[Cause, ...] = ()
 
     def __str__(self) -> str:
         differences = "".join(f"  {each}\n" for each in self.differences)
         steps = "".join(f"  {each}\n" for each in self.workload)
-        return f"{self.oracle.value}: {self.operation}\n{differences}" + (f"The workload:\n{steps}" if steps else "")
+        code = "".join(f"{line}\n" for line in cause_lines(self.causes))
+        workload = f"The workload:\n{steps}" if steps else ""
+        return f"{self.oracle.value}: {self.operation}\n{differences}{code}{workload}"
 
     def is_among(self, others: Collection[OracleFinding]) -> bool:
         """Whether another finding shows the same bug: one shows after many operations."""

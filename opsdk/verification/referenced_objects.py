@@ -13,6 +13,8 @@ __all__ = ["reference_trees", "referenced_tree"]
 
 _KEYS: Final = ("username", "password", "token", "tls.crt", "tls.key", "ca.crt")
 """Keys that operators look for in a Secret."""
+_NAME: Final = "name"
+"""A key with the object's name: a field that names another object changes something if its content counts."""
 _ROOTS: Final[Mapping[str, JsonObject]] = {
     "ConfigMap": {"apiVersion": "v1"},
     "IngressClass": {"apiVersion": "networking.k8s.io/v1", "spec": {"controller": "verify.example.com/ingress"}},
@@ -50,7 +52,7 @@ def referenced_tree(reference: ReferencedObject, namespace: str, keys: Iterable[
 
     >>> reference = ReferencedObject(("spec", "settings", "name"), "ConfigMap", "settings")
     >>> referenced_tree(reference, "default", ["colour"])["data"]
-    {'colour': 'example'}
+    {'name': 'settings', 'colour': 'example'}
     """
     root = _ROOTS.get(reference.kind)
     if root is None:
@@ -60,7 +62,7 @@ def referenced_tree(reference: ReferencedObject, namespace: str, keys: Iterable[
         metadata["namespace"] = namespace
     tree: JsonObject = {**root, "kind": reference.kind, "metadata": metadata}
     if reference.kind == "Secret":
-        tree["stringData"] = dict.fromkeys((*_KEYS, *keys), "example")
+        tree["stringData"] = {_NAME: reference.name, **dict.fromkeys((*_KEYS, *keys), "example")}
     if reference.kind == "ConfigMap":
-        tree["data"] = dict.fromkeys(keys, "example")
+        tree["data"] = {_NAME: reference.name, **dict.fromkeys(keys, "example")}
     return tree

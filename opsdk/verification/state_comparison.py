@@ -5,6 +5,7 @@ What differs between two undisturbed runs is not compared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -15,11 +16,15 @@ from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.value import JsonValue
 from opsdk.verification.false_conditions import without_false_conditions
 
-__all__ = ["Mask", "mask_of", "state_differences", "state_violations"]
+__all__ = ["RECORD_NAMES", "Mask", "mask_of", "state_differences", "state_violations"]
 
 _MAX_DIFFERENCES: Final = 5
 _NOTES: Final = ("status.", "metadata.annotations", "metadata.labels")
 """Where an operator notes which generation it saw. In a spec, 1 and 2 are more likely numbers of replicas."""
+RECORD_NAMES: Final = ("audit", "changelog", "former", "history", "journal", "previous")
+"""Words in the names of fields that record the past on purpose: they depend on the way to a state."""
+_RECORD_WORDS: Final = frozenset(RECORD_NAMES)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 class Mask(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +85,8 @@ def state_differences(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield key, path and text of what differs. A condition that is False is like one that does not exist.
 
+    A field that records the past by its name is not compared: see `RECORD_NAMES`.
+
     Args:
         first: the state that is right.
         second: the other one.
@@ -96,8 +103,19 @@ def state_differences(
         for old, new in zip(before, after, strict=True):
             for difference in differences(old, new):
                 pair = (_number(difference.old), _number(difference.new))
+                if is_record(difference.path):
+                    continue
                 if pair not in generations or not difference.path.startswith(_NOTES):
                     yield key, difference.path, str(difference)
+
+
+def is_record(path: str) -> bool:
+    """Whether the name of a field, or of one above it, says that it records the past.
+
+    >>> is_record("data.textHistory"), is_record("metadata.annotations.a.com/previous-text"), is_record("data.text")
+    (True, True, False)
+    """
+    return not _RECORD_WORDS.isdisjoint(word.lower() for word in _WORD.findall(path))
 
 
 def _generations(first: RestState, second: RestState) -> frozenset[tuple[int | None, int | None]]:

@@ -17,6 +17,7 @@ from typing import Final
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.engine.world.outcome import Outcome
 from opsdk.errors import UsageError
+from opsdk.verification.causes import Cause, cause_lines, causes_of
 from opsdk.verification.disturbances import (
     COUNTED,
     DEFAULT_KINDS,
@@ -48,6 +49,7 @@ class BrokenRun:
         steps: the workload.
         disturbance: what went wrong; None if nothing did.
         violations: what followed.
+        causes: the writes that led to it, and the code that sent them.
         journal: the operator's journal of the objects that the violations name.
         replicas: of the operator.
     """
@@ -56,6 +58,7 @@ class BrokenRun:
     steps: Sequence[WorkloadStep]
     disturbance: Disturbance | None
     violations: Sequence[str]
+    causes: Sequence[Cause] = ()
     journal: str = ""
     replicas: int = 1
 
@@ -76,7 +79,8 @@ class BrokenRun:
         problems = "".join(f"  {violation}\n" for violation in self.violations[:_MAX_SHOWN])
         journal = f"The operator's journal:\n\n{self.journal}\n\n" if self.journal else ""
         steps = "".join(f"  {step.name}\n" for step in self.steps)
-        return f"{self.title}:\n{problems}The workload:\n{steps}{journal}"
+        code = "".join(f"{line}\n" for line in cause_lines(self.causes))
+        return f"{self.title}:\n{problems}{code}The workload:\n{steps}{journal}"
 
     @property
     def title(self) -> str:
@@ -283,10 +287,12 @@ class _Attack:
         summary.connections.update(dict.fromkeys(outcome.connections))
         if violations and not outcome.connections:
             broken = workload.broken_run(self._name, disturbance, outcome, violations)
-            if summary.is_new(broken) and not workload.is_confirmed(broken, outcome):
-                summary.unrepeated += 1
+            if not summary.is_new(broken):
+                return
+            if workload.is_confirmed(broken, outcome):
+                summary.add(workload.explained(broken))
             else:
-                summary.add(broken)
+                summary.unrepeated += 1
 
 
 def _part(
@@ -337,7 +343,7 @@ class _GuidedWorkload:
         summary.connections.update(dict.fromkeys(reference.connections))
         summary.uncompared.update(dict.fromkeys(reference.uncompared))
         if reference.violations and not reference.connections:
-            summary.add(self.broken_run(name, None, reference.outcome, reference.violations))
+            summary.add(self.explained(self.broken_run(name, None, reference.outcome, reference.violations)))
         return not reference.violations
 
     def disturbances(self, kinds: Sequence[DisturbanceKind]) -> Iterator[Disturbance]:
@@ -367,6 +373,11 @@ class _GuidedWorkload:
             return False
         again, violations = self.disturbed(run.disturbance)
         return bool(self.broken_run(run.name, run.disturbance, again, violations).sorts & run.sorts)
+
+    def explained(self, run: BrokenRun) -> BrokenRun:
+        """Return a broken run with the code that wrote what it shows, from a run that looks for it."""
+        outcome = run_guided(self._declared, self._steps, run.disturbance, seed=REFERENCE_SEED, with_senders=True)
+        return replace(run, causes=causes_of(outcome, run.violations, run.disturbance))
 
     def broken_run(
         self, name: str, disturbance: Disturbance | None, outcome: Outcome, violations: Sequence[str]

@@ -11,15 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
+from foreign_operators import DEFINITION
 from processes import until
 
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
-from opsdk.cli.verify_transition import transition_test
+from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
+from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.life.run import check_life
 
 HEAD = """\
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
@@ -70,11 +74,40 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sites_to_verify.py"
 
 
+UNSTRUCTURED = """\
+from opsdk import Context, ObjectMeta, Operator, Unstructured
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.kinds import unstructured_kind
+
+operator = Operator("site")
+
+
+@operator.reconciler(unstructured_kind("demo.opsdk.dev/v1", "Site"))
+async def reconcile(site: Unstructured, ctx: Context) -> None:
+    text = site.get("spec", "text", default="")
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": str(text)}), owner=None)
+"""
+
+
+def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a file, which the printed test names too. Without it, the message says what to pass."""
+    project.write_text(UNSTRUCTURED)
+    assert main(WORDS) == 1
+    assert "pass the definitions of kinds without a class with --crds" in capsys.readouterr().err
+    Path("crd.yaml").write_text(yaml.safe_dump(DEFINITION))
+    inputs, summary = OperatorInputs(operator=project.name, operations=4, definitions=["crd.yaml"]), GeneratedSummary()
+    check_life(inputs.generated(), summary)
+    (finding,) = summary.findings
+    assert "configmaps default/example is left over after the deletion of default/example" in finding.differences
+    assert "definitions=['crd.yaml'])" in life_test(inputs, finding)
+
+
 def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 0; the last lines say what was left out, and how many disturbances of each kind were tried."""
     project.write_text(HEAD + GOOD)
-    assert main(WORDS) == 0
+    assert main([*WORDS, "--junit", "verify.xml"]) == 0
     output = capsys.readouterr().out
+    assert 'failures="0" errors="0" skipped="0"' in (project.parent / "verify.xml").read_text()
     assert "Site: 4 operations" in output
     assert "runs without a disturbance (" in output
     assert "crash_after" in output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(foreign_operators.__file__).parent))
     (tmp_path / "crd.yaml").write_text(yaml.safe_dump(DEFINITION))
+    bare = {**DEFINITION, "spec": {}}
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    schemaless = {**DEFINITION, "spec": {**DEFINITION["spec"], "versions": versions}}
+    (tmp_path / "bare.yaml").write_text(yaml.safe_dump(bare))
+    (tmp_path / "schemaless.yaml").write_text(yaml.safe_dump(schemaless))
     (tmp_path / "site.yaml").write_text(yaml.safe_dump(SITE))
     (tmp_path / "workload.yaml").write_text(yaml.safe_dump({"steps": STEPS}))
     return tmp_path
@@ -49,9 +55,24 @@ def verify(behaviour: Behaviour, *options: str) -> int:
 @pytest.mark.slow
 def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 2; the report has the place, the steps, the requests and the output of the process."""
-    assert verify(Behaviour.STATUS_FIRST, "--workload", "workload.yaml", "--time-limit", "25", "--output", "json") == 2
+    assert (
+        verify(
+            Behaviour.STATUS_FIRST,
+            "--workload",
+            "workload.yaml",
+            "--disturbances",
+            "9",
+            "--output",
+            "json",
+            "--sarif",
+            "verify.sarif",
+        )
+        == 2
+    )
     report = json.loads(capsys.readouterr().out)
     (run, *_) = report["broken"]
+    (results,) = [each["results"] for each in json.loads(Path("verify.sarif").read_text())["runs"]]
+    assert len(results) == len(report["broken"])
     assert any("configmaps default/a" in violation for violation in run["violations"])
     assert run["workload"] == ["apply Site default/a", f"delete {REFERENCE}", "apply Site default/a"]
     assert any("/sites/a/status" in request for request in run["requests"])
@@ -61,18 +82,42 @@ def test_a_bug_of_a_process_is_shown(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.slow
 def test_generated_custom_resources_need_no_workload(capsys: pytest.CaptureFixture[str]) -> None:
     """A correct operator survives; the status is 0."""
-    assert verify(Behaviour.GOOD, "--operations", "2", "--time-limit", "12") in (0, 4)
+    assert verify(Behaviour.GOOD, "--operations", "2", "--disturbances", "4") == 0
     output = capsys.readouterr().out
     assert "0 bugs" in output.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_an_operator_that_ends_at_once_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message has its exit status and its output."""
-    assert verify(Behaviour.EXITS, "--workload", "workload.yaml") == 1
+    """The message has its exit status and its output; so has the file for a CI server."""
+    assert verify(Behaviour.EXITS, "--workload", "workload.yaml", "--junit", "verify.xml") == 1
     error = capsys.readouterr().err
+    assert "ended with status 3 before the first step" in Path("verify.xml").read_text()
     assert "ended with status 3 before the first step" in error
     assert "cannot read the licence" in error
+
+
+PROGRAMS = {
+    "import os, time; os.fork() or time.sleep(600)": "ended with status 0 before the first step, and left processes in",
+    "open('/var/run/secrets/kubernetes.io/serviceaccount/token')": "No such file or directory",
+    "import socket; socket.create_server(('127.0.0.1', PORT))": "Address already in use",
+    "print('x' * 50_000_000); raise SystemExit('no licence')": "no licence",
+}
+"""Programs that cannot be verified, and what says so."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", PROGRAMS)
+def test_a_program_that_cannot_be_verified_is_an_error(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that goes into the background, that needs a token or a port, or that prints much before it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words = [sys.executable, "-c", code.replace("PORT", str(server.getsockname()[1]))]
+        options = ["--workload", "workload.yaml", "--crds", "crd.yaml", "--quiet", "0.5"]
+        assert main(["verify", *options, "--", *words]) == 1
+    error = capsys.readouterr().err
+    assert "before the first step" in error
+    assert PROGRAMS[code] in error
+    assert len(error) < 5000
 
 
 @pytest.mark.slow
@@ -105,6 +150,8 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> No
         (["--workload", "none.yaml", "--", "cat"], "none.yaml cannot be read"),
         (["--workload", "site.yaml", "--", "cat"], "a workload has a list `steps`"),
         (["--workload", "crd.yaml", "--crds", "site.yaml", "--", "cat"], "has no CustomResourceDefinition"),
+        (["--crds", "bare.yaml", "--", "cat"], "sites.demo.opsdk.dev lacks spec.names.kind or spec.versions: add them"),
+        (["--crds", "schemaless.yaml", "--", "cat"], "Site has no schema for version 'v1'"),
         (["--workload", "workload.yaml", "--", "no-such-manager"], "no-such-manager is not a program"),
         (["--workload", "workload.yaml", "--check", "pods: self.", "--", "cat"], "--check is 'pods: self.'"),
     ],

@@ -212,6 +212,29 @@ def test_a_password_in_a_spec_is_hidden(tmp_path: Path) -> None:
     check_hidden(recorded.recordings)
 
 
+CLOCKS = OPERATOR.replace("import asyncio\n", "from datetime import datetime\n").replace(
+    'data={"url":', 'data={"at": datetime.now().isoformat(), "url":'
+)
+
+
+def test_what_a_recording_lacks_is_named_when_it_begins(tmp_path: Path) -> None:
+    """In the log of the process, and in the replay, which shows both values of the field."""
+    with server(tmp_path) as kubeconfig, RecordedOperator(tmp_path, kubeconfig, CLOCKS) as recorded:
+        asyncio.run(change_secrets(kubeconfig))
+        until(lambda: recorded.has_written("db-2-copy"), recorded.log)
+        recorded.end(signal.SIGTERM)
+    timeline = Timeline(load_recording(recorded.recordings).records)
+    (lacking,) = timeline.began.unrecorded
+    assert lacking.startswith("datetime.now (copier.py:")
+    assert f"the recording does not have {lacking}" in recorded.log.read_text()
+    with OperatorReplay(timeline, lambda: load_operator(recorded, timeline)) as replay:
+        outcome = replay.run()
+    (detail, *_) = outcome.divergences[0].details
+    assert detail.startswith("data.at: recorded '")
+    assert "', replayed '" in detail
+    assert PASSWORD not in detail
+
+
 def check_hidden(folder: Path) -> None:
     """No file has a password, in any form."""
     texts = [zlib.decompressobj().decompress(file.read_bytes().partition(b"\n")[2]) for file in folder.iterdir()]

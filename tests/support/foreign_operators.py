@@ -87,6 +87,8 @@ class Behaviour(StrEnum):
     """It sends no request."""
     NEEDY = "needy"
     """It needs a Secret."""
+    SLOW = "slow"
+    """It needs 20 seconds between its first request and its first watch."""
 
 
 async def operate(config: RestConfig, behaviour: Behaviour) -> int:
@@ -101,6 +103,9 @@ async def operate(config: RestConfig, behaviour: Behaviour) -> int:
             await transport.send(RestRequest("GET", "/apis/demo.opsdk.dev/v1/sites"))
             await asyncio.Event().wait()
     async with Cluster(replace(config, user_agent="foreign/1")) as cluster:
+        if behaviour is Behaviour.SLOW:
+            await cluster.uncached.list(CONFIG_MAP)
+            await asyncio.sleep(20.0)
         while True:
             try:
                 await _list_and_watch(cluster.uncached, behaviour)
@@ -190,6 +195,10 @@ class _InProcess:
     def log_lines(self) -> Sequence[str]:
         """Return one line."""
         return [f"the operator is {self._behaviour.value}"]
+
+    def is_in_background(self) -> bool:
+        """Tasks of this process end with it."""
+        return False
 
 
 def in_process(behaviour: Behaviour) -> OpenOperator:

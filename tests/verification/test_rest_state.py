@@ -113,3 +113,17 @@ def test_numbers_in_messages_are_not_compared() -> None:
         return recorder.at_rest()
 
     assert state_violations(rest(3), rest(4), Mask()) == ["state at rest: sites default/a status.attempts: 3 -> 4"]
+
+
+@pytest.mark.parametrize(("observed", "lags"), [(0, False), (1, True), (2, False)])
+def test_an_observed_generation_that_is_a_default_claims_nothing(observed: int, lags: bool) -> None:
+    """No generation is 0: the field of a status that the operator does not write has its default."""
+    obj = tree("a", "1")
+    obj["metadata"]["generation"] = 2
+    obj["metadata"]["managedFields"] = [
+        {"manager": "operator", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+    ]
+    obj["status"] = {"text": "done", "observedGeneration": observed}
+    recorder = StateRecorder()
+    recorder.add(Entry(1, OPERATOR, "demo/sites/default/a", None, obj), own=True)
+    assert bool(recorder.at_rest().lagging) is lags

@@ -17,6 +17,7 @@ import msgspec
 
 from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.tasks import TaskOwner
+from opsdk.engine.replay.body_differences import body_differences
 from opsdk.engine.replay.hidden_values import HiddenValues, has_digest
 from opsdk.engine.replay.loop import TIMER_TOLERANCE, ReplayLoop
 from opsdk.engine.replay.start import StartAnswers
@@ -45,7 +46,7 @@ class Divergence:
         recorded: the body of the recording; empty if it has none.
         replayed: the body of the replay; empty if it has none.
         time: of the event loop, in seconds.
-        details: when and why the recorded and the replayed request were sent, if the times differ.
+        details: the fields that differ, with both values; if the times differ, when and why each request was sent.
     """
 
     what: str
@@ -172,7 +173,8 @@ class ReplayBoundary:
             raise ConnectionLostError(f"the recording has no response to {describe(request)}")
         exchange = exchanges.popleft()
         if not self._hidden.matches(_body(exchange.request), _body(request)):
-            self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request))
+            fields = body_differences(_body(exchange.request), _body(request))
+            self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request), fields)
         elif not self._is_at_its_time(request, exchange.request):
             moment = self.timeline.time_of(exchange.request.iteration)
             details = (self._sending("recorded", exchange.request), self._sending("replayed", request))

@@ -67,6 +67,8 @@ def differences_of(timeline: Timeline, code: str) -> Iterator[str]:
         yield f"recorded with Python {began.python}, replayed with {platform.python_version()}: requests may differ"
     if began.code and code and began.code != code:
         yield "recorded with other code of the operator: requests may differ"
+    if began.unrecorded:
+        yield f"not in the recording, so requests may differ: {', '.join(began.unrecorded)}"
     if timeline.problem:
         yield timeline.problem
 

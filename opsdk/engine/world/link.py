@@ -94,6 +94,7 @@ class Link:
         delay: called before the answer to a request that is no watch is delivered; it may wait.
         on_crash: called when a fault of `decide` ended the client.
         on_exchange: called when a request is sent.
+        on_end: called when a request has ended, also by a fault.
         on_response: called when the server has responded, before the client receives the response.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
     """
@@ -105,6 +106,7 @@ class Link:
     delay: Callable[[Exchange], Awaitable[None]] | None = None
     on_crash: Callable[[], None] = lambda: None
     on_exchange: Callable[[Exchange], None] = lambda _: None
+    on_end: Callable[[Exchange], None] = lambda _: None
     on_response: Callable[[Exchange], None] = lambda _: None
     on_hot_loop: Callable[[str], None] = lambda _: None
     seed: int = 0
@@ -284,7 +286,10 @@ class Link:
             return
         self.on_exchange(exchange)
         with self._abortable(abort):
-            await self._pass(exchange, scope, receive, send, abort)
+            try:
+                await self._pass(exchange, scope, receive, send, abort)
+            finally:
+                self.on_end(exchange)
 
     async def _pass_unseen(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a WebSocket. It takes its time, and ends with the client; other faults do not hit it."""

@@ -11,6 +11,7 @@ from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Step
 from opsdk.engine.world.rest_state import RestState
+from opsdk.engine.world.senders import Sender
 
 __all__ = ["Outcome"]
 
@@ -28,6 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         exchanges: every request of the replicas, in the order in which they were sent.
         notes: of the workload, one for each action and foreign change.
         writes: the requests among the exchanges that change objects, in the order in which they left their replicas.
+        senders: the code that sent each write, by its number from 1; empty if the run did not look for it.
         messages: of the watches.
         states: at rest, by the number of actions before; none where the view of the operator was stale.
         user_writes: method and path of each write of the actions.
@@ -48,6 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: Sequence[Exchange] = ()
     notes: Sequence[str] = ()
     writes: Sequence[Exchange] = ()
+    senders: Mapping[int, Sender] = {}
     messages: Sequence[WatchMessage] = ()
     states: Mapping[int, RestState] = {}
     user_writes: Sequence[str] = ()

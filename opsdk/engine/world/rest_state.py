@@ -235,10 +235,13 @@ def _stable_key(entry: Entry) -> str:
 
 
 def _lag(part: JsonObject, generation: int) -> str:
-    """Return the generation that a status says it observed, if it is not the present one."""
+    """Return the generation that a status says it observed, if it is not the present one.
+
+    0 is no generation: it is the default of a field that the operator does not write.
+    """
     status = part.get("status")
     observed = status.get(_COUNTER) if isinstance(status, dict) else None
-    if not isinstance(observed, int) or observed == generation:
+    if not isinstance(observed, int) or observed in (0, generation):
         return ""
     return f"status.{_COUNTER} is {observed} at rest, and metadata.generation is {generation}"
 

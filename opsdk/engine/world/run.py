@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,7 @@ from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.replica import Observer
 from opsdk.engine.world.rest_state import StateRecorder
 from opsdk.engine.world.runner import WorldRunner
+from opsdk.engine.world.senders import Sender, ServerVersions, sender_of
 from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.rest.config import RestConfig
@@ -34,6 +36,7 @@ class WorldRun(ABC):
         order: the seed of the order in which tasks run that are ready at once; None for first in, first out.
         disturber: what goes wrong; None for nothing.
         record: see `Observer.record`.
+        with_senders: find the code that sends each write, for a report. It takes a millisecond each.
 
     Attributes:
         cluster: the environment and the replicas.
@@ -55,6 +58,7 @@ class WorldRun(ABC):
         order: int | None = None,
         disturber: Disturber | None = None,
         record: Callable[[Operator, RestConfig], Callable[[], None]] | None = None,
+        with_senders: bool = False,
     ) -> None:
         self.declared, self.seed = declared, seed
         self.disturber = disturber if disturber is not None else Disturber()
@@ -74,6 +78,8 @@ class WorldRun(ABC):
         self.problems: list[str] = []
         self.action = -1
         self.is_over = False
+        self._senders: dict[int, Sender] = {}
+        self._versions = ServerVersions() if with_senders else None
         self._messages: list[WatchMessage] = []
         self._counts: dict[str, int] = {}
         self._runner = WorldRunner[list[str]](
@@ -118,6 +124,7 @@ class WorldRun(ABC):
             violations=problems or self.cluster.violations([*violations, *self.problems, *self.state.violations]),
             exchanges=observer.exchanges,
             writes=self.writes,
+            senders=self._senders,
             messages=self._messages,
             user_writes=self.cluster.user_writes,
             happened=self.disturber.happened,
@@ -134,6 +141,8 @@ class WorldRun(ABC):
         if not changes_state(exchange):
             return await self.disturber.decide(exchange, 0)
         self.on_write(exchange)
+        if self._versions is not None and (sender := sender_of(asyncio.current_task(), self._versions)) is not None:
+            self._senders[len(self.writes)] = sender
         return await self.disturber.decide(exchange, len(self.writes))
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
@@ -153,5 +162,7 @@ class WorldRun(ABC):
         exchange = CURRENT_EXCHANGE.get()
         if exchange is not None:
             exchange.revision = entry.revision
+        if self._versions is not None:
+            self._versions.add(entry)
         self.state.add(entry, own=exchange is not None, client=exchange.client if exchange is not None else "")
         self.disturber.on_entry(entry, exchange)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,6 +66,8 @@ class StartRecorder:
         assert isinstance(loop, VirtualLoop)
         start = describe_start(config, loop, operator=operator.name, seed=len(self.starts))
         began = msgspec.structs.replace(start, is_virtual=True)
+        # As in a recorded process: the operator's own code may draw from it.
+        random.seed(began.seed)
         records: list[Record] = [began]
         self.starts.append(RecordedStart(records=records))
         recorder = begin_recording(records.append, began, loop)

@@ -83,7 +83,8 @@ class Simulation(SimulatedOperator):
         """Run a plan, and record every start of a replica, for `opsdk replay`. Must not be called from a running loop.
 
         Tasks run in the order in which they become ready, as on a real event loop; `run` mixes their order. Reconciles
-        are not slowed: that happens inside of the operator, and a replay has nothing of the simulation.
+        are not slowed: that happens inside of the operator, and a replay has nothing of the simulation. Each start
+        seeds the module `random`, as a recorded process does, so a replay repeats its numbers if there is one replica.
 
         Args:
             seed: of every random number.

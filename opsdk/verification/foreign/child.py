@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol
 
+from opsdk.aio.tasks import TaskOwner
+from opsdk.base.shortened import shortened
 from opsdk.http.asgi_types import App
 from opsdk.testing.webhooks import free_port
 from opsdk.verification.foreign.errors import ForeignOperatorError
@@ -24,6 +26,10 @@ _IN_CLUSTER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 """Variables by which clients find the cluster around them: the operator must not reach it."""
 _SHOWN_BYTES: Final = 20_000
 _SHOWN_LINES: Final = 20
+_SHOWN_LINE: Final = 200
+_MAX_LOG: Final = 16 << 20
+"""Bytes of output, after which the file begins anew: a program may print gigabytes."""
+_LOG_SECONDS: Final = 0.2
 
 
 class OperatorProcess(Protocol):
@@ -47,6 +53,10 @@ class ForeignOperator(Protocol):
 
     def log_lines(self) -> Sequence[str]:
         """Return the last lines of its output."""
+        ...
+
+    def is_in_background(self) -> bool:
+        """Whether processes that it started go on, although it has ended."""
         ...
 
 
@@ -91,6 +101,8 @@ class CommandOperator:
     def __init__(self, command: Sequence[str], *, kubeconfig: Path, log: Path) -> None:
         self._command, self._kubeconfig, self._log = command, kubeconfig, log
         self._processes: list[_ChildProcess] = []
+        self._tasks = TaskOwner("command")
+        self._former_output = b""
 
     async def start(self) -> OperatorProcess:
         words = words_of(self._command, self._kubeconfig)
@@ -107,19 +119,38 @@ class CommandOperator:
                 )
             except OSError as error:
                 raise ForeignOperatorError(f"{words[0]} cannot be started: {error.strerror}") from error
-        process = _ChildProcess(child)
+        process = _ChildProcess(child, self._kubeconfig)
+        if not self._processes:
+            self._tasks.start(self._bound_log(), name="log")
         self._processes.append(process)
         return process
 
     def log_lines(self) -> Sequence[str]:
+        text = (self._former_output + self._last_output())[-_SHOWN_BYTES:].decode(errors="replace")
+        return [shortened(line, _SHOWN_LINE) for line in text.splitlines()[-_SHOWN_LINES:]]
+
+    def is_in_background(self) -> bool:
+        return bool(_processes_of(self._kubeconfig))
+
+    def _last_output(self) -> bytes:
         try:
-            text = self._log.read_bytes()[-_SHOWN_BYTES:].decode(errors="replace")
+            with self._log.open("rb") as file:
+                file.seek(max(self._log.stat().st_size - _SHOWN_BYTES, 0))
+                return file.read(_SHOWN_BYTES)
         except FileNotFoundError:
-            return ()
-        return text.splitlines()[-_SHOWN_LINES:]
+            return b""
+
+    async def _bound_log(self) -> None:
+        """Let the file begin anew when it is long. Its writers append, so they go on at its end."""
+        while True:
+            await asyncio.sleep(_LOG_SECONDS)
+            if self._log.stat().st_size > _MAX_LOG:
+                self._former_output = self._last_output()
+                os.truncate(self._log, 0)
 
     async def aclose(self) -> None:
         """Kill what still runs, and wait for its end."""
+        await self._tasks.aclose()
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -127,8 +158,8 @@ class CommandOperator:
 
 
 class _ChildProcess:
-    def __init__(self, child: asyncio.subprocess.Process) -> None:
-        self._child = child
+    def __init__(self, child: asyncio.subprocess.Process, kubeconfig: Path) -> None:
+        self._child, self._kubeconfig = child, kubeconfig
         self._killed = False
 
     def kill(self) -> None:
@@ -137,9 +168,27 @@ class _ChildProcess:
             self._killed = True
             with suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
+            # A daemon has a session of its own.
+            for pid in _processes_of(self._kubeconfig):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     async def wait(self) -> int:
         return await self._child.wait()
+
+
+def _processes_of(kubeconfig: Path) -> list[int]:
+    """Return the processes that have a kubeconfig in their environment. Only Linux shows them."""
+    variable = f"KUBECONFIG={kubeconfig}".encode()
+    pids = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = file.read_bytes()
+        except OSError:  # it has ended, or is another user's
+            continue
+        if variable in environment.split(b"\0") and file.parent.name != str(os.getpid()):
+            pids.append(int(file.parent.name))
+    return pids
 
 
 def words_of(command: Sequence[str], kubeconfig: Path) -> list[str]:

@@ -28,10 +28,12 @@ class Launches(Closing):
         decide: see `Link.decide`.
         hold: see `Link.hold`.
         on_exchange: see `Link.on_exchange`.
+        on_end: see `Link.on_end`.
 
     Attributes:
         link: of the present start.
         contacted: set when the present start sent its first request.
+        watching: set when the first start opened its first watch.
         failed: set when the operator ended by itself, or could not be started.
         status: its exit status then; None while it runs.
         error: why it could not be started.
@@ -45,13 +47,16 @@ class Launches(Closing):
         decide: Callable[[Exchange], Awaitable[Fault | None]],
         hold: Callable[[Exchange, bytes], Awaitable[bool]],
         on_exchange: Callable[[Exchange], None],
+        on_end: Callable[[Exchange], None],
     ) -> None:
         self._app, self._decide, self._hold, self._report = app, decide, hold, on_exchange
+        self._on_end = on_end
         self._operator: ForeignOperator | None = None
         self._process: OperatorProcess | None = None
         self._tasks = TaskOwner("launches")
         self.link = self._new_link()
         self.contacted = asyncio.Event()
+        self.watching = asyncio.Event()
         self.failed = asyncio.Event()
         self.status: int | None = None
         self.error: ForeignOperatorError | None = None
@@ -111,6 +116,7 @@ class Launches(Closing):
             decide=self._decide,
             hold=self._hold,
             on_exchange=self._on_exchange,
+            on_end=self._on_end,
             on_crash=self.restart,
             max_latency=0.0,
             hot_requests=0,
@@ -120,4 +126,5 @@ class Launches(Closing):
         self.contacted.set()
         if exchange.is_watch:
             self.watched.add(exchange.path)
+            self.watching.set()
         self._report(exchange)

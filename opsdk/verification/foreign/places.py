@@ -170,7 +170,7 @@ class PlaceCounter:
 def placed_disturbances(
     writes: Sequence[Exchange], messages: Sequence[WatchMessage], known: Collection[str]
 ) -> Iterator[ForeignDisturbance]:
-    """Yield the disturbances of a reference run, one of each kind in turn: a time limit leaves out none of them wholly.
+    """Yield the disturbances of a reference run.
 
     Args:
         writes: of the reference run.
@@ -180,26 +180,15 @@ def placed_disturbances(
     places = PlaceCounter(known)
     sent = {number: places.write(write.method, write.path) for number, write in enumerate(writes, 1)}
     heard = {(message.path, message.number): places.message(message.path, message.keys) for message in messages}
-    turns: dict[DisturbanceKind, list[ForeignDisturbance]] = {}
     for each in guided_disturbances(writes, messages):
         if each.kind in WRITES:
             path, occurrence = sent[each.number]
-            placed = ForeignDisturbance(
+            yield ForeignDisturbance(
                 kind=each.kind, number=each.number, path=path, method=each.method, occurrence=occurrence
             )
         else:
             key, occurrence = heard[each.path, each.number]
-            placed = ForeignDisturbance(
-                kind=each.kind, number=each.number, path=each.path, key=key, occurrence=occurrence
-            )
-        turns.setdefault(each.kind, []).append(placed)
-    yield from in_turns(list(turns.values()))
-
-
-def in_turns(groups: Sequence[Sequence[ForeignDisturbance]]) -> Iterator[ForeignDisturbance]:
-    """Yield the first of each group, then the second of each, and so on."""
-    for index in range(max(map(len, groups), default=0)):
-        yield from (group[index] for group in groups if index < len(group))
+            yield ForeignDisturbance(kind=each.kind, number=each.number, path=each.path, key=key, occurrence=occurrence)
 
 
 # ------------------------------------------------------------------ restarts into the past

@@ -14,8 +14,9 @@ from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
 from opsdk.verification.reference_run import uncompared_text
 
-__all__ = ["ForeignBrokenRun", "ForeignSummary", "missing_text"]
+__all__ = ["NOTHING_ATTACKED", "ForeignBrokenRun", "ForeignSummary", "missing_text"]
 
+NOTHING_ATTACKED: Final = "nothing was attacked, so this says nothing of the operator"
 _MAX_SHOWN: Final = 5
 
 
@@ -89,7 +90,8 @@ class ForeignSummary:
     Attributes:
         workloads: number of workloads with a reference run.
         runs: number of disturbances that were run, by kind.
-        planned: number of disturbances of these workloads, by kind.
+        planned: number of disturbances of the budget, by kind.
+        beyond: number of disturbances beyond the budget, by kind.
         unreached: number of runs that did not reach their disturbance.
         unrepeated: number of broken runs that were not confirmed: a second run with the same disturbance is not broken,
             or one without it is broken too.
@@ -104,6 +106,7 @@ class ForeignSummary:
     workloads: int = 0
     runs: Counter[DisturbanceKind] = field(default_factory=Counter)
     planned: Counter[DisturbanceKind] = field(default_factory=Counter)
+    beyond: Counter[DisturbanceKind] = field(default_factory=Counter)
     unreached: int = 0
     unrepeated: int = 0
     omitted_workloads: int = 0
@@ -129,12 +132,12 @@ class ForeignSummary:
 
     @property
     def total(self) -> int:
-        """The number of disturbances of the workloads."""
+        """The number of disturbances of the budget."""
         return self.planned.total()
 
     @property
     def omitted(self) -> Counter[DisturbanceKind]:
-        """The number of disturbances for which there was no time, by kind."""
+        """The number of disturbances of the budget for which there was no time, by kind."""
         return self.planned - self.runs
 
     @property
@@ -157,7 +160,7 @@ class ForeignSummary:
         if self.omitted_workloads:
             yield f"{self.omitted_workloads} workloads left for lack of time"
         if not self.count:
-            yield "nothing was attacked, so this says nothing of the operator"
+            yield NOTHING_ATTACKED
         elif self.unfinished:
             yield "unfinished: pass a longer --time-limit"
         yield str(self)
@@ -165,6 +168,7 @@ class ForeignSummary:
     def __str__(self) -> str:
         rest = self.omitted
         omitted = f"; {rest.total()} left for lack of time: {by_kind(rest)}" if rest else ""
+        omitted += f"; {self.beyond.total()} beyond the budget: {by_kind(self.beyond)}" if self.beyond else ""
         runs = f"{self.count} disturbances of {self.workloads} workloads ({by_kind(self.runs)}{omitted})"
         return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
@@ -175,6 +179,7 @@ class ForeignSummary:
             "workloads": self.workloads,
             "runs": {kind.value: count for kind, count in sorted(self.runs.items())},
             "omitted": {kind.value: count for kind, count in sorted(self.omitted.items())},
+            "beyond": {kind.value: count for kind, count in sorted(self.beyond.items())},
             "unfinished": self.unfinished,
             "omitted_workloads": self.omitted_workloads,
             "unreached": self.unreached,

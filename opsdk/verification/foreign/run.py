@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,7 +23,6 @@ from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import hot_loops
-from opsdk.engine.world.rest import Rest
 from opsdk.engine.world.rest_state import RestState, StateRecorder
 from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
@@ -45,6 +44,7 @@ from opsdk.verification.foreign.places import (
     stable_state,
     storage_prefix,
 )
+from opsdk.verification.foreign.quiescence import Quiescence
 from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
 from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
@@ -59,10 +59,13 @@ __all__ = [
 ]
 
 _POLL_SECONDS: Final = 0.1
+_LEAST_QUIET: Final = 0.3
+_REACTIONS: Final = 2.0
+"""A disturbed run is quiet after so many times the longest reaction of the undisturbed ones. A state that differs then
+has the patience of `Timing`, so a shorter pause makes no false bug."""
 _AROUND: Final = 6
 """Requests before and after the disturbed one that a report shows."""
 _VERSION: Final = b'"resourceVersion"'
-_LINE: Final = 200
 _SHOWN_BODY: Final = 120
 """Characters of a line of output that a report shows."""
 _REFUSED: Final = (400, 403, 409, 422)
@@ -72,7 +75,8 @@ class Timing(Options, frozen=True, kw_only=True):
     """Real seconds.
 
     Attributes:
-        quiet: without a write, after which the operator is at rest.
+        quiet: without a write, after which the operator is at rest in a run without a disturbance. It is the longest
+            pause of the others, see `quiet_after`.
         patience: in which an operator at rest must reach the state of the reference run: its next retry may be late.
             kopf tries a failed handler again after 60 seconds.
         start: in which the operator must send its first request, and open its watches again after a crash.
@@ -83,6 +87,15 @@ class Timing(Options, frozen=True, kw_only=True):
     patience: float = 75.0
     start: float = 30.0
     calm: float = 120.0
+
+    def quiet_after(self, reaction: float) -> float:
+        """Return the pause of an operator whose longest reaction is known.
+
+        >>> timing = Timing()
+        >>> timing.quiet_after(0.01), timing.quiet_after(0.5), timing.quiet_after(1.5)
+        (0.3, 1.0, 2.0)
+        """
+        return min(self.quiet, max(_LEAST_QUIET, _REACTIONS * reaction))
 
     @property
     def stale(self) -> float:
@@ -113,12 +126,14 @@ class ForeignSubject:
         open_operator: prepares the operator of a run.
         checks: that hold at rest.
         timing: real seconds.
+        watches: the operator opens a watch when it starts; False if it is known that it does not.
     """
 
     environment: Callable[[], AbstractAsyncContextManager[ServedEnvironment]]
     open_operator: OpenOperator
     checks: Sequence[ObjectCheck] = ()
     timing: Timing = Timing()
+    watches: bool = True
 
 
 class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +151,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
         unserved: paths of kinds that are not served.
         missing: paths of objects that it read in vain again and again, and that nothing creates.
         locked: numbers of the writes with a resource version: only these may meet a conflict.
+        reaction: the longest time in seconds from what the operator could see to its next write, after its start.
         happened: whether the disturbance was reached.
         requests: around the disturbed one.
         log: the last lines of the operator's output.
@@ -152,6 +168,7 @@ class ForeignOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unserved: Sequence[str]
     missing: Sequence[str]
     locked: frozenset[int]
+    reaction: float
     happened: bool
     requests: Sequence[str]
     log: Sequence[str]
@@ -165,12 +182,14 @@ class ForeignReference(msgspec.Struct, frozen=True, kw_only=True):
         states: at rest, by the number of steps before.
         masks: what the two do not have in common.
         names: paths of requests and keys of objects that both have.
+        reaction: the longest one of both.
     """
 
     outcome: ForeignOutcome
     states: Mapping[int, RestState]
     masks: Mapping[int, Mask]
     names: frozenset[str]
+    reaction: float
 
     def differences(self, number: int, state: RestState, *, counted: bool) -> list[str]:
         """Return how a state at rest differs: see `state_violations`."""
@@ -183,7 +202,8 @@ def reference_of(first: ForeignOutcome, second: ForeignOutcome) -> ForeignRefere
     names = _names(first) & _names(second)
     states, others = ({n: stable_state(state, names) for n, state in run.states.items()} for run in (first, second))
     masks = {number: mask_of(states[number], state) for number, state in others.items()}
-    return ForeignReference(outcome=first, states=states, masks=masks, names=names)
+    reaction = max(first.reaction, second.reaction)
+    return ForeignReference(outcome=first, states=states, masks=masks, names=names, reaction=reaction)
 
 
 def _names(outcome: ForeignOutcome) -> frozenset[str]:
@@ -221,14 +241,16 @@ class _ForeignRun:
         self._subject, self._workload, self._disturbance = subject, workload, disturbance
         self._reference, self._known_violations = reference, known_violations
         self._timing = subject.timing
-        self._at_rest = Rest(quiet=subject.timing.quiet, longest=subject.timing.calm)
+        quiet = self._timing.quiet if reference is None else self._timing.quiet_after(reference.reaction)
+        self._quiescence = Quiescence(quiet=quiet, longest=subject.timing.calm)
         self._disturber = ForeignDisturber(
             disturbance,
             hide=self._hide,
             stale_seconds=subject.timing.stale,
         )
         self._launches = Launches(
-            self._server, decide=self._decide, hold=self._hold, on_exchange=self._on_exchange
+            self._server, decide=self._decide, hold=self._hold, on_exchange=self._on_exchange,
+            on_end=self._quiescence.ended,
         )  # fmt: skip
         self._places = PlaceCounter(None if reference is None else reference.names)
         self._state = StateRecorder()
@@ -277,10 +299,11 @@ class _ForeignRun:
             any_version=frozenset(each.path for each in self._exchanges if is_any_version_list(each)),
             unserved=list(unserved),
             missing=list(self._missing()),
+            reaction=self._quiescence.reaction,
             locked=frozenset(number for number, each in enumerate(self._writes, 1) if _VERSION in each.body),
             happened=self._disturber.happened_at is not None,
             requests=self._requests_around(),
-            log=[line[:_LINE] for line in self._operator.log_lines()],
+            log=self._operator.log_lines(),
         )
 
     def _missing(self) -> Iterator[str]:
@@ -306,8 +329,11 @@ class _ForeignRun:
             raise launches.error
         status = launches.status
         ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
-        if self._reference is None and self._disturber.step < 0:
-            raise self._error(f"the operator ended with {ended} before the first step: it must run until it is killed")
+        # A disturbed run that ends before its disturbance is no bug: its ports may be those of a parallel run.
+        if self._disturber.step < 0 and self._disturber.happened_at is None:
+            advice = "it must run until it is killed, in the foreground; write {port} for each port that it listens on"
+            background = ", and left processes in the background" if self._operator.is_in_background() else ""
+            raise self._error(f"the operator ended with {ended} before the first step{background}: {advice}")
         return [f"crash: the operator ended by itself, with {ended}"]
 
     async def _play(self) -> list[str]:
@@ -333,9 +359,20 @@ class _ForeignRun:
                 f"the operator did not contact the API server within {timing.start:g} s: it must use KUBECONFIG, "
                 "or {kubeconfig} in its words"
             ) from None
+        if self._reference is None:
+            await self._until_watching()
         violations = await self._rest()
+        # What a program does at its start takes longer than a reaction.
+        self._quiescence.reaction = 0.0
         self._watched = frozenset(self._launches.watched)
         return violations
+
+    async def _until_watching(self) -> None:
+        """Wait for the first watch: a program may need long between its first request and that."""
+        if self._subject.watches:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.start):
+                    await self._launches.watching.wait()
 
     async def _take(self, number: int, step: UserStep) -> list[str]:
         """Take a step. Returns what the server refused in a disturbed run."""
@@ -387,7 +424,7 @@ class _ForeignRun:
     # -------------------------------------------------------------- at rest
     async def _rest(self) -> list[str]:
         """Wait until nothing was written for a while. Returns a violation if that does not happen."""
-        loop, rest = asyncio.get_running_loop(), self._at_rest
+        loop, rest = asyncio.get_running_loop(), self._quiescence
         rest.begin(begin := loop.time())
         while True:
             now = loop.time()
@@ -471,8 +508,9 @@ class _ForeignRun:
 
     def _on_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
+        self._quiescence.sent(exchange)
         if exchange.is_watch and not is_lease(exchange):
-            self._at_rest.note_write(exchange.time)
+            self._quiescence.note(exchange.time)
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
         if not changes_state(exchange):
@@ -489,7 +527,10 @@ class _ForeignRun:
         message = WatchMessage(path=exchange.path, number=number, keys=keys, action=self._disturber.step)
         self._messages.append(message)
         key, occurrence = self._places.message(exchange.path, keys)
-        return await self._disturber.hold(exchange, key, occurrence)
+        is_delivered = await self._disturber.hold(exchange, key, occurrence)
+        if is_delivered:
+            self._quiescence.note(asyncio.get_running_loop().time())
+        return is_delivered
 
     def _hide(self, path: str) -> asyncio.Event:
         return self._launches.link.hide(path)
@@ -501,7 +542,7 @@ class _ForeignRun:
             return
         if exchange is not None:
             exchange.revision = entry.revision
-        self._at_rest.note_write(asyncio.get_running_loop().time())
+        self._quiescence.note(asyncio.get_running_loop().time())
         self._entries.append((entry, own))
         self._state.add(entry, own=own, client=exchange.client if exchange is not None else "")
         self._disturber.on_entry(entry, own=own)

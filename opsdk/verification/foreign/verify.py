@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
+from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind, most_different
 from opsdk.verification.foreign.errors import ForeignOperatorError
-from opsdk.verification.foreign.places import ForeignDisturbance, in_turns, pasts, placed_disturbances
+from opsdk.verification.foreign.places import ForeignDisturbance, pasts, placed_disturbances
 from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary, missing_text
 from opsdk.verification.foreign.run import ForeignOutcome, ForeignReference, ForeignSubject, reference_of, run_foreign
 from opsdk.verification.foreign.workload import UserWorkload
@@ -32,6 +33,7 @@ class ForeignVerification:
         time_limit: real seconds after which no further disturbance is run.
         parallel: number of runs at the same time, each with a server and an operator of its own.
         kinds: of the disturbances.
+        budget: the number of disturbances that are run; None for all.
         progress: called after each run.
 
     Attributes:
@@ -40,11 +42,12 @@ class ForeignVerification:
 
     def __init__(
         self, subject: ForeignSubject, workloads: Sequence[UserWorkload], *, time_limit: float = 600.0,
-        parallel: int = 1, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS,
+        parallel: int = 1, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, budget: int | None = None,
         progress: Callable[[ForeignSummary], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._subject, self._workloads, self._kinds = subject, workloads, kinds
         self._time_limit, self._parallel, self._progress = time_limit, parallel, progress
+        self._budget = budget
         self.summary = ForeignSummary()
         self._usual: set[str] = set()
         """What undisturbed runs show too, beside the two of the reference."""
@@ -58,7 +61,7 @@ class ForeignVerification:
         """
         loop, summary = asyncio.get_running_loop(), self.summary
         begin = loop.time()
-        waiting: list[list[_Place]] = []
+        calm: list[tuple[UserWorkload, ForeignReference]] = []
         for number, workload in enumerate(self._workloads):
             if number and loop.time() - begin > self._time_limit * _REFERENCE_SHARE:
                 summary.omitted_workloads = len(self._workloads) - number
@@ -66,10 +69,12 @@ class ForeignVerification:
             reference = await self._refer(workload)
             summary.workloads += 1
             if reference is not None:
-                waiting.append([(workload, reference, each) for each in self._disturbances(reference)])
+                calm.append((workload, reference))
             self._progress(summary)
-        summary.planned = Counter(place[2].kind for places in waiting for place in places)
-        places = _one_of_each(waiting)
+        numbered = [(number, each) for number, (_, known) in enumerate(calm) for each in self._disturbances(known)]
+        chosen, summary.beyond = most_different(numbered, self._budget)
+        summary.planned = Counter(each.kind for _, each in chosen)
+        places = ((*calm[number], each) for number, each in chosen)
         # The workers share one iterator: each takes the next place when it has time.
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._parallel):
@@ -83,6 +88,8 @@ class ForeignVerification:
     async def _refer(self, workload: UserWorkload) -> ForeignReference | None:
         """Run a workload twice without a disturbance. Returns None if that breaks an invariant."""
         first = await run_foreign(self._subject, workload)
+        if not first.watched:
+            self._subject = replace(self._subject, watches=False)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
         self.summary.missing.update(dict.fromkeys(first.missing))
         if first.violations:
@@ -102,7 +109,7 @@ class ForeignVerification:
         outcome = reference.outcome
         restarts = pasts(outcome.entries, outcome.moments, outcome.any_version & outcome.watched)
         placed = placed_disturbances(outcome.writes, outcome.messages, reference.names)
-        for each in in_turns([list(restarts), list(placed)]):
+        for each in (*restarts, *placed):
             # A server merges a patch without a resource version into what it has: it meets no conflict.
             unlocked = each.kind is DisturbanceKind.CONFLICT and each.number not in outcome.locked
             # The steps of a process in real time wait for a rest each.
@@ -158,14 +165,6 @@ class ForeignVerification:
     def _add(self, run: ForeignBrokenRun) -> None:
         if self.summary.is_new(run):
             self.summary.broken.append(run)
-
-
-def _one_of_each(
-    waiting: Sequence[Sequence[_Place]],
-) -> Iterator[_Place]:
-    """Yield one place of each workload after the other."""
-    for index in range(max(map(len, waiting), default=0)):
-        yield from (group[index] for group in waiting if index < len(group))
 
 
 def _idle_text(workload: UserWorkload, outcome: ForeignOutcome) -> str:

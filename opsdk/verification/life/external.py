@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSet
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSet, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from opsdk.verification.oracles import StateDifference
 
-__all__ = ["entries_left", "entries_of", "forget_entries", "records_of"]
+__all__ = ["entries_left", "entries_of", "forget_entries", "records_of", "shared_entries"]
 
 _MAX_DEPTH: Final = 4
 
@@ -69,3 +69,42 @@ def entries_left(
         for path, count in sorted(after.items())
         if count > (usual := before.get(path, 0)) and (path not in logs or count < among.get(path, 0))
     ]
+
+
+def shared_entries(
+    before: Mapping[str, int], alone: Sequence[Mapping[str, int]], together: Mapping[str, int], *, namespaces: int
+) -> list[StateDifference]:
+    """Return the containers in which some objects share an entry that each has alone.
+
+    An entry may be that of all objects, or one for each namespace. What remains is one for each object.
+
+    Args:
+        before: entries without an object.
+        alone: entries beside each object that is alone.
+        together: entries beside all of them.
+        namespaces: of the objects.
+
+    >>> shared_entries({}, [{"records": 1}] * 5, {"records": 4}, namespaces=2)[0].text
+    'records of the external system has 4 entries for 5 objects, alone they have 5: some objects share one'
+    >>> [shared_entries({}, [{"zones": 1}] * 5, {"zones": count}, namespaces=2) for count in (1, 2, 5)]
+    [[], [], []]
+    """
+    problems = []
+    for path, count in sorted(together.items()):
+        usual = before.get(path, 0)
+        each = [entries.get(path, 0) - usual for entries in alone]
+        if not each or min(each) < 1:
+            continue
+        missing, own = sum(each) - (count - usual), min(each)
+        explained = (
+            missing == of_all * (len(each) - 1) + of_namespaces * (len(each) - namespaces)
+            for of_all in range(own + 1)
+            for of_namespaces in range(own + 1 - of_all)
+        )
+        if missing > 0 and not any(explained):
+            text = (
+                f"{path} of the external system has {count - usual} entries for {len(each)} objects, "
+                f"alone they have {sum(each)}: some objects share one"
+            )
+            problems.append(StateDifference(f"{path} shared", text))
+    return problems

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -34,11 +34,13 @@ class Alone(msgspec.Struct, frozen=True):
         name: namespace and name of the custom resource.
         key: its storage key.
         state: the state at rest.
+        entries: of the containers of the doubles.
     """
 
     name: str
     key: str
     state: RestState
+    entries: Mapping[str, int] = {}
 
 
 def neighbours_of(first: JsonObject, second: JsonObject, *, namespaced: bool) -> Iterator[JsonObject]:
@@ -68,7 +70,7 @@ def shared_keys(alone: Sequence[Alone]) -> frozenset[str]:
     keys: set[str] = set()
     for number, one in enumerate(alone):
         for other in alone[number + 1 :]:
-            common = one.state.objects.keys() & other.state.objects.keys()
+            common = {key for key in one.state.objects.keys() & other.state.objects.keys() if not is_generated(key)}
             keys.update(key for key in common if one.state.objects[key] == other.state.objects[key])
     return frozenset(keys)
 
@@ -95,6 +97,9 @@ def _collisions(alone: Sequence[Alone]) -> Iterator[StateDifference]:
             owners.setdefault(key, []).append(one)
     for key, ones in sorted(owners.items()):
         first, *others = ones
+        # The server completes a generated name: each object has another one.
+        if is_generated(key):
+            continue
         other = next((each for each in others if each.state.objects[key] != first.state.objects[key]), None)
         if other is not None:
             text = f"{subject_of(key)} is a child of {first.name} and of {other.name}: give it another name for each"
@@ -105,6 +110,11 @@ def _differences(
     one: Alone, key: str, states: Sequence[JsonObject], together: RestState, alone: Sequence[Alone]
 ) -> Iterator[str]:
     present = together.objects.get(key, ())
+    if is_generated(key):
+        usual = sum(len(each.state.objects.get(key, ())) for each in alone)
+        if len(present) != usual:
+            yield f"exists {len(present)} times beside other objects, alone {usual} times in all"
+        return
     if len(present) < len(states):
         yield f"of {one.name} exists {len(present)} times beside other objects, alone {len(states)} times"
         return
@@ -112,6 +122,15 @@ def _differences(
         for each in differences(old, new):
             if any(other is not one and _has(other, each.path, each.new) for other in alone):
                 yield f"of {one.name} has a value of another object: {each}"
+
+
+def is_generated(key: str) -> bool:
+    """Whether a key is that of all objects whose names the server completes from one prefix.
+
+    >>> is_generated("core/configmaps/default/run-*"), is_generated("core/configmaps/default/run-1")
+    (True, False)
+    """
+    return key.endswith("*")
 
 
 def _has(other: Alone, path: str, value: JsonValue) -> bool:
@@ -134,7 +153,7 @@ def left_over(
     """
     shared = shared_keys([*gone, *others])
     remaining = {key for one in others for key in one.state.objects}
-    problems = []
+    problems = list(_generated_left_over(others, state, begin, shared))
     for one in gone:
         for key in sorted(one.state.objects.keys() & state.objects.keys() - remaining - shared - begin.objects.keys()):
             text = f"{subject_of(key)} is left over after the deletion of {one.name}"
@@ -146,6 +165,18 @@ def left_over(
             text = f"{subject_of(key)} of {one.name} is gone after the deletion of {gone[0].name}"
             problems.append(StateDifference(f"{key} is gone", text))
     return problems
+
+
+def _generated_left_over(
+    others: Sequence[Alone], state: RestState, begin: RestState, shared: frozenset[str]
+) -> Iterator[StateDifference]:
+    """Yield the generated names of which not as many objects exist as the custom resources have that are left."""
+    for key in sorted(key for key in state.objects.keys() - shared - begin.objects.keys() if is_generated(key)):
+        usual = sum(len(each.state.objects.get(key, ())) for each in others)
+        count = len(state.objects[key])
+        if usual and count != usual:
+            text = f"{subject_of(key)} exists {count} times after a deletion, and those that are left have {usual}"
+            yield StateDifference(f"{key} left over", text)
 
 
 def short_text(text: str) -> str:

@@ -12,9 +12,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
+
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.causes import Cause, causes_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, Shifted
 from opsdk.verification.guided_run import WorkloadStep, run_guided
@@ -28,7 +31,7 @@ from opsdk.verification.life.actions import (
     WaitSecond,
     name_of,
 )
-from opsdk.verification.life.external import entries_left
+from opsdk.verification.life.external import entries_left, shared_entries
 from opsdk.verification.life.foreign_objects import Occupy, Remember, taken_over
 from opsdk.verification.life.neighbours import Alone, disturbed_neighbours, left_over, neighbours_of, short_text
 from opsdk.verification.life.references import change_of, missing_references, stale_pods
@@ -99,6 +102,8 @@ class _KindLife:
         different = [each for each in contents if each.get("spec") != self._first.get("spec")]
         self._second = different[-1] if different else self._first
         self._alone: dict[tuple[str, bool], Alone | None] = {}
+        self._explained: list[Outcome] | None = None
+        """The outcomes of a scenario that is run again for its report; None otherwise."""
 
     def check(self) -> None:
         """Run all scenarios."""
@@ -126,15 +131,25 @@ class _KindLife:
         else:
             return
         if problems:
-            self._summary.add(
-                OracleFinding(
-                    oracle=oracle,
-                    kind=self._kind,
-                    operation=f"{self._kind}: {_TITLES[oracle]}",
-                    differences=tuple(short_text(each.text) for each in problems[:_MAX_SHOWN]),
-                    places=frozenset(each.place for each in problems),
-                )
+            finding = OracleFinding(
+                oracle=oracle,
+                kind=self._kind,
+                operation=f"{self._kind}: {_TITLES[oracle]}",
+                differences=tuple(short_text(each.text) for each in problems[:_MAX_SHOWN]),
+                places=frozenset(each.place for each in problems),
             )
+            self._summary.add(msgspec.structs.replace(finding, causes=self._causes(find, problems)))
+
+    def _causes(
+        self, find: Callable[[bool], list[StateDifference]], problems: Sequence[StateDifference]
+    ) -> tuple[Cause, ...]:
+        """Run a scenario again, and return the code that wrote what it shows."""
+        self._explained = []
+        find(False)
+        outcomes, self._explained = self._explained, None
+        texts = [each.text for each in problems[:_MAX_SHOWN]]
+        found = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
+        return tuple(each.shortened(short_text) for each in next(filter(None, found), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
@@ -173,12 +188,13 @@ class _KindLife:
         name = name_of(obj)
         if (key := (name, shifted)) not in self._alone:
             create = CreateObjects([*self._around([obj]), obj])
-            state = self._run([create], shifted=shifted).states.get(1)
+            outcome = self._run([create], shifted=shifted)
+            state = outcome.states.get(1)
             refused = name in create.refusals or state is None or bool(state.failing)
             if state is not None and state.failing and len(obj["metadata"]["name"]) >= _LABEL_LENGTH:
                 self._advise_of_name(obj, next(iter(state.failing.values())))
-            alone = None if refused or state is None else Alone(name, f"{self._resource}/{name}", state)
-            self._alone[key] = alone
+            stored = f"{self._resource}/{name}"
+            self._alone[key] = None if refused or state is None else Alone(name, stored, state, outcome.entries)
         return self._alone[key]
 
     def _advise_of_name(self, obj: JsonObject, error: str) -> None:
@@ -200,6 +216,11 @@ class _KindLife:
         outcome = self._run([CreateObjects([*self._around(objects), *objects])], shifted=shifted)
         state = outcome.states.get(1)
         problems = disturbed_neighbours(alones, state) if state is not None else []
+        if self._verification.has_systems:
+            before = self._run([Pass()], shifted=shifted).entries
+            spaces = {each["metadata"].get("namespace") for each in objects}
+            entries = [each.entries for each in alones]
+            problems += shared_entries(before, entries, outcome.entries, namespaces=len(spaces))
         return [*problems, *(StateDifference(each, each) for each in outcome.violations)]
 
     def _left_over(self, shifted: bool) -> list[StateDifference]:
@@ -308,7 +329,9 @@ class _KindLife:
         first = Shifted(actions_by_step[0]) if shifted else actions_by_step[0]
         # The author's rules need not hold of the objects of others.
         declared = replace(self._verification.declared, actions=[first, *actions_by_step[1:]], at_rest=())
-        outcome = run_guided(declared, steps, seed=int(shifted))
+        outcome = run_guided(declared, steps, seed=int(shifted), with_senders=self._explained is not None)
+        if self._explained is not None:
+            self._explained.append(outcome)
         self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
 

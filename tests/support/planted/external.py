@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
 from opsdk import Context, Operator
@@ -124,3 +125,26 @@ def kept_record(_: ClusterSnapshot) -> Doubles[Records]:
 def kept_record_repaired(_: ClusterSnapshot) -> Doubles[Records]:
     """A finalizer deletes it."""
     return _doubles(lambda records: _careful(records, tolerant=True))
+
+
+def shared_record(_: ClusterSnapshot) -> Doubles[Records]:
+    """The bug: sites of one name in two namespaces have one record."""
+    return _doubles(lambda records: _named(records, lambda site: site.metadata.name))
+
+
+def shared_record_repaired(_: ClusterSnapshot) -> Doubles[Records]:
+    """The text of a record has the namespace."""
+    return _doubles(lambda records: _named(records, _identity))
+
+
+def _named(records: Records, text_of: Callable[[Site], str]) -> Operator:
+    async def finalize(site: Site, ctx: Context) -> None:
+        while name := await records.find(text_of(site)):
+            await records.delete(name)
+
+    async def reconcile(site: Site, ctx: Context) -> None:
+        record = await records.find(text_of(site)) or await records.create(text_of(site))
+        async with ctx.status(site) as patch:
+            patch.status.record = record
+
+    return _operator(reconcile, finalize)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.verification.foreign import child
 from opsdk.verification.foreign.child import CommandOperator, environment_of, open_command, words_of
 from opsdk.verification.foreign.errors import ForeignOperatorError
 
@@ -67,3 +68,53 @@ async def test_a_process_is_killed_with_its_children(tmp_path: Path) -> None:
     await operator.aclose()
     while is_running(pid):
         await asyncio.sleep(0.01)  # it was killed at the same time, and ends as soon as it is scheduled
+
+
+DAEMON = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    print(os.getpid(), "started", flush=True)
+    time.sleep(600)
+"""
+TALKATIVE = "print('x' * 1_000_000); print('the end', flush=True); import time; time.sleep(600)"
+
+
+async def until_printed(operator: CommandOperator, end: str) -> list[str]:
+    """Wait until the output ends with a word, and return its words."""
+    words: list[str] = []
+    while words[-1:] != [end]:
+        await asyncio.sleep(0.01)
+        words = " ".join(operator.log_lines()).split()
+    return words
+
+
+@pytest.mark.realtime
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of processes")
+async def test_a_daemon_is_killed_too(tmp_path: Path) -> None:
+    """It has left the process group, and ignores SIGTERM."""
+    operator = CommandOperator([sys.executable, "-c", DAEMON], kubeconfig=tmp_path / "k", log=tmp_path / "log")
+    process = await operator.start()
+    pid, _ = await until_printed(operator, "started")
+    assert await process.wait() == 0
+    assert operator.is_in_background()
+    process.kill()
+    await operator.aclose()
+    while is_running(pid):
+        await asyncio.sleep(0.01)
+    assert not operator.is_in_background()
+
+
+@pytest.mark.realtime
+async def test_a_long_output_takes_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file begins anew, and the last lines stay."""
+    monkeypatch.setattr(child, "_MAX_LOG", 100_000)
+    log = tmp_path / "log"
+    operator = CommandOperator([sys.executable, "-c", TALKATIVE], kubeconfig=tmp_path / "k", log=log)
+    await operator.start()
+    await until_printed(operator, "end")
+    while log.stat().st_size:
+        await asyncio.sleep(0.01)
+    assert operator.log_lines()[-1] == "the end"
+    await operator.aclose()

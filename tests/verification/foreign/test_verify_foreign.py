@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
 from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
 
 import envtest
+from opsdk.http.asgi_types import App
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
+from opsdk.verification.foreign.child import ForeignOperator
 from opsdk.verification.foreign.errors import ForeignOperatorError, WorkloadError
 from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
@@ -148,6 +151,29 @@ async def test_an_operator_that_cannot_be_verified_is_an_error(behaviour: Behavi
     assert f"the operator is {behaviour.value}" in str(caught.value)
 
 
+async def test_a_slow_start_is_waited_for() -> None:
+    """The first request is not the end of the start: the first watch is."""
+    summary = await verified(Behaviour.SLOW, DisturbanceKind.REFUSE)
+    assert summary.count > 0
+    assert not summary.broken
+    assert not summary.unreached
+
+
+async def test_a_disturbed_run_whose_operator_does_not_start_is_an_error() -> None:
+    """It is no bug: a port may be taken by a run beside it."""
+    starts: list[None] = []
+
+    def opened(environment: object, app: App) -> AbstractAsyncContextManager[ForeignOperator]:
+        starts.append(None)
+        behaviour = Behaviour.GOOD if len(starts) <= 2 else Behaviour.EXITS
+        return in_process(behaviour)(environment, app)
+
+    flaky = replace(subject(Behaviour.GOOD), open_operator=opened)
+    with pytest.raises(ExceptionGroup) as caught:
+        await ForeignVerification(flaky, [RECREATED], kinds=[DisturbanceKind.REFUSE]).run()
+    assert caught.group_contains(ForeignOperatorError, match=r"before the first step: .*write \{port\} for each port")
+
+
 async def test_kinds_that_are_not_served_are_named() -> None:
     """With what to pass."""
     config_map: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}
@@ -186,9 +212,31 @@ async def test_checks_hold_at_rest() -> None:
     assert run.outcome.violations == ["check: configmaps default/a: self.metadata.name != 'a': is false"]
 
 
+async def test_the_budget_of_disturbances_has_each_kind_first() -> None:
+    """What is beyond the budget is counted by kind, and is not left for lack of time: the run is finished."""
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=1e6, budget=5)
+    summary = await verification.run()
+    assert summary.count == summary.total == len(summary.runs) == 5
+    assert not summary.unfinished
+    assert summary.beyond
+    assert f"{summary.beyond.total()} beyond the budget: " in str(summary)
+    beyond = summary.as_json()["beyond"]
+    assert beyond == {kind.value: count for kind, count in sorted(summary.beyond.items())}
+
+
+async def test_a_disturbed_run_rests_as_long_as_the_operator_needs_to_react() -> None:
+    """Undisturbed runs wait for the quiet time after each step, and measure the reactions; the others do not wait."""
+    kinds = (DisturbanceKind.LOSE_ANSWER,)
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=1e6, kinds=kinds, budget=2)
+    summary = await verification.run()
+    undisturbed = 2 * 5.0 * (len(RECREATED.steps) + 1)
+    assert undisturbed < summary.seconds < 1.5 * undisturbed
+    assert (summary.count, summary.unreached, summary.broken) == (2, 0, [])
+
+
 async def test_the_time_limit_leaves_out_no_kind_wholly() -> None:
     """Kinds take turns, and what is left is counted."""
-    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=300.0)
+    verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=100.0)
     summary = await verification.run()
     assert len(summary.runs) >= 3
     assert 0 < summary.count < summary.total

@@ -57,6 +57,25 @@ def test_a_common_child_of_different_content_is_a_collision() -> None:
     assert difference.text == "configmaps default/child is a child of a and of b: give it another name for each"
 
 
+def generated(name: str, count: int = 1) -> Alone:
+    """What one object leads to: ConfigMaps whose names the server completes."""
+    states: list[JsonObject] = [{"data": {"text": name}}] * count
+    return Alone(name, f"demo/sites/{name}", RestState(objects={"core/configmaps/default/run-*": states}))
+
+
+def test_generated_names_are_counted() -> None:
+    """Each object has others, so they neither collide nor belong to all; one too many or too few is reported."""
+    one, other, both = generated("a"), generated("b"), generated("both", 2).state
+    assert disturbed_neighbours([one, other], both) == []
+    (missing,) = {each.text for each in disturbed_neighbours([one, other], one.state)}
+    assert missing == "configmaps default/run-* exists 1 times beside other objects, alone 2 times in all"
+    assert left_over([one], [other], other.state, RestState()) == []
+    (stays,) = left_over([one], [other], both, RestState())
+    assert stays.text.startswith("configmaps default/run-* exists 2 times after a deletion")
+    assert left_over([one, other], [], both, RestState()) != []
+    assert left_over([one, other], [], RestState(), RestState()) == []
+
+
 def test_a_value_of_another_object_is_a_mistake_and_an_allocated_one_is_not() -> None:
     """A port that is free differs beside others, too."""
     one, other = alone("a", child="1"), alone("b", other="2")
