@@ -142,12 +142,12 @@ def _check_size(raw: bytes) -> None:
     """Refuse a document with too many keys and values: each is a separator, or the first one of its container."""
     if len(raw) <= LIMITS.document_values or _separators(raw) < LIMITS.document_values:
         return
-    found, first = 0, 0  # the first part of a piece that is outside of strings
+    values, first = 0, 0  # the first part of a piece that is outside of strings
     for piece in _pieces(raw):
         # Without escapes, each second part between quotes is outside a string.
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        found += _separators(b"".join(parts[first::2]))
-        if found >= LIMITS.document_values:
+        values += _separators(b"".join(parts[first::2]))
+        if values >= LIMITS.document_values:
             raise SyntaxProblemError(f"document has more than {LIMITS.document_values} keys and values")
         first ^= (len(parts) - 1) & 1
 

@@ -184,8 +184,8 @@ async def object_response(
 
     A write knows about the bytes of its object: `size`.
     """
-    known = LARGE_OBJECTS.size(obj) if LARGE_OBJECTS.sizes else None
-    size = known if known is not None else size
+    remembered = LARGE_OBJECTS.size(obj) if LARGE_OBJECTS.sizes else None
+    size = remembered if remembered is not None else size
     if size is None and (served.custom or accepted.write is not None or accepted.media == YAML):
         size = len(encode_json(obj))
     pretty, ordered, headers = wants_pretty(call), in_order(served, accepted), [("content-type", accepted.media)]
@@ -198,7 +198,7 @@ async def object_response(
         raw = await compute(
             size, lambda: encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
         )
-    if known is not None or len(raw) > LARGE_BYTES:
+    if remembered is not None or len(raw) > LARGE_BYTES:
         LARGE_OBJECTS.note(obj, len(raw))
     return HttpResponse(status, headers, raw)
 

@@ -86,8 +86,8 @@ class History:
 
     def append(self, change: StorageChange) -> None:
         """Append a change; revisions only grow."""
-        known = LARGE_OBJECTS.size(change.latest) if LARGE_OBJECTS.sizes else None
-        size = known or len(_encode(change.value))
+        remembered = LARGE_OBJECTS.size(change.latest) if LARGE_OBJECTS.sizes else None
+        size = remembered or len(_encode(change.value))
         self._changes.append(change)
         self._sizes.append(size)
         self._hold(size)

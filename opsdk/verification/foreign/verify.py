@@ -71,7 +71,11 @@ class ForeignVerification:
             if reference is not None:
                 calm.append((workload, reference))
             self._progress(summary)
-        numbered = [(number, each) for number, (_, known) in enumerate(calm) for each in self._disturbances(known)]
+        numbered = [
+            (number, each)
+            for number, (_, workload_reference) in enumerate(calm)
+            for each in self._disturbances(workload_reference)
+        ]
         chosen, summary.beyond = most_different(numbered, self._budget)
         summary.planned = Counter(each.kind for _, each in chosen)
         places = ((*calm[number], each) for number, each in chosen)

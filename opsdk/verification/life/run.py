@@ -148,8 +148,8 @@ class _KindLife:
         find(False)
         outcomes, self._explained = self._explained, None
         texts = [each.text for each in problems[:_MAX_SHOWN]]
-        found = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
-        return tuple(each.shortened(short_text) for each in next(filter(None, found), ()))
+        causes = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
+        return tuple(each.shortened(short_text) for each in next(filter(None, causes), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:

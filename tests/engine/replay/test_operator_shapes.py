@@ -40,8 +40,8 @@ def test_what_no_recording_has_is_named_and_shown(name: str) -> None:
     """When the recording begins; and in the replay, with both values of the field, or with the request that differs."""
     make, label = UNREPEATABLE[name]
     _, starts = simulation_of(make).record(0)
-    named = [each for each in unrecorded_calls(["replayed_shapes"]) if each.startswith(f"{label} (")]
-    assert bool(named) == bool(label)
+    calls = [each for each in unrecorded_calls(["replayed_shapes"]) if each.startswith(f"{label} (")]
+    assert bool(calls) == bool(label)
     with OperatorReplay(Timeline(list(starts[0].records)), operator_of(simulation_of(make))) as replay:
         outcome = replay.run()
     lines = "\n".join(outcome_lines(outcome, []))

@@ -59,14 +59,14 @@ WEBSOCKETS = {
 )
 def test_every_place_that_writes_a_response_is_known(pattern: str, known: dict[str, str]) -> None:
     """A new one has to use the door, or to count for its user."""
-    found = {
+    places = {
         str(path.relative_to(ROOT))
         for package in ("opsdk", "envtest")
         for path in (ROOT / package).rglob("*.py")
         if re.search(pattern, path.read_text())
     }
     definitions = {"opsdk/http/server/unread.py", "opsdk/http/server/response.py"}
-    assert found - definitions == known.keys()
+    assert places - definitions == known.keys()
 
 
 async def parts() -> AsyncGenerator[bytes, None]:

@@ -52,13 +52,13 @@ def swallowed_error_repaired() -> Operator:
 def _by_label(*, selects_owner: bool) -> Operator:
     async def reconcile(site: Site, ctx: Context) -> None:
         digest = hashlib.sha256(site.spec.text.encode()).hexdigest()[:8]
-        wanted = f"{short_of(site.metadata.name)}-{digest}"
+        child_name = f"{short_of(site.metadata.name)}-{digest}"
         labels = {"app": "site", "site": site.metadata.uid or ""}
-        meta = ObjectMeta(name=wanted, labels=labels)
+        meta = ObjectMeta(name=child_name, labels=labels)
         await ctx.apply(ConfigMap(metadata=meta, data={"text": site.spec.text}))
         selector = f"site={site.metadata.uid}" if selects_owner else "app=site"
         for each in await ctx.client.list(ConfigMap, namespace=site.metadata.namespace, label_selector=selector):
-            if each.metadata.name != wanted:
+            if each.metadata.name != child_name:
                 await ctx.client.delete(each, missing_ok=True)
 
     return operator_of(Site, reconcile, owns=[ConfigMap])
