@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
 from opsdk.rest.config import RestConfig
 from opsdk.rest.exec_plugin import ExecCredentials
 from opsdk.rest.tls import ClientCert
+
+if TYPE_CHECKING:  # start-up time: as below
+    from opsdk.rest.oidc import Fetch
 
 TOKEN_FILE_PERIOD = 60.0
 """Seconds between reads of a token file (token_source.go). The kubelet replaces tokens well before they expire."""
@@ -113,8 +116,11 @@ class TokenFileCredentials:
         return f"<TokenFileCredentials {self._path}>"
 
 
-def credentials_for(config: RestConfig) -> Credentials:
-    """Return the credentials of `config`. A token or a password takes precedence over a plugin."""
+def credentials_for(config: RestConfig, fetch: Fetch) -> Credentials:
+    """Return the credentials of `config`. A token or a password takes precedence over a plugin.
+
+    `fetch` sends the requests of an OpenID Connect provider.
+    """
     if config.token_file:
         return TokenFileCredentials(Path(config.token_file), fallback=config.token)
     if config.token:
@@ -127,5 +133,5 @@ def credentials_for(config: RestConfig) -> Credentials:
     if config.oidc is not None:
         from opsdk.rest.oidc import OidcCredentials  # noqa: PLC0415 - start-up time: few users have them
 
-        return OidcCredentials(config.oidc)
+        return OidcCredentials(config.oidc, fetch)
     return StaticCredentials()

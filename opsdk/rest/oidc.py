@@ -11,6 +11,7 @@ import base64
 import binascii
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -19,9 +20,9 @@ import msgspec
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.errors import ConfigError, OpsdkError, UnauthorizedError
-from opsdk.recording.boundary import BOUNDARY
 from opsdk.rest.config import OidcConfig, RestConfig
 from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse
 from opsdk.rest.tls import ClientCert
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -34,6 +35,10 @@ _TIMEOUT: Final = 30.0
 """Seconds for one request to the provider."""
 _FAILURE_SECONDS: Final = 1.0
 """Seconds for which a failure is that of all callers: they would else ask the provider one after another."""
+
+
+Fetch = Callable[[RestConfig, RestRequest], Awaitable[RestResponse]]
+"""Sends one request to a server of its own. No recording has it: its body has tokens."""
 
 
 class _Claims(msgspec.Struct):
@@ -120,14 +125,18 @@ def with_tokens(document: Any, user: str, tokens: RenewedTokens) -> bool:
 class OidcCredentials:
     """Credentials from an OpenID Connect provider. It is asked once for all waiting callers, after the token's end.
 
+    Args:
+        oidc: the provider and the tokens.
+        fetch: sends requests to the provider.
+
     Attributes:
         generation: the number of renewals.
     """
 
     client_cert: ClientCert | None = None
 
-    def __init__(self, oidc: OidcConfig) -> None:
-        self._oidc = oidc
+    def __init__(self, oidc: OidcConfig, fetch: Fetch) -> None:
+        self._oidc, self._fetch = oidc, fetch
         self._refresh_token = oidc.refresh_token
         self._id_token = oidc.id_token
         self._expires = read_expiry(oidc.id_token) if oidc.id_token else 0.0
@@ -191,16 +200,8 @@ class OidcCredentials:
 
     async def _send(self, host: str, request: RestRequest) -> tuple[int, bytes]:
         """Send a request to the provider, with its certificates and without credentials."""
-        from opsdk.rest.transport import Transport  # noqa: PLC0415 - the transport asks for credentials
-
         config = RestConfig(host=host, ca_data=self._oidc.ca_data, ca_file=self._oidc.ca_file, timeout=_TIMEOUT)
-        outer = BOUNDARY.set(None)  # no recording has tokens
-        try:
-            transport = Transport(config)
-        finally:
-            BOUNDARY.reset(outer)
-        async with transport:
-            response = await transport.send(request, retry=False)
+        response = await self._fetch(config, request)
         return response.status, response.body
 
     def __repr__(self) -> str:

@@ -131,7 +131,7 @@ class Transport(Closing):
         self.config = config
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
-        self._credentials = credentials_for(config)
+        self._credentials = credentials_for(config, fetch)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._timeouts = SharedTimeout()
         self._tls: TlsContexts | None = None
@@ -453,6 +453,17 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+async def fetch(config: RestConfig, request: RestRequest) -> RestResponse:
+    """Send one request outside of any recording: see `opsdk.rest.oidc.Fetch`."""
+    outer = BOUNDARY.set(None)
+    try:
+        transport = Transport(config)
+    finally:
+        BOUNDARY.reset(outer)
+    async with transport:
+        return await transport.send(request, retry=False)
 
 
 def _with_request(request: RestRequest, error: E) -> E:

@@ -20,7 +20,7 @@ from opsdk.rest.config import ExecConfig, RestConfig
 from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
 from opsdk.rest.exec_plugin import ExecCredentials, exec_info, parse_credential
 from opsdk.rest.request import RestRequest
-from opsdk.rest.transport import Transport
+from opsdk.rest.transport import Transport, fetch
 from opsdk.structured_merge.value import JsonObject
 
 GET = RestRequest("GET", "/")
@@ -38,7 +38,7 @@ V1 = "client.authentication.k8s.io/v1"
 )
 async def test_static_credentials_never_change(settings: JsonObject, headers: dict[str, str]) -> None:
     """Static credentials send the same headers, and a 401 does not change them."""
-    source = credentials_for(RestConfig(host="https://x", **settings))
+    source = credentials_for(RestConfig(host="https://x", **settings), fetch)
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate(source.generation)

@@ -23,6 +23,7 @@ from opsdk.rest.config import OidcConfig, RestConfig
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.kubeconfig import config_from_files
 from opsdk.rest.oidc import OidcCredentials, parse_tokens, read_expiry
+from opsdk.rest.transport import fetch
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -111,7 +112,9 @@ def tokens_in(path: Path) -> tuple[str, str]:
 async def test_a_token_is_used_until_it_expires() -> None:
     """The provider is not asked before; ten seconds before its end a token counts as expired."""
     token = jwt(60)
-    source = credentials_for(RestConfig(oidc=OidcConfig(issuer_url="https://idp", client_id="k", id_token=token)))
+    source = credentials_for(
+        RestConfig(oidc=OidcConfig(issuer_url="https://idp", client_id="k", id_token=token)), fetch
+    )
     assert isinstance(source, OidcCredentials)
     assert source.current() == await source.headers() == {"Authorization": f"Bearer {token}"}
     assert not source.invalidate(0)
@@ -126,7 +129,7 @@ async def test_renewed_tokens_are_used_and_saved(tmp_path: Path) -> None:
     path = tmp_path / "config"
     async with providing(tmp_path) as (provider, oidc):
         before = kubeconfig(path, oidc, **{"id-token": jwt(-1), "refresh-token": "r0"})
-        source = credentials_for(config_from_files([path]))
+        source = credentials_for(config_from_files([path]), fetch)
         headers = await asyncio.gather(*(source.headers() for _ in range(5)))
         assert len(provider.bodies) == 1
         assert provider.bodies[0] == {
@@ -143,7 +146,7 @@ async def test_renewed_tokens_are_used_and_saved(tmp_path: Path) -> None:
         before["users"][1]["user"]["auth-provider"]["config"] |= {"id-token": token, "refresh-token": "r1"}
         assert document == before
         assert source.generation == 1
-        again = credentials_for(config_from_files([path]))
+        again = credentials_for(config_from_files([path]), fetch)
         assert await again.headers() == headers[0]
         await asyncio.sleep(60)
         assert (await again.headers())["Authorization"] == f"Bearer {tokens_in(path)[0]}"
@@ -155,7 +158,7 @@ async def test_no_recording_has_the_exchange(tmp_path: Path) -> None:
     async with providing(tmp_path) as (provider, oidc):
         outer = BOUNDARY.set(cast("Boundary", object()))
         try:
-            await OidcCredentials(oidc).headers()
+            await OidcCredentials(oidc, fetch).headers()
         finally:
             BOUNDARY.reset(outer)
         assert len(provider.bodies) == 1
@@ -164,7 +167,9 @@ async def test_no_recording_has_the_exchange(tmp_path: Path) -> None:
 async def test_tokens_that_cannot_be_saved_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says what follows."""
     async with providing(tmp_path) as (_, oidc):
-        source = OidcCredentials(OidcConfig(**{**oidc_fields(oidc), "kubeconfig": str(tmp_path / "none"), "user": "u"}))
+        source = OidcCredentials(
+            OidcConfig(**{**oidc_fields(oidc), "kubeconfig": str(tmp_path / "none"), "user": "u"}), fetch
+        )
         assert (await source.headers())["Authorization"].startswith("Bearer e30.")
     assert "the next program may have to log in" in caplog.text
 
@@ -187,7 +192,7 @@ def oidc_fields(oidc: OidcConfig) -> dict[str, Any]:
 async def test_a_refusal_is_an_error_of_all_callers(response: bytes, words: str, tmp_path: Path) -> None:
     """For a moment: then the provider is asked again. No message has a token."""
     async with providing(tmp_path) as (provider, oidc):
-        provider.answer, source = response, OidcCredentials(oidc)
+        provider.answer, source = response, OidcCredentials(oidc, fetch)
         for _ in range(3):
             with pytest.raises(OpsdkError, match=words) as caught:
                 await source.headers()
@@ -203,11 +208,11 @@ async def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     async with providing(tmp_path) as (_, oidc):
         fields = oidc_fields(oidc)
     with pytest.raises(TransportError):
-        await OidcCredentials(OidcConfig(**fields)).headers()
+        await OidcCredentials(OidcConfig(**fields), fetch).headers()
     async with providing(tmp_path) as (provider, _):
         other = {**fields, "issuer_url": f"https://127.0.0.1:{provider.port}/realm"}
         with pytest.raises(TransportError):  # another CA
-            await OidcCredentials(OidcConfig(**other)).headers()
+            await OidcCredentials(OidcConfig(**other), fetch).headers()
 
 
 @pytest.mark.parametrize("token", ["", "a", "a.b.c", "a.e30.c", "a.eyJleHAiOiJ4In0.c", "\xff.\xff"])

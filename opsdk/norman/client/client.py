@@ -26,7 +26,7 @@ from opsdk.rest.credentials import credentials_for
 from opsdk.rest.pages import Pages
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse
-from opsdk.rest.transport import Transport
+from opsdk.rest.transport import Transport, fetch
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -86,7 +86,7 @@ class NormanClient(Closing):
         self._config = config
         self._path = path.rstrip("/")
         self._transport = Transport(config)
-        self._credentials = credentials_for(config)
+        self._credentials = credentials_for(config, fetch)
         self._schemas: dict[str, SchemaInfo] = {}
 
     @property
