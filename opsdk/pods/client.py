@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.errors import DeadlineError, UsageError
-from opsdk.pods.command import communicate, exec_request
+from opsdk.errors import UsageError
+from opsdk.pods.command import CommandStream, all_at_once, exec_request, open_command, run_command
 from opsdk.pods.command_output import CommandOutput, ExecResult
 from opsdk.pods.lines import LineSplitter
 from opsdk.pods.log_query import LogKeywords, log_query
 from opsdk.pods.port_forward import PortForward, PortStream, open_port, port_request
-from opsdk.pods.requests import OPEN_TIMEOUT, pod_request
+from opsdk.pods.requests import pod_request
 from opsdk.rest.transport import Transport
 
 __all__ = ["PodClient"]
@@ -147,14 +146,34 @@ class PodClient:
         request = exec_request(pod, command, container=container, has_stdin=stdin is not None)
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
         output = CommandOutput(max_output_bytes)
-        try:
-            async with asyncio.timeout(timeout), self._transport.connect(request, timeout=OPEN_TIMEOUT) as socket:
-                await communicate(socket, output, stdin)
-                return output.result(request.info)
-        except TimeoutError as error:
-            late = DeadlineError(f"the command {command[0]} did not end within {timeout:g} s: pass a longer timeout")
-            late.request = request.info
-            raise late from error
+        source = None if stdin is None else all_at_once(stdin)
+        return output.result(
+            await run_command(self._transport, request, take=output.add, stdin=source, timeout=timeout)
+        )
+
+    def open_exec(
+        self, pod: ObjectKey | str, command: Sequence[str], *, container: str = "", stdin: bool = False
+    ) -> AbstractAsyncContextManager[CommandStream]:
+        """Run a command whose output is read as it arrives. Leaving the block closes the connection.
+
+        >>> async def dump(pods: PodClient, save: Callable[[bytes], None]) -> None:
+        ...     async with pods.open_exec("default/db-0", ["pg_dump", "shop"]) as stream:
+        ...         async for name, data in stream:
+        ...             if name == "stdout":
+        ...                 save(data)
+        ...     assert stream.status == 0
+
+        Args:
+            pod: ``namespace/name``.
+            command: the program and its arguments. No shell interprets them.
+            container: its name; may be empty if the Pod has only one.
+            stdin: whether `CommandStream.write` sends input, which needs a server of version 1.30.
+
+        Raises what `exec` raises; without timeout and limit.
+        """
+        request = exec_request(pod, command, container=container, has_stdin=stdin)
+        self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
+        return open_command(self._transport, request)
 
     # -------------------------------------------------------------- ports
     def open_port(self, pod: ObjectKey | str, port: int) -> AbstractAsyncContextManager[PortStream]:

@@ -133,6 +133,34 @@ async def test_cancellation_at_each_await_leaves_nothing_behind(sockets: bool) -
         assert "0 busy" in repr(cluster.transport) or "0 open" in repr(cluster.transport)
 
 
+async def test_output_is_read_as_it_arrives() -> None:
+    """A command without end yields its output; its status is an error before the end; leaving the block ends it."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        ended = asyncio.Event()
+        env.responders.run = _noting_the_end(ended)
+        async with cluster.pods.open_exec("default/p", ["yes"], container="c") as stream:
+            async for piece in stream:
+                assert piece == ("stdout", b"y" * 10_000)
+                break
+            with pytest.raises(UsageError, match="iterate over the output"):
+                _ = stream.status
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+async def test_input_is_written_while_output_is_read() -> None:
+    """The command answers a first input before it gets the second one."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = shell
+        async with cluster.pods.open_exec("default/p", ["cat"], container="c", stdin=True) as stream:
+            for word in (b"a", b"b"):
+                await stream.write(word)
+                assert await anext(stream) == ("stdout", word)
+            await stream.end_input()
+            assert [piece async for piece in stream] == []
+            assert stream.status == 0
+
+
 async def test_a_plain_reconciler_runs_a_command() -> None:
     """A function in a thread gets the result without await."""
     results = []
