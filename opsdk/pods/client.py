@@ -1,15 +1,17 @@
-"""The client of running Pods: what `kubectl logs`, `kubectl exec` and `kubectl port-forward` do."""
+"""The client of running Pods: what `kubectl logs`, `kubectl exec`, `kubectl cp` and `kubectl port-forward` do."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
 from opsdk.pods.command import CommandStream, all_at_once, exec_request, open_command, run_command
 from opsdk.pods.command_output import CommandOutput, ExecResult
+from opsdk.pods.copying import CopyTarget, copy_from, copy_to
 from opsdk.pods.lines import LineSplitter
 from opsdk.pods.log_query import LogKeywords, log_query
 from opsdk.pods.port_forward import PortForward, PortStream, open_port, port_request
@@ -22,10 +24,14 @@ __all__ = ["PodClient"]
 _MAX_LINE_BYTES = 1 << 20
 # Bytes. The output is in memory.
 _MAX_OUTPUT_BYTES = 16 << 20
+# Seconds, bytes and number of the files of one copy. All are on the disk, and the names in memory.
+_COPY_TIMEOUT = 600.0
+_MAX_COPY_BYTES = 1 << 30
+_MAX_COPY_FILES = 10_000
 
 
 class PodClient:
-    """Reads logs of containers, runs commands in them, and connects to their ports: ``cluster.pods``.
+    """Reads logs of containers, runs commands in them, copies files, and connects to ports: ``cluster.pods``.
 
     Requests have the credentials, proxies, limits and telemetry of all other requests of the cluster.
 
@@ -174,6 +180,76 @@ class PodClient:
         request = exec_request(pod, command, container=container, has_stdin=stdin)
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
         return open_command(self._transport, request)
+
+    # -------------------------------------------------------------- files
+    async def copy_from(
+        self,
+        pod: ObjectKey | str,
+        source: str,
+        destination: Path | str,
+        *,
+        container: str = "",
+        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+        max_bytes: int = _MAX_COPY_BYTES,
+        max_files: int = _MAX_COPY_FILES,
+    ) -> None:
+        """Copy a file or folder out of a container, with its ``tar``.
+
+        The copy appears at the destination when it is complete, or not at all. It needs little memory, and on the disk
+        of the destination twice its size.
+
+        Args:
+            pod: ``namespace/name``.
+            source: a path in the container.
+            destination: the path that the copy gets. A file there is replaced; a folder there is an error.
+            container: its name; may be empty if the Pod has only one.
+            timeout: seconds until the container has sent everything; None waits without limit.
+            max_bytes: of the archive, which has all files and about 1 KiB for each.
+            max_files: files, folders and links.
+
+        Raises:
+            CopyError: the path does not exist, the container has no ``tar``, or its archive is damaged or would write
+                outside of the destination.
+            ResponseLimitError: there are more than `max_bytes` or `max_files`.
+
+        Also raises what `exec` raises.
+        """
+        self._refuse_dry_run(f"copy from Pod {pod}")
+        target = CopyTarget(transport=self._transport, pod=pod, container=container, timeout=timeout)
+        await copy_from(target, source, Path(destination), max_bytes=max_bytes, max_files=max_files)
+
+    async def copy_to(
+        self,
+        pod: ObjectKey | str,
+        source: Path | str,
+        destination: str,
+        *,
+        container: str = "",
+        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+    ) -> None:
+        """Copy a local file or folder into a container, with its ``tar``, ``mv`` and ``rm``.
+
+        The copy appears at the destination when it is complete, or not at all. It has the permissions of the local
+        files, and the owner that the container's user gives them. A copy that fails because the container cannot be
+        reached may leave a folder ``.opsdk-copy-*`` beside the destination.
+
+        Args:
+            pod: ``namespace/name``.
+            source: a local path. Links are copied as links.
+            destination: the path that the copy gets; its folder exists. A file there is replaced; a folder there that
+                is not empty is an error.
+            container: its name; may be empty if the Pod has only one.
+            timeout: seconds until the container has received everything; None waits without limit.
+
+        Raises:
+            CopyError: the folder of the destination does not exist, the container has no ``tar`` or cannot write, or a
+                local file cannot be read.
+
+        Also raises what `exec` raises.
+        """
+        self._refuse_dry_run(f"copy to Pod {pod}")
+        target = CopyTarget(transport=self._transport, pod=pod, container=container, timeout=timeout)
+        await copy_to(target, Path(source), destination)
 
     # -------------------------------------------------------------- ports
     def open_port(self, pod: ObjectKey | str, port: int) -> AbstractAsyncContextManager[PortStream]:
