@@ -83,6 +83,7 @@ __all__ = [
     "ConnectError",
     "ConnectionLostError",
     "ConversionError",
+    "CopyError",
     "DeadlineError",
     "DecodeError",
     "ForbiddenError",
