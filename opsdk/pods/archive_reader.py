@@ -64,8 +64,8 @@ def _members(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
         while (member := archive.next()) is not None:
             yield member
             # tarfile keeps all headers in memory otherwise.
-            archive.members.clear()
-            archive.pax_headers.clear()
+            archive.members.clear()  # type: ignore[attr-defined] # not in typeshed
+            archive.pax_headers = {}
             headers.left = _MAX_HEADERS
         file.seek(archive.offset)
         end = file.read(tarfile.BLOCKSIZE)

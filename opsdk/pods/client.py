@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
-from opsdk.pods.command import CommandStream, all_at_once, exec_request, open_command, run_command
+from opsdk.pods.all_logs import containers_with_log, merged, read_pod
+from opsdk.pods.command import (
+    CommandStream,
+    all_at_once,
+    exec_request,
+    open_command,
+    run_command,
+)
 from opsdk.pods.command_output import CommandOutput, ExecResult
 from opsdk.pods.copying import CopyTarget, copy_from, copy_to
 from opsdk.pods.lines import LineSplitter
@@ -107,6 +114,37 @@ class PodClient:
                     yield line if raw else line.decode(errors="replace")
             for line in splitter.finish():
                 yield line if raw else line.decode(errors="replace")
+
+    async def all_logs(
+        self, pod: ObjectKey | str, *, max_line_bytes: int = _MAX_LINE_BYTES, **options: Unpack[LogKeywords]
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        """Iterate over the lines of all containers of a Pod, each with its container's name, as they arrive.
+
+        These are the init containers, the containers and the ephemeral containers that have started when the iteration
+        begins; with `previous`, those that have restarted. It ends when all logs have ended. Lines of one container are
+        in order, and each log has one line in memory.
+
+        >>> async def show(pods: PodClient) -> None:
+        ...     async with aclosing(pods.all_logs("default/web", follow=True)) as lines:
+        ...         async for container, line in lines:
+        ...             print(container, line)
+
+        Args:
+            pod: ``namespace/name``. The user may read it: declare `opsdk.rbac.rules.reads` beside ``reads_logs``.
+            max_line_bytes: a longer line is an error.
+
+        Keyword Args are those of `logs`, for each container; without `container`.
+
+        Raises what `logs` raises for one of the containers, and closes the others.
+        """
+        if "container" in options:
+            raise UsageError("all_logs reads all containers: leave out container, or use logs")
+        found = await read_pod(self._transport, pod)
+        names = containers_with_log(found, previous=options.get("previous", False))
+        logs = {name: self.logs(pod, max_line_bytes=max_line_bytes, container=name, **options) for name in names}
+        async with aclosing(merged(logs)) as lines:
+            async for container, line in lines:
+                yield container, line
 
     # -------------------------------------------------------------- commands
     async def exec(
