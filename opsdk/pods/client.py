@@ -13,6 +13,7 @@ from opsdk.pods.all_logs import containers_with_log, merged, read_pod
 from opsdk.pods.command import (
     CommandStream,
     all_at_once,
+    attach_request,
     exec_request,
     open_command,
     run_command,
@@ -217,6 +218,31 @@ class PodClient:
         """
         request = exec_request(pod, command, container=container, has_stdin=stdin)
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
+        return open_command(self._transport, request)
+
+    def attach(
+        self, pod: ObjectKey | str, *, container: str = "", stdin: bool = False, tty: bool = False
+    ) -> AbstractAsyncContextManager[CommandStream]:
+        """Connect to the process that a container runs. Leaving the block closes the connection; the process continues.
+
+        >>> async def first_output(pods: PodClient) -> bytes:
+        ...     async with pods.attach("default/web", container="app") as stream:
+        ...         _, data = await anext(stream)
+        ...         return data
+
+        Args:
+            pod: ``namespace/name``.
+            container: its name; may be empty if the Pod has only one.
+            stdin: whether `CommandStream.write` sends input. The container has ``stdin: true`` too.
+            tty: set it if the container has ``tty: true``. Everything is then on stdout.
+
+        The output begins with what the process writes after the connection. The status at the end is 0, because the
+        server does not send the exit status of the process.
+
+        Raises what `open_exec` raises, for ``pods/attach``: declare `opsdk.rbac.rules.attaches`.
+        """
+        request = attach_request(pod, container=container, has_stdin=stdin, tty=tty)
+        self._refuse_dry_run(f"attach to Pod {pod}")
         return open_command(self._transport, request)
 
     # -------------------------------------------------------------- files

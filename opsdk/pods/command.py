@@ -32,12 +32,24 @@ def exec_request(pod: ObjectKey | str, command: Sequence[str], *, container: str
     """Return the request for a command. Raises `UsageError`."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
         raise UsageError(f"the command is {command!r}: write a list of words, such as ['ls', '/']; no shell splits it")
-    query = [("command", word) for word in command]
+    words = [("command", word) for word in command]
+    streams = [*(["stdin"] if has_stdin else []), "stdout", "stderr"]
+    return _request(pod, "exec", words, container, streams)
+
+
+def attach_request(pod: ObjectKey | str, *, container: str, has_stdin: bool, tty: bool) -> RestRequest:
+    """Return the request for a connection to the running process. A terminal has no stderr of its own."""
+    streams = [*(["stdin"] if has_stdin else []), "stdout", "tty" if tty else "stderr"]
+    return _request(pod, "attach", [], container, streams)
+
+
+def _request(
+    pod: ObjectKey | str, subresource: str, query: list[tuple[str, str]], container: str, streams: list[str]
+) -> RestRequest:
     query += [("container", container)] if container else []
-    query += [("stdin", "true")] if has_stdin else []
-    query += [("stdout", "true"), ("stderr", "true")]
+    query += [(stream, "true") for stream in streams]
     # Without v5 a command that reads stdin would wait for its end.
-    return connect_request(pod, "exec", query, _V5 if has_stdin else f"{_V5}, {_V4}")
+    return connect_request(pod, subresource, query, _V5 if "stdin" in streams else f"{_V5}, {_V4}")
 
 
 class CommandStream:
@@ -107,8 +119,9 @@ async def run_command(
     `take` is called with each piece of output. Its exceptions, and those of `stdin`, close the connection and are
     raised, as are those of `PodClient.exec`.
     """
+    limit = asyncio.timeout(timeout)
     try:
-        async with asyncio.timeout(timeout) as limit, open_command(transport, request) as stream:
+        async with limit, open_command(transport, request) as stream:
             if stdin is None:
                 await _receive_all(stream, take)
             else:

@@ -161,6 +161,39 @@ async def test_input_is_written_while_output_is_read() -> None:
             assert stream.status == 0
 
 
+@pytest.mark.realtime
+@BOTH
+async def test_attach_reaches_the_running_process(sockets: bool) -> None:
+    """Input and output are those of the container's process; a terminal has one output; its end is a success."""
+    seen = []
+
+    async def process(command: Any, pipe: Any) -> None:
+        seen.append((command.argv, command.container, command.stdin, command.stderr, command.tty))
+        if not command.tty:
+            await pipe.write_error("ready")
+        while command.stdin and (data := await pipe.read()):
+            await pipe.write(data.upper())
+
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = process
+        async with cluster.pods.attach("default/p", container="c", stdin=True) as stream:
+            assert await anext(stream) == ("stderr", b"ready")
+            await stream.write(b"help")
+            assert await anext(stream) == ("stdout", b"HELP")
+            await stream.end_input()
+            assert [piece async for piece in stream] == []
+            assert stream.status == 0
+        async with cluster.pods.attach("default/p", container="d", tty=True) as stream:
+            assert [piece async for piece in stream] == []
+        assert seen == [((), "c", True, True, False), ((), "d", False, False, True)]
+        with pytest.raises(NotFoundError, match='pods "q" not found'):
+            async with cluster.pods.attach("default/q"):
+                pass
+        async with Cluster(cluster.config, ClusterOptions(dry_run=True)) as dry:
+            with pytest.raises(UsageError, match="cannot attach to Pod default/p"):
+                dry.pods.attach("default/p")
+
+
 async def test_a_plain_reconciler_runs_a_command() -> None:
     """A function in a thread gets the result without await."""
     results = []
