@@ -33,8 +33,11 @@ def containers_with_log(pod: Pod, *, previous: bool) -> list[str]:
         *status.ephemeral_container_statuses,
     ]
     states = {state.name: state for state in reported}
-    containers = [*spec.init_containers, *spec.containers, *spec.ephemeral_containers]
-    names = [container.name for container in containers]
+    names = [
+        *(container.name for container in spec.init_containers),
+        *(container.name for container in spec.containers),
+        *(container.name for container in spec.ephemeral_containers),
+    ]
     return [name for name in names if name not in states or _has_log(states[name], previous=previous)]
 
 

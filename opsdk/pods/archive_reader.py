@@ -29,16 +29,16 @@ class _Headers:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.left = _MAX_HEADERS
+        self.remaining = _MAX_HEADERS
         self.tell = file.tell
         self.seek = file.seek
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= self.left:
+        if not 0 <= size <= self.remaining:
             raise CopyError(
                 f"nothing was copied: an entry of the archive has more than {_MAX_HEADERS} bytes of headers"
             )
-        self.left -= size
+        self.remaining -= size
         return self._file.read(size)
 
 
@@ -66,7 +66,7 @@ def _members(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
             # tarfile keeps all headers in memory otherwise.
             archive.members.clear()  # type: ignore[attr-defined] # not in typeshed
             archive.pax_headers = {}
-            headers.left = _MAX_HEADERS
+            headers.remaining = _MAX_HEADERS
         file.seek(archive.offset)
         end = file.read(tarfile.BLOCKSIZE)
     except (tarfile.TarError, ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
@@ -94,13 +94,13 @@ async def write_entries(file: BinaryIO, entries: list[Entry], root: Path) -> Non
 
 async def _write_file(file: BinaryIO, entry: Entry, path: Path) -> None:
     file.seek(entry.offset)
-    left = entry.size
+    remaining = entry.size
     with path.open("xb") as copy:
-        while left:
-            data = file.read(min(left, _PIECE))
+        while remaining:
+            data = file.read(min(remaining, _PIECE))
             if not data:
                 raise CopyError(f"nothing was copied: the container's archive ends inside of {entry.path!r}")
             copy.write(data)
-            left -= len(data)
+            remaining -= len(data)
             await asyncio.sleep(0)
         os.fchmod(copy.fileno(), entry.mode)

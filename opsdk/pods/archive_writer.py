@@ -56,10 +56,10 @@ def _header(path: Path, name: str) -> tarfile.TarInfo:
 
 
 def _contents(path: Path, size: int) -> Iterator[bytes]:
-    left = size
+    remaining = size
     with path.open("rb") as file:
-        while left:
-            if not (data := file.read(min(left, _PIECE))):
+        while remaining:
+            if not (data := file.read(min(remaining, _PIECE))):
                 raise CopyError(f"{path} became shorter while it was read: copy it again")
-            left -= len(data)
+            remaining -= len(data)
             yield data

@@ -140,9 +140,9 @@ class PodClient:
         """
         if "container" in options:
             raise UsageError("all_logs reads all containers: leave out container, or use logs")
-        found = await read_pod(self._transport, pod)
-        names = containers_with_log(found, previous=options.get("previous", False))
-        logs = {name: self.logs(pod, max_line_bytes=max_line_bytes, container=name, **options) for name in names}
+        names = containers_with_log(await read_pod(self._transport, pod), previous=options.get("previous", False))
+        each: dict[str, LogKeywords] = {name: {**options, "container": name} for name in names}
+        logs = {name: self.logs(pod, max_line_bytes=max_line_bytes, **query) for name, query in each.items()}
         async with aclosing(merged(logs)) as lines:
             async for container, line in lines:
                 yield container, line

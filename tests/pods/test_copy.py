@@ -46,16 +46,16 @@ def make_tree(root: Path) -> Path:
 
 def tree(root: Path) -> dict[str, Any]:
     """The content of a folder: bytes and whether they are executable, link targets, and None for folders."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for path in root.rglob("*"):
         name = path.relative_to(root).as_posix()
         if path.is_symlink():
-            found[name] = str(path.readlink())
+            content[name] = str(path.readlink())
         elif path.is_dir():
-            found[name] = None
+            content[name] = None
         else:
-            found[name] = path.read_bytes(), os.access(path, os.X_OK)
-    return found
+            content[name] = path.read_bytes(), os.access(path, os.X_OK)
+    return content
 
 
 def names(folder: Path) -> list[str]:

@@ -165,10 +165,10 @@ async def test_input_is_written_while_output_is_read() -> None:
 @BOTH
 async def test_attach_reaches_the_running_process(sockets: bool) -> None:
     """Input and output are those of the container's process; a terminal has one output; its end is a success."""
-    seen = []
+    processes = []
 
     async def process(command: Any, pipe: Any) -> None:
-        seen.append((command.argv, command.container, command.stdin, command.stderr, command.tty))
+        processes.append((command.argv, command.container, command.stdin, command.stderr, command.tty))
         if not command.tty:
             await pipe.write_error("ready")
         while command.stdin and (data := await pipe.read()):
@@ -185,7 +185,7 @@ async def test_attach_reaches_the_running_process(sockets: bool) -> None:
             assert stream.status == 0
         async with cluster.pods.attach("default/p", container="d", tty=True) as stream:
             assert [piece async for piece in stream] == []
-        assert seen == [((), "c", True, True, False), ((), "d", False, False, True)]
+        assert processes == [((), "c", True, True, False), ((), "d", False, False, True)]
         with pytest.raises(NotFoundError, match='pods "q" not found'):
             async with cluster.pods.attach("default/q"):
                 pass
