@@ -34,8 +34,8 @@ log = SafeLogger(__name__)
 
 # Bytes of stderr in an error.
 _MAX_STDERR = 2000
-# Seconds to remove an incomplete copy.
-_REMOVAL_TIMEOUT = 10.0
+# Seconds to remove an incomplete copy. A cancelled task waits for it.
+_REMOVAL_TIMEOUT = 5.0
 _STAGING = ".opsdk-copy-"
 # The exit status that a shell, and some container runtimes, give a program that is not there.
 _NOT_RUN = frozenset({126, 127})
@@ -119,19 +119,19 @@ async def copy_to(target: CopyTarget, source: Path, destination: str) -> None:
     _check_source(source)
     staging = f"{_STAGING}{loop_uuid4()}"
     place = f"{parent.rstrip('/')}/{staging}"
+    extract = ["tar", "xmf", "-", "-C", parent]
     try:
-        extract = ["tar", "xmf", "-", "-C", parent]
         await _run(target, extract, stdin=_readable(archive_of(source, f"{staging}/{name}")))
-        # `mv` to the folder, not to the path: this replaces a file, but refuses a folder that is not empty.
-        await _run(target, ["mv", "-f", f"{place}/{name}", f"{parent.rstrip('/')}/"])
-    except _NotRunError:
-        raise
-    except ApiError:  # nothing was started
+    except (_NotRunError, ApiError):  # tar did not start
         raise
     except BaseException:
         await _remove(target, place)
         raise
-    await _remove(target, place)
+    try:
+        # `mv` to the folder, not to the path: this replaces a file, but refuses a folder that is not empty.
+        await _run(target, ["mv", "-f", f"{place}/{name}", f"{parent.rstrip('/')}/"])
+    finally:
+        await _remove(target, place)
 
 
 def _check_source(source: Path) -> None:

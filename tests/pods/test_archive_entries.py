@@ -9,10 +9,11 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opsdk.errors import OpsdkError
+from opsdk.errors import CopyError, OpsdkError
 from opsdk.pods.archive_entries import ArchiveEntries
 from opsdk.pods.archive_reader import read_archive, write_entries
 
@@ -72,6 +73,27 @@ def test_what_is_written_stays_inside(members: list[tuple[str, bytes, str]]) -> 
                 assert path.is_symlink()
                 continue
             assert target.is_relative_to(root)
+
+
+@given(st.integers(0, 0o7777))
+def test_a_file_never_gets_dangerous_permissions(mode: int) -> None:
+    """No mode of an entry makes a file setuid, or writable for others; its owner can read and write it."""
+    info = member("a", tarfile.REGTYPE, "")
+    info.mode = mode
+    entries = ArchiveEntries("", max_bytes=10, max_files=10)
+    entries.add(info)
+    kept = next(entry.mode for entry in entries.in_order() if entry.path == "a")
+    assert not kept & ~0o755
+    assert kept & 0o600 == 0o600
+
+
+def test_headers_of_one_entry_are_bounded() -> None:
+    """A chain of extension headers before one entry is an error, however small each of them is."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XGLTYPE, 512
+    chain = (header.tobuf(tarfile.USTAR_FORMAT) + b"11 a=bcdef\n".ljust(512, b"\0")) * 200
+    with tempfile.TemporaryDirectory() as folder, pytest.raises(CopyError, match="bytes of headers"):
+        extract(chain + bytes(1024), Path(folder) / "root")
 
 
 SAMPLE = archive_with(

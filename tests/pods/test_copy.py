@@ -25,6 +25,7 @@ from opsdk.errors import (
     ResponseLimitError,
     UsageError,
 )
+from opsdk.pods.archive_writer import archive_of
 from opsdk.testing.running import running
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -175,6 +176,35 @@ async def test_a_container_without_tar_is_named(status: int | None, tmp_path: Pa
         with pytest.raises(CopyError, match="did not run tar"):
             await cluster.pods.copy_to("default/p", tmp_path / "f", "/data", container="c")
     assert names(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("status", [None, 127, 1])
+async def test_a_failure_of_mv_leaves_nothing(status: int | None, tmp_path: Path, pod_folder: Path) -> None:
+    """A container without mv, or whose mv fails, has neither the copy nor its parts."""
+
+    async def run(command: Any, pipe: Any) -> int:
+        if command.argv[0] != "mv":
+            return await real_programs(command, pipe)
+        if status is None:
+            raise ValueError('exec: "mv": executable file not found in $PATH')
+        return status
+
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = run
+        with pytest.raises(CopyError, match="mv"):
+            await cluster.pods.copy_to("default/p", make_tree(tmp_path / "source"), f"{pod_folder}/data", container="c")
+    assert names(pod_folder) == []
+
+
+async def test_a_file_that_shrinks_is_not_copied(tmp_path: Path) -> None:
+    """A local file that becomes shorter while it is read is an error that names it."""
+    source = tmp_path / "log"
+    source.write_bytes(b"x" * 100_000)
+    pieces = archive_of(source, "log")
+    await anext(pieces)
+    source.write_bytes(b"x")
+    with pytest.raises(CopyError, match="log became shorter"):
+        _ = [piece async for piece in pieces]
 
 
 def _dying(cluster_of: Callable[[], Cluster], program: str) -> Any:
