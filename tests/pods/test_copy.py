@@ -240,6 +240,31 @@ async def test_a_pod_that_dies_in_the_middle_leaves_nothing(program: str, tmp_pa
     assert names(tmp_path) == ["pod", "source"]
 
 
+async def test_a_connection_that_is_cut_at_each_place_leaves_nothing(tmp_path: Path) -> None:
+    """Wherever an archive is cut, even behind its last byte, nothing is copied before the exit status is known."""
+    data = _archive(*[(f"./d/{number}", {"size": 700}) for number in range(5)])
+    places = range(0, len(data) + 1, 1024)
+    async with pod_environment(sockets=False) as (env, cluster):
+        for place in places:
+
+            async def run(command: Any, pipe: Any, *, end: int = place) -> int:
+                for start in range(0, end, 512):
+                    await pipe.write(data[start : start + 512])
+                await asyncio.sleep(1)
+                for exchange in list(cluster.transport._backend._open):  # type: ignore[attr-defined] # the server's end
+                    exchange.cut()
+                await asyncio.sleep(1000)
+                return 0
+
+            env.responders.run = run
+            with pytest.raises(ConnectionLostError):
+                await cluster.pods.copy_from("default/p", "/d", tmp_path / "copy", container="c")
+            assert names(tmp_path) == []
+        env.responders.run = _sends(data)
+        await cluster.pods.copy_from("default/p", "/d", tmp_path / "copy", container="c")
+    assert names(tmp_path / "copy") == [str(number) for number in range(5)]
+
+
 async def test_a_container_that_stops_is_a_deadline(tmp_path: Path) -> None:
     """A tar that neither sends nor ends is a DeadlineError, and nothing is left."""
 
