@@ -43,6 +43,7 @@
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
+    ├── CopyError                 a file cannot be copied from or to a Pod
     ├── AlreadyOwnedError         another controller owns the object
     ├── ContendedError            two field managers overwrite each other; the next write waits
     ├── TerminatingError          the object is being deleted; retry when it is gone
@@ -82,6 +83,7 @@ __all__ = [
     "ConnectError",
     "ConnectionLostError",
     "ConversionError",
+    "CopyError",
     "DeadlineError",
     "DecodeError",
     "ForbiddenError",
@@ -587,6 +589,10 @@ class StorageMigrationError(OpsdkError):
 
     The message names the definition and the objects, and what to correct. ``status.storedVersions`` is unchanged.
     """
+
+
+class CopyError(OpsdkError):
+    """A file cannot be copied from or to a Pod. The message has the reason, and what to do. Nothing is left half."""
 
 
 class AlreadyOwnedError(OpsdkError):

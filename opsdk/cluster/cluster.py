@@ -186,7 +186,7 @@ class Cluster(Closing):
 
     @cached_property
     def pods(self) -> PodClient:
-        """Logs, commands and ports of running Pods.
+        """Logs, commands, files and ports of running Pods.
 
         >>> async def is_healthy(cluster: Cluster) -> bool:
         ...     return "ready" in [line async for line in cluster.pods.logs("default/web", tail=1)]

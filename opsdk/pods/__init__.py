@@ -1,1 +1,1 @@
-"""Into a Pod: logs, commands and ports."""
+"""Into a Pod: logs, commands, files and ports."""

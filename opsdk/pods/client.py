@@ -1,20 +1,29 @@
-"""The client of running Pods: what `kubectl logs`, `kubectl exec` and `kubectl port-forward` do."""
+"""The client of running Pods: what `kubectl logs`, `kubectl exec`, `kubectl cp` and `kubectl port-forward` do."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.errors import DeadlineError, UsageError
-from opsdk.pods.command import communicate, exec_request
+from opsdk.errors import UsageError
+from opsdk.pods.all_logs import containers_with_log, merged, read_pod
+from opsdk.pods.command import (
+    CommandStream,
+    all_at_once,
+    attach_request,
+    exec_request,
+    open_command,
+    run_command,
+)
 from opsdk.pods.command_output import CommandOutput, ExecResult
+from opsdk.pods.copying import CopyTarget, copy_from, copy_to
 from opsdk.pods.lines import LineSplitter
 from opsdk.pods.log_query import LogKeywords, log_query
 from opsdk.pods.port_forward import PortForward, PortStream, open_port, port_request
-from opsdk.pods.requests import OPEN_TIMEOUT, pod_request
+from opsdk.pods.requests import pod_request
 from opsdk.rest.transport import Transport
 
 __all__ = ["PodClient"]
@@ -23,10 +32,14 @@ __all__ = ["PodClient"]
 _MAX_LINE_BYTES = 1 << 20
 # Bytes. The output is in memory.
 _MAX_OUTPUT_BYTES = 16 << 20
+# Seconds, bytes and number of the files of one copy. All are on the disk, and the names in memory.
+_COPY_TIMEOUT = 600.0
+_MAX_COPY_BYTES = 1 << 30
+_MAX_COPY_FILES = 10_000
 
 
 class PodClient:
-    """Reads logs of containers, runs commands in them, and connects to their ports: ``cluster.pods``.
+    """Reads logs of containers, runs commands in them, copies files, and connects to ports: ``cluster.pods``.
 
     Requests have the credentials, proxies, limits and telemetry of all other requests of the cluster.
 
@@ -103,6 +116,37 @@ class PodClient:
             for line in splitter.finish():
                 yield line if raw else line.decode(errors="replace")
 
+    async def all_logs(
+        self, pod: ObjectKey | str, *, max_line_bytes: int = _MAX_LINE_BYTES, **options: Unpack[LogKeywords]
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        """Iterate over the lines of all containers of a Pod, each with its container's name, as they arrive.
+
+        These are the init containers, the containers and the ephemeral containers that have started when the iteration
+        begins; with `previous`, those that have restarted. It ends when all logs have ended. Lines of one container are
+        in order, and each log has one line in memory.
+
+        >>> async def show(pods: PodClient) -> None:
+        ...     async with aclosing(pods.all_logs("default/web", follow=True)) as lines:
+        ...         async for container, line in lines:
+        ...             print(container, line)
+
+        Args:
+            pod: ``namespace/name``. The user may read it: declare `opsdk.rbac.rules.reads` beside ``reads_logs``.
+            max_line_bytes: a longer line is an error.
+
+        Keyword Args are those of `logs`, for each container; without `container`.
+
+        Raises what `logs` raises for one of the containers, and closes the others.
+        """
+        if "container" in options:
+            raise UsageError("all_logs reads all containers: leave out container, or use logs")
+        names = containers_with_log(await read_pod(self._transport, pod), previous=options.get("previous", False))
+        each: dict[str, LogKeywords] = {name: {**options, "container": name} for name in names}
+        logs = {name: self.logs(pod, max_line_bytes=max_line_bytes, **query) for name, query in each.items()}
+        async with aclosing(merged(logs)) as lines:
+            async for container, line in lines:
+                yield container, line
+
     # -------------------------------------------------------------- commands
     async def exec(
         self,
@@ -147,14 +191,129 @@ class PodClient:
         request = exec_request(pod, command, container=container, has_stdin=stdin is not None)
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
         output = CommandOutput(max_output_bytes)
-        try:
-            async with asyncio.timeout(timeout), self._transport.connect(request, timeout=OPEN_TIMEOUT) as socket:
-                await communicate(socket, output, stdin)
-                return output.result(request.info)
-        except TimeoutError as error:
-            late = DeadlineError(f"the command {command[0]} did not end within {timeout:g} s: pass a longer timeout")
-            late.request = request.info
-            raise late from error
+        source = None if stdin is None else all_at_once(stdin)
+        return output.result(
+            await run_command(self._transport, request, take=output.add, stdin=source, timeout=timeout)
+        )
+
+    def open_exec(
+        self, pod: ObjectKey | str, command: Sequence[str], *, container: str = "", stdin: bool = False
+    ) -> AbstractAsyncContextManager[CommandStream]:
+        """Run a command whose output is read as it arrives. Leaving the block closes the connection.
+
+        >>> async def dump(pods: PodClient, save: Callable[[bytes], None]) -> None:
+        ...     async with pods.open_exec("default/db-0", ["pg_dump", "shop"]) as stream:
+        ...         async for name, data in stream:
+        ...             if name == "stdout":
+        ...                 save(data)
+        ...     assert stream.status == 0
+
+        Args:
+            pod: ``namespace/name``.
+            command: the program and its arguments. No shell interprets them.
+            container: its name; may be empty if the Pod has only one.
+            stdin: whether `CommandStream.write` sends input, which needs a server of version 1.30.
+
+        Raises what `exec` raises; without timeout and limit.
+        """
+        request = exec_request(pod, command, container=container, has_stdin=stdin)
+        self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
+        return open_command(self._transport, request)
+
+    def attach(
+        self, pod: ObjectKey | str, *, container: str = "", stdin: bool = False, tty: bool = False
+    ) -> AbstractAsyncContextManager[CommandStream]:
+        """Connect to the process that a container runs. Leaving the block closes the connection; the process continues.
+
+        >>> async def first_output(pods: PodClient) -> bytes:
+        ...     async with pods.attach("default/web", container="app") as stream:
+        ...         _, data = await anext(stream)
+        ...         return data
+
+        Args:
+            pod: ``namespace/name``.
+            container: its name; may be empty if the Pod has only one.
+            stdin: whether `CommandStream.write` sends input. The container has ``stdin: true`` too.
+            tty: set it if the container has ``tty: true``. Everything is then on stdout.
+
+        The output begins with what the process writes after the connection. The status at the end is 0, because the
+        server does not send the exit status of the process.
+
+        Raises what `open_exec` raises, for ``pods/attach``: declare `opsdk.rbac.rules.attaches`.
+        """
+        request = attach_request(pod, container=container, has_stdin=stdin, tty=tty)
+        self._refuse_dry_run(f"attach to Pod {pod}")
+        return open_command(self._transport, request)
+
+    # -------------------------------------------------------------- files
+    async def copy_from(
+        self,
+        pod: ObjectKey | str,
+        source: str,
+        destination: Path | str,
+        *,
+        container: str = "",
+        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+        max_bytes: int = _MAX_COPY_BYTES,
+        max_files: int = _MAX_COPY_FILES,
+    ) -> None:
+        """Copy a file or folder out of a container, with its ``tar``.
+
+        The copy appears at the destination when it is complete, or not at all. It needs little memory, and on the disk
+        of the destination twice its size.
+
+        Args:
+            pod: ``namespace/name``.
+            source: a path in the container.
+            destination: the path that the copy gets. A file there is replaced; a folder there is an error.
+            container: its name; may be empty if the Pod has only one.
+            timeout: seconds until the container has sent everything; None waits without limit.
+            max_bytes: of the archive, which has all files and about 1 KiB for each.
+            max_files: files, folders and links.
+
+        Raises:
+            CopyError: the path does not exist, the container has no ``tar``, or its archive is damaged or would write
+                outside of the destination.
+            ResponseLimitError: there are more than `max_bytes` or `max_files`.
+
+        Also raises what `exec` raises.
+        """
+        self._refuse_dry_run(f"copy from Pod {pod}")
+        target = CopyTarget(transport=self._transport, pod=pod, container=container, timeout=timeout)
+        await copy_from(target, source, Path(destination), max_bytes=max_bytes, max_files=max_files)
+
+    async def copy_to(
+        self,
+        pod: ObjectKey | str,
+        source: Path | str,
+        destination: str,
+        *,
+        container: str = "",
+        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+    ) -> None:
+        """Copy a local file or folder into a container, with its ``tar``, ``mv`` and ``rm``.
+
+        The copy appears at the destination when it is complete, or not at all. It has the permissions of the local
+        files, and the owner that the container's user gives them. A copy that fails because the container cannot be
+        reached may leave a folder ``.opsdk-copy-*`` beside the destination.
+
+        Args:
+            pod: ``namespace/name``.
+            source: a local path. Links are copied as links.
+            destination: the path that the copy gets; its folder exists. A file there is replaced; a folder there that
+                is not empty is an error.
+            container: its name; may be empty if the Pod has only one.
+            timeout: seconds until the container has received everything; None waits without limit.
+
+        Raises:
+            CopyError: the folder of the destination does not exist, the container has no ``tar`` or cannot write, or a
+                local file cannot be read.
+
+        Also raises what `exec` raises.
+        """
+        self._refuse_dry_run(f"copy to Pod {pod}")
+        target = CopyTarget(transport=self._transport, pod=pod, container=container, timeout=timeout)
+        await copy_to(target, Path(source), destination)
 
     # -------------------------------------------------------------- ports
     def open_port(self, pod: ObjectKey | str, port: int) -> AbstractAsyncContextManager[PortStream]:

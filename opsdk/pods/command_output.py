@@ -5,6 +5,8 @@ Upstream: k8s.io/client-go/tools/remotecommand/errorstream.go, v4.go (v1.36)
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from opsdk.errors import ConnectionLostError, DecodeError, RequestInfo, ResponseLimitError, api_error_from_status
@@ -16,6 +18,9 @@ __all__ = ["ExecResult"]
 # Bytes. The server's Status has a message of one line.
 _MAX_STATUS = 64 * 1024
 _QUOTED = 200
+
+OutputName = Literal["stdout", "stderr"]
+_OUTPUTS: dict[int, OutputName] = {Channel.STDOUT: "stdout", Channel.STDERR: "stderr"}
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +38,7 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandOutput:
-    """Gathers the messages of a remote command.
+    """Gathers the output of a remote command.
 
     Args:
         max_bytes: of stdout and stderr together.
@@ -41,8 +46,31 @@ class CommandOutput:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._streams: dict[int, bytearray] = {Channel.STDOUT: bytearray(), Channel.STDERR: bytearray()}
+        self._streams: dict[OutputName, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._size = 0
+
+    def add(self, name: OutputName, data: bytes) -> None:
+        """Take a piece of output. Raises `ResponseLimitError` if the command writes more than `max_bytes`."""
+        self._size += len(data)
+        if self._size > self._max_bytes:
+            raise ResponseLimitError(
+                f"the command wrote more than {self._max_bytes} bytes: pass a larger max_output_bytes, "
+                "or let the command write less"
+            )
+        self._streams[name] += data
+
+    def result(self, status: int) -> ExecResult:
+        """Return the result of a command that ended with an exit status."""
+        return ExecResult(status=status, stdout=bytes(self._streams["stdout"]), stderr=bytes(self._streams["stderr"]))
+
+    def __repr__(self) -> str:
+        return f"<CommandOutput: {self._size} bytes>"
+
+
+class CommandMessages:
+    """Decodes the messages of a remote command: pieces of output, and at the end its Status."""
+
+    def __init__(self) -> None:
         self._error = bytearray()
         self._status: JsonObject | None = None
 
@@ -51,26 +79,19 @@ class CommandOutput:
         """Whether the command has ended."""
         return self._status is not None
 
-    def feed(self, message: bytes) -> None:
-        """Take a message. Messages of other channels are ignored.
+    def feed(self, message: bytes) -> tuple[OutputName, bytes] | None:
+        """Return the output in a message; None for the Status and for other channels.
 
-        Raises:
-            ResponseLimitError: the command writes more than `max_bytes`.
-            DecodeError: the server's Status cannot be read.
+        Raises `DecodeError` if the server's Status is too long.
         """
         if not message:
-            return
+            return None
         channel, data = message[0], message[1:]
         if channel == Channel.ERROR:
             self._take_error(data)
-        elif (stream := self._streams.get(channel)) is not None:
-            self._size += len(data)
-            if self._size > self._max_bytes:
-                raise ResponseLimitError(
-                    f"the command wrote more than {self._max_bytes} bytes: pass a larger max_output_bytes, "
-                    "or let the command write less"
-                )
-            stream += data
+        elif channel in _OUTPUTS and data:
+            return _OUTPUTS[channel], data
+        return None
 
     def _take_error(self, data: bytes) -> None:
         """Take a part of the Status. It is complete when it is valid JSON."""
@@ -86,8 +107,8 @@ class CommandOutput:
         if isinstance(status, dict):
             self._status = status
 
-    def result(self, request: RequestInfo) -> ExecResult:
-        """Return the result of a command whose messages have ended.
+    def exit_status(self, request: RequestInfo) -> int:
+        """Return the exit status of a command whose messages have ended.
 
         Raises:
             ConnectionLostError: the messages ended before the Status.
@@ -100,14 +121,10 @@ class CommandOutput:
             raise ConnectionLostError(
                 "the connection ended before the exit status: the container, its Pod or its node may be gone"
             )
-        return ExecResult(
-            status=exit_code(self._status, request),
-            stdout=bytes(self._streams[Channel.STDOUT]),
-            stderr=bytes(self._streams[Channel.STDERR]),
-        )
+        return exit_code(self._status, request)
 
     def __repr__(self) -> str:
-        return f"<CommandOutput: {self._size} bytes{', complete' if self.is_complete else ''}>"
+        return f"<CommandMessages{', complete' if self.is_complete else ''}>"
 
 
 def exit_code(status: JsonObject, request: RequestInfo) -> int:

@@ -12,6 +12,7 @@ from opsdk.rbac.resources import ResourceLike, RuleResource, resource_of
 __all__ = [
     "RbacRule",
     "applies",
+    "attaches",
     "deletes",
     "executes",
     "forwards_ports",
@@ -190,6 +191,16 @@ def executes(*resources: ResourceLike, namespaces: Collection[str] | None = None
     <RbacRule get create pods/exec>
     """
     return RbacRule("get create", *resources, subresource="exec", namespaces=namespaces)
+
+
+def attaches(*resources: ResourceLike, namespaces: Collection[str] | None = None) -> RbacRule:
+    """Return the rule for ``cluster.pods.attach``, with the verbs of `executes`.
+
+    >>> from opsdk.api.core.v1 import Pod
+    >>> attaches(Pod)
+    <RbacRule get create pods/attach>
+    """
+    return RbacRule("get create", *resources, subresource="attach", namespaces=namespaces)
 
 
 def forwards_ports(*resources: ResourceLike, namespaces: Collection[str] | None = None) -> RbacRule:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from opsdk import Client, Context, ObjectMeta, Operator
@@ -15,7 +17,7 @@ from opsdk.errors import ApiError
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 
-def test_a_plan_names_each_request_that_needs_a_container() -> None:
+def test_a_plan_names_each_request_that_needs_a_container(tmp_path: Path) -> None:
     """The operator gets a typed error at once that says what to do, and the plan has each request."""
     messages = []
 
@@ -30,6 +32,13 @@ def test_a_plan_names_each_request_that_needs_a_container() -> None:
             with pytest.raises(ApiError) as failed:
                 _ = [line async for line in ctx.cluster.pods.logs("default/p")]
             messages.append(str(failed.value))
+            for copy in (
+                ctx.cluster.pods.copy_from("default/p", "/data", tmp_path / "copy"),
+                ctx.cluster.pods.copy_to("default/p", tmp_path, "/data"),
+            ):
+                with pytest.raises(ApiError) as failed:
+                    await copy
+                messages.append(str(failed.value))
 
         return operator
 
@@ -46,4 +55,5 @@ def test_a_plan_names_each_request_that_needs_a_container() -> None:
     ]
     assert "a plan runs no containers, so pods/exec has no answer" in messages[0]
     assert "a plan runs no containers, so pods/log has no answer" in messages[1]
+    assert all("pods/exec has no answer" in message for message in messages[2:4])
     assert "pods/exec" in str(make_plan(outcome, make()))

@@ -17,7 +17,7 @@ from opsdk.errors import (
     RequestInfo,
     ResponseLimitError,
 )
-from opsdk.pods.command_output import CommandOutput, ExecResult, exit_code
+from opsdk.pods.command_output import CommandMessages, CommandOutput, ExecResult, OutputName, exit_code
 
 REQUEST = RequestInfo(verb="create", resource="pods", subresource="exec")
 SUCCESS = {"metadata": {}, "status": "Success"}
@@ -34,41 +34,42 @@ def test_output_does_not_depend_on_the_messages(
     pieces: list[tuple[int, bytes]], cut: int, end: tuple[Any, int]
 ) -> None:
     """The bytes of a channel are joined in order, and a Status may arrive in two messages."""
-    output = CommandOutput(1000)
+    output, messages = CommandOutput(1000), CommandMessages()
     for channel, data in pieces:
-        output.feed(bytes((channel,)) + data)
+        if (piece := messages.feed(bytes((channel,)) + data)) is not None:
+            output.add(*piece)
     status = msgspec.json.encode(end[0])
     cut %= len(status)
-    output.feed(b"\x03" + status[:cut])
-    assert not output.is_complete
-    output.feed(b"\x03" + status[cut:])
-    ended = output.is_complete
+    assert messages.feed(b"\x03" + status[:cut]) is None
+    assert not messages.is_complete
+    assert messages.feed(b"\x03" + status[cut:]) is None
+    ended = messages.is_complete
     joined = [b"".join(data for channel, data in pieces if channel == number) for number in (1, 2)]
     assert ended
-    assert output.result(REQUEST) == ExecResult(status=end[1], stdout=joined[0], stderr=joined[1])
+    assert output.result(messages.exit_status(REQUEST)) == ExecResult(status=end[1], stdout=joined[0], stderr=joined[1])
 
 
-@given(PIECES, st.integers(0, 20))
-def test_output_is_bounded(pieces: list[tuple[int, bytes]], limit: int) -> None:
-    """More bytes than the limit are an error that names the option, on whatever channel they arrive."""
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(max_size=5))), st.integers(0, 20))
+def test_output_is_bounded(pieces: list[tuple[OutputName, bytes]], limit: int) -> None:
+    """More bytes than the limit are an error that names the option, of stdout and stderr together."""
     output, size = CommandOutput(limit), 0
-    for channel, data in pieces:
+    for name, data in pieces:
         size += len(data)
         if size > limit:
             with pytest.raises(ResponseLimitError, match="max_output_bytes"):
-                output.feed(bytes((channel,)) + data)
+                output.add(name, data)
             return
-        output.feed(bytes((channel,)) + data)
+        output.add(name, data)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=6))
 def test_any_bytes_give_a_result_or_a_typed_error(messages: list[bytes]) -> None:
     """No message of a server raises an error that is not of the SDK."""
-    output = CommandOutput(100)
+    decoder = CommandMessages()
     try:
         for message in messages:
-            output.feed(message)
-        output.result(REQUEST)
+            decoder.feed(message)
+        decoder.exit_status(REQUEST)
     except OpsdkError:
         pass
 
@@ -76,13 +77,13 @@ def test_any_bytes_give_a_result_or_a_typed_error(messages: list[bytes]) -> None
 def test_an_end_without_status_is_an_error() -> None:
     """A lost connection, an unreadable Status and one without end are typed errors."""
     with pytest.raises(ConnectionLostError, match="before the exit status"):
-        CommandOutput(10).result(REQUEST)
-    output = CommandOutput(10)
-    output.feed(b"\x03{no}")
+        CommandMessages().exit_status(REQUEST)
+    messages = CommandMessages()
+    messages.feed(b"\x03{no}")
     with pytest.raises(DecodeError, match="no"):
-        output.result(REQUEST)
+        messages.exit_status(REQUEST)
     with pytest.raises(DecodeError, match="more than"):
-        CommandOutput(10).feed(b"\x03" + b"x" * 100_000)
+        CommandMessages().feed(b"\x03" + b"x" * 100_000)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,67 @@ async def test_cancellation_at_each_await_leaves_nothing_behind(sockets: bool) -
         assert "0 busy" in repr(cluster.transport) or "0 open" in repr(cluster.transport)
 
 
+async def test_output_is_read_as_it_arrives() -> None:
+    """A command without end yields its output; its status is an error before the end; leaving the block ends it."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        ended = asyncio.Event()
+        env.responders.run = _noting_the_end(ended)
+        async with cluster.pods.open_exec("default/p", ["yes"], container="c") as stream:
+            async for piece in stream:
+                assert piece == ("stdout", b"y" * 10_000)
+                break
+            with pytest.raises(UsageError, match="iterate over the output"):
+                _ = stream.status
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+async def test_input_is_written_while_output_is_read() -> None:
+    """The command answers a first input before it gets the second one."""
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = shell
+        async with cluster.pods.open_exec("default/p", ["cat"], container="c", stdin=True) as stream:
+            for word in (b"a", b"b"):
+                await stream.write(word)
+                assert await anext(stream) == ("stdout", word)
+            await stream.end_input()
+            assert [piece async for piece in stream] == []
+            assert stream.status == 0
+
+
+@pytest.mark.realtime
+@BOTH
+async def test_attach_reaches_the_running_process(sockets: bool) -> None:
+    """Input and output are those of the container's process; a terminal has one output; its end is a success."""
+    processes = []
+
+    async def process(command: Any, pipe: Any) -> None:
+        processes.append((command.argv, command.container, command.stdin, command.stderr, command.tty))
+        if not command.tty:
+            await pipe.write_error("ready")
+        while command.stdin and (data := await pipe.read()):
+            await pipe.write(data.upper())
+
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = process
+        async with cluster.pods.attach("default/p", container="c", stdin=True) as stream:
+            assert await anext(stream) == ("stderr", b"ready")
+            await stream.write(b"help")
+            assert await anext(stream) == ("stdout", b"HELP")
+            await stream.end_input()
+            assert [piece async for piece in stream] == []
+            assert stream.status == 0
+        async with cluster.pods.attach("default/p", container="d", tty=True) as stream:
+            assert [piece async for piece in stream] == []
+        assert processes == [((), "c", True, True, False), ((), "d", False, False, True)]
+        with pytest.raises(NotFoundError, match='pods "q" not found'):
+            async with cluster.pods.attach("default/q"):
+                pass
+        async with Cluster(cluster.config, ClusterOptions(dry_run=True)) as dry:
+            with pytest.raises(UsageError, match="cannot attach to Pod default/p"):
+                dry.pods.attach("default/p")
+
+
 async def test_a_plain_reconciler_runs_a_command() -> None:
     """A function in a thread gets the result without await."""
     results = []

@@ -13,7 +13,7 @@ from opsdk.api.core.v1 import Pod
 from opsdk.errors import ForbiddenError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.rules import executes, forwards_ports, reads_logs
+from opsdk.rbac.rules import attaches, executes, forwards_ports, reads_logs
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -26,12 +26,22 @@ async def _exec(cluster: Cluster) -> None:
     await cluster.pods.exec("default/p", ["true"], container="c")
 
 
+async def _attach(cluster: Cluster) -> None:
+    async with cluster.pods.attach("default/p", container="c"):
+        pass
+
+
 async def _port(cluster: Cluster) -> None:
     async with cluster.pods.open_port("default/p", 80):
         pass
 
 
-CALLS = {"log": (reads_logs, _logs), "exec": (executes, _exec), "portforward": (forwards_ports, _port)}
+CALLS = {
+    "log": (reads_logs, _logs),
+    "exec": (executes, _exec),
+    "attach": (attaches, _attach),
+    "portforward": (forwards_ports, _port),
+}
 
 
 @pytest.mark.parametrize("subresource", CALLS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,15 +32,33 @@ def make_operator() -> Operator:
                 done = await ctx.cluster.pods.exec(pod, ["say", obj.metadata.name], container="c", stdin=b"x" * 100_000)
                 lines = [line async for line in ctx.cluster.pods.logs(pod, container="c")]
                 RESULTS.append(f"{done.status} {done.stdout!r} {lines}")
+                await copy_both_ways(ctx, pod)
             except ApiError as error:
                 RESULTS.append(str(error))
 
     return operator
 
 
+async def copy_both_ways(ctx: Context, pod: str) -> None:
+    """Copy a file to a Pod and back."""
+    with TemporaryDirectory() as folder:
+        source, copy = Path(folder) / "source", Path(folder) / "copy"
+        _ = source.write_bytes(b"x" * 100_000)
+        await ctx.cluster.pods.copy_to(pod, source, "/data", container="c")
+        await ctx.cluster.pods.copy_from(pod, "/data", copy, container="c")
+        RESULTS.append(f"copied {copy.read_bytes() == source.read_bytes()}")
+
+
 async def answer(command: Any, pipe: Any) -> int:
-    """A container that reads all input, and writes one message for each word."""
-    size = len(await pipe.read_all())
+    """A container that reads all input, and writes one message for each word; its files are 100,000 bytes."""
+    if command.argv[:2] == ("tar", "cf"):
+        header = tarfile.TarInfo("./data")
+        header.size = 100_000
+        await pipe.write(header.tobuf() + b"x" * 100_000 + bytes(1024 + 352))
+        return 0
+    size = len(await pipe.read_all()) if command.stdin else 0
+    if command.argv[0] in {"tar", "mv", "rm"}:
+        return 0
     for word in command.argv:
         await pipe.write(word)
     await pipe.write_error(str(size))
@@ -74,6 +95,7 @@ def test_a_replay_gets_the_messages_of_the_recording() -> None:
     _, starts = simulation.record(1)
     recorded = list(RESULTS)
     assert any("3 b'sayc" in text and "['a', 'b']" in text for text in recorded), recorded
+    assert "copied True" in recorded
     assert any('pods "q" not found' in text for text in recorded), recorded
     RESULTS.clear()
     for start in starts:
