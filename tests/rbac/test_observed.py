@@ -14,9 +14,11 @@ from opsdk.api.core.v1 import ConfigMap, Pod, Secret
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
+from opsdk.cache.options import CacheOptions
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
+from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.context import Context
 from opsdk.errors import ForbiddenError, NotFoundError, RequestInfo
 from opsdk.fleet import Fleet, KubeconfigSecrets
@@ -173,9 +175,10 @@ async def test_a_rule_that_opsdk_declares_is_never_unused() -> None:
 async def test_an_informer_needs_all_three_verbs() -> None:
     """A streaming list sends only a watch, but another server makes the informer list; a user's watch is a watch."""
     recorder = RuleRecorder()
+    options = ClusterOptions(cache=CacheOptions(watch_list=True))
     async with (
         envtest.Environment() as env,
-        Cluster(env.config, hook=recorder) as cluster,
+        Cluster(env.config, options, hook=recorder) as cluster,
         asyncio.TaskGroup() as tasks,
     ):
         running_cluster = tasks.create_task(cluster.start())
