@@ -14,7 +14,10 @@ from typing import Final
 
 __all__ = ["ForbiddenConnectionError", "exempt_tasks", "refusal_of", "refuse_connections"]
 
-_EVENTS: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"})
+_LOOK_UPS: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyaddr", "socket.gethostbyname"})
+_PROGRAMS: Final = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
+_EVENTS: Final = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"}) | _LOOK_UPS | _PROGRAMS
+"""Audit events of Python. A fork raises none of its own: what it reaches has one."""
 
 
 class ForbiddenConnectionError(ConnectionRefusedError):
@@ -29,13 +32,13 @@ class _Guard:
         self.refused: dict[str, None] = {}
 
     def check(self, event: str, arguments: tuple[object, ...]) -> None:
-        if _exempt.get():
+        if _exempt.get() or (event == "socket.sendmsg" and arguments[1] is None):  # a connected socket
             return
         target = _target(event, arguments)
         host = _host(target)
         if host in self.allowed or target in self.allowed:
             return
-        if event == "socket.getaddrinfo" and host in self.names:
+        if event in _LOOK_UPS and host in self.names:
             return
         self.refused[target] = None
         raise ForbiddenConnectionError(refusal_of(target, self.subject))
@@ -61,16 +64,19 @@ def _host(target: str) -> str:
 
 def _target(event: str, arguments: tuple[object, ...]) -> str:
     """Return what would be reached, as ``HOST:PORT``, a path, or a program."""
-    if event == "socket.getaddrinfo":
-        host, port = arguments[:2]
-        text = host.decode() if isinstance(host, bytes) else str(host)
+    if event in _LOOK_UPS:
+        text, port = _text(arguments[0]), arguments[1] if event == "socket.getaddrinfo" else None
         return f"{text}:{port}" if port else text
-    if event == "subprocess.Popen":
-        return f"program {arguments[0]}"
+    if event in _PROGRAMS:
+        return f"program {_text(arguments[0])}"
     address = arguments[1]
     if isinstance(address, tuple) and len(address) >= 2:
         return f"{address[0]}:{address[1]}"
-    return address.decode("utf-8", "replace") if isinstance(address, bytes) else str(address)
+    return _text(address)
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,38 @@ def test_connections_are_refused_and_named_while_a_run_lasts() -> None:
             socket.create_connection(("127.0.0.1", port)).close()
         assert not refused
     socket.getaddrinfo("localhost", 80)
+
+
+def _datagram() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as datagram:
+        datagram.sendmsg([b"x"], [], 0, ("127.0.0.1", 9))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "target"),
+    [
+        (_datagram, "127.0.0.1:9"),
+        (lambda: socket.gethostbyname("db.example.com"), "db.example.com"),
+        (lambda: socket.gethostbyaddr("192.0.2.1"), "192.0.2.1"),
+        (lambda: os.system("true"), "program true"),
+        (lambda: os.posix_spawn("/bin/true", ["true"], {}), "program /bin/true"),
+        (lambda: os.execv("/bin/true", ["true"]), "program /bin/true"),
+        (lambda: subprocess.run(["true"], check=True), "program true"),
+    ],
+)
+def test_each_way_out_of_a_process_is_refused(attempt: Callable[[], object], target: str) -> None:
+    """Datagrams, look-ups and programs, by every function of the standard library that starts one."""
+    with refuse_connections() as refused, pytest.raises(ForbiddenConnectionError):
+        attempt()
+    assert list(refused) == [target]
+
+
+def test_a_connected_datagram_socket_sends() -> None:
+    """Its connection was allowed."""
+    with socket.socket(type=socket.SOCK_DGRAM) as datagram, refuse_connections(["127.0.0.1"]) as refused:
+        datagram.connect(("127.0.0.1", 9))
+        assert datagram.sendmsg([b"x"]) == 1
+    assert not refused
 
 
 @pytest.mark.parametrize(
