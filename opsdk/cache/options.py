@@ -137,7 +137,7 @@ class CacheOptions(ListWatchOptions, frozen=True, kw_only=True):
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
-    watch_list: bool = False
+    watch_list: bool = True
     sync_timeout: float = 60.0
 
     def __post_init__(self) -> None:

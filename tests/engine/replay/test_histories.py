@@ -34,8 +34,6 @@ WRITING = {Fault.CONFLICTING_WRITE.value, Fault.DELETE_CHILD.value, Fault.DELETE
 UNEQUAL = {
     # A relist showed a deletion and a pause that ended it at once: the deletion waits, and the object after it too.
     ("pauses", 4),
-    # A lost answer failed a reconcile of the recording, and the condition of that failure stays, with status False.
-    ("boxes", 1),
 }
 """Runs whose end differs, with the reason."""
 
