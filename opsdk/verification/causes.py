@@ -17,7 +17,9 @@ from opsdk.verification.disturbances import WRITES, Disturbance
 __all__ = ["Cause", "cause_lines", "causes_of"]
 
 _SUBJECT: Final = re.compile(
-    r"(?P<resource>[a-z]+)(?:\.[a-z0-9.-]+)? (?:(?P<namespace>[a-z0-9-]+)/)?(?P<name>[a-z0-9][a-z0-9.-]*)"
+    # Begins at the begin of a word, so that a long one is scanned once.
+    r"(?<![a-z0-9.-])(?P<resource>[a-z]++)(?:\.[a-z0-9.-]++)? "
+    r"(?:(?P<namespace>[a-z0-9-]++)/)?(?P<name>[a-z0-9][a-z0-9.-]*+)"
 )
 _MAX_READS: Final = 8
 _MAX_CAUSES: Final = 3

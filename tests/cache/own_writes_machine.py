@@ -23,6 +23,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.informer_writes import InformerWrites
+from opsdk.cache.options import CacheOptions
 from opsdk.cache.own_writes import OwnWrites, _Since
 from opsdk.cache.reflector import Reflector, ReflectorState
 from opsdk.cache.store import InformerStore
@@ -44,6 +45,7 @@ class CachedConfigMaps:
     gvk = MAPPING.gvk
     generation = 0
     metadata_only = False
+    options = CacheOptions()
 
     def __init__(self, informer: OwnWritesMachine) -> None:
         self.informer = informer
