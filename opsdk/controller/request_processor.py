@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from opsdk.aio.clock import loop_time, monotonic, utc_now
@@ -73,8 +74,8 @@ class RequestProcessor:
         Whatever is raised here too is logged: it must not end the worker.
         """
         steps = (
-            lambda: self._parts.queue.recover(queue_item.item, after=_RETRY_WITHOUT_LIMITER),
-            lambda: self._report(error),
+            partial(self._parts.queue.recover, queue_item.item, after=_RETRY_WITHOUT_LIMITER),
+            partial(self._report, error),
         )
         for step in steps:
             try:
