@@ -34,10 +34,8 @@ from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, check_generated
 from opsdk.verification.life.run import check_life
-from opsdk.verification.verify import VerificationSummary, run_verification
+from opsdk.verification.verify import DISTURBANCES, VerificationSummary, run_verification
 
-DISTURBANCES: Final = 150
-"""Disturbances that are run by default."""
 _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4

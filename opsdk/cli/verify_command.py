@@ -24,8 +24,9 @@ from opsdk.engine.environments import import_envtest
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
+from opsdk.verification.disturbances import NOTHING_ATTACKED
 from opsdk.verification.foreign.child import open_command
-from opsdk.verification.foreign.report import NOTHING_ATTACKED, ForeignSummary
+from opsdk.verification.foreign.report import ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload

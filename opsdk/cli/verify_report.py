@@ -12,8 +12,7 @@ from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
-from opsdk.verification.disturbances import NEEDS_STANDBY
-from opsdk.verification.foreign.report import NOTHING_ATTACKED
+from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text

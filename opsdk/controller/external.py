@@ -21,7 +21,6 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.base.durations import as_seconds
 from opsdk.children.ordering import ChildIdentity
 from opsdk.client.client import Client
-from opsdk.controller.progress import Progress
 from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
@@ -187,7 +186,6 @@ async def apply_external(
     obj: Any,
     *,
     after: Collection[ChildIdentity],
-    progress: Progress,
 ) -> S:
     """Observe a resource, create it if it is not there, and update it. Return its state.
 
@@ -199,14 +197,11 @@ async def apply_external(
         external: the resource.
         obj: its owner.
         after: the children that come before it.
-        progress: of the reconcile.
     """
-    progress.unknown_externals += 1
     observed: S | None = await find_external(external, obj)
     if observed is None:
         new = ExternalRef(id="", token=ref_of(external, obj).token)
         observed = await _call(external, external.create, obj, new)
-    progress.unknown_externals -= 1  # unless a call failed
     await _keep(client, external, obj, observed.id, after)
     updated: S | None = await _call(external, external.update, obj, ref_of(external, obj), observed)
     return observed if updated is None else updated

@@ -101,8 +101,9 @@ class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
             The owner gets a finalizer for that. Only children of kinds in ``owns`` are deleted.
         ready_condition: a condition of the object's status, such as ``Ready``, that is True if every child with
             ``ready=`` is ready. It is False with the reason ``Waiting`` while a child is not ready. A reconcile that
-            fails sets it to False, unless it is True for the same generation; one that cannot observe an external
-            resource always does. Empty for no condition.
+            fails sets it to False, unless it is True for the same generation and the reconcile has confirmed that: it
+            has found the same children ready, and handled each external resource of the object, before the error.
+            Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is random jitter.
         ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do

@@ -194,8 +194,8 @@ class OrderedApply:
         try:
             live = await apply(child.desired, before)
             summary = judge_ready(live, child.ready)
-        except Exception as error:
-            # No event tells that an external resource is as before, so its state is unknown now.
+        except BaseException as error:
+            # Also after a timeout: no event tells that an external resource is as before, so its state is unknown now.
             if child.ready is not False or isinstance(child.desired, ExternalResource):
                 self._progress.record(child.identity, _record(child, ChildState.FAILED, text_of(error)))
             raise

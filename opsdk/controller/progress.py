@@ -65,12 +65,9 @@ class Progress(msgspec.Struct, eq=False):
     A reconcile of plain children ends without a look at them: an identity and a record cost 25 calls for each.
 
     Attributes:
-        unknown_externals: number of external resources that could not be observed or created: nothing is known about
-            them.
         poll_seconds: seconds until external resources are observed again; 0 for none.
     """
 
-    unknown_externals: int = 0
     poll_seconds: float = 0.0
     # None is a child without a state: its record is made when it is read.
     _records: dict[ChildIdentity, ChildRecord | None] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from opsdk.aio.clock import loop_time, monotonic, utc_now
@@ -30,7 +31,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Seconds until a retry where the rate limiter itself raises.
+# Seconds until a retry where the rate limiter or the guard itself raises.
 _RETRY_WITHOUT_LIMITER = 60.0
 
 
@@ -58,12 +59,7 @@ class RequestProcessor:
 
         The error is that of a request without a text, of a rate limiter, of a hook: the worker continues.
         """
-        text, _ = describe(error)
-        log.error("controller %s failed outside its reconciler, retrying: %s", self._parts.name, text, exc_info=error)
-        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
-        self._parts.hook.record(
-            Reconciled(controller=self._parts.name, result=outcome, seconds=0.0, panicked=panicked, error=error)
-        )
+        self._report(error)
         cause = ReconcileCause("retry", detail=shorten_error(error))
         try:
             wait = self._parts.queue.next_delay(queue_item.item)
@@ -71,6 +67,31 @@ class RequestProcessor:
             contain(broken)
             wait = _RETRY_WITHOUT_LIMITER
         self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
+
+    def recover(self, queue_item: QueueItem[Any], error: BaseException) -> None:
+        """Queue a request again whose guard has raised, or the queue at the end of its pass; then log and count it.
+
+        Whatever is raised here too is logged: it must not end the worker.
+        """
+        steps = (
+            partial(self._parts.queue.recover, queue_item.item, after=_RETRY_WITHOUT_LIMITER),
+            partial(self._report, error),
+        )
+        for step in steps:
+            try:
+                step()
+            except BaseException as broken:  # such as MemoryError, or a request without a hash
+                contain(broken)
+                log.critical("controller %s could not handle a failure of its own", self._parts.name, exc_info=broken)
+
+    def _report(self, error: BaseException) -> None:
+        """Log and count an error outside of the reconciler."""
+        text, _ = describe(error)
+        log.error("controller %s failed outside its reconciler, retrying: %s", self._parts.name, text, exc_info=error)
+        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
+        self._parts.hook.record(
+            Reconciled(controller=self._parts.name, result=outcome, seconds=0.0, panicked=panicked, error=error)
+        )
 
     def wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:
         """Queue a request of a hot loop for later. Returns False if its reconcile begins now."""

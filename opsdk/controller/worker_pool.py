@@ -79,6 +79,7 @@ class WorkerPool:
 
     async def _work(self, requests: RequestProcessor) -> None:
         task = asyncio.current_task()
+        assert task is not None
         while True:
             before = cancellations(task)
             try:
@@ -91,16 +92,21 @@ class WorkerPool:
                     raise
                 continue
             try:
-                if task is not None:
-                    task.set_name(f"{self._name}/reconcile {queue_item.item}")  # for the watchdog and the debug page
-                if queue_item.item not in requests.hot_loops.rows or not requests.wait_in_hot_loop(queue_item):
-                    await requests.reconcile(queue_item)
+                try:
+                    # For the watchdog and the debug page.
+                    task.set_name(f"{self._name}/reconcile {queue_item.item}")
+                    if queue_item.item not in requests.hot_loops.rows or not requests.wait_in_hot_loop(queue_item):
+                        await requests.reconcile(queue_item)
+                except BaseException as error:
+                    if not self.is_contained(error, task, before):
+                        raise
+                    requests.retry_after_error(queue_item, error)
+                finally:
+                    self._queue.done(queue_item.item)
             except BaseException as error:
                 if not self.is_contained(error, task, before):
                     raise
-                requests.retry_after_error(queue_item, error)
-            finally:
-                self._queue.done(queue_item.item)
+                requests.recover(queue_item, error)
 
     def is_contained(self, error: BaseException, task: asyncio.Task[Any] | None, before: int) -> bool:
         """Whether an exception stays with its request, see `opsdk.aio.containment`."""

@@ -99,6 +99,35 @@ CONTROLLER_ALERTS: Final = (
         feature=Feature.CONTROLLERS,
     ),
     Alert(
+        name="OpsdkObjectsRejected",
+        query=f"""
+        max by (namespace, job, controller) (opsdk_controller_rejected_objects{{@}}) > 0
+        {_OF_CONTROLLER} {ERRORS}{{@}}
+        {CAUSE} {FAILING}{{@}} {CAUSE} {THROTTLED}{{@}} {CAUSE} {CONFLICTING}{{@}}
+        """,
+        hold=30,
+        severity=AlertSeverity.WARNING,
+        summary="The operator has given up objects.",
+        description="The controller {{ $labels.controller }} retries {{ $value }} objects no more.",
+        meaning="The last reconcile of an object ended with an error that only a change of its spec can mend, or with "
+        "the last attempt of its retry limit. The alert ends when the object is mended or deleted.",
+        look=(
+            "`opsdk why --controller CONTROLLER`: the objects, with their errors",
+            "`kubectl get events --field-selector type=Warning`: what the operator reported",
+        ),
+        causes=(
+            "A user wrote a spec that cannot work: the reconciler raised `TerminalError`.",
+            "The API server rejects a child as invalid (422), for example the change of an immutable field.",
+            "The retry limit is reached.",
+        ),
+        actions=(
+            "Correct the spec of the object; its event starts a reconcile.",
+            "Delete a child with an immutable field, if that is safe: `opsdk reconcile KIND NAMESPACE/NAME` retries.",
+            "Reject such specs earlier: with a rule of the definition or a validating webhook.",
+        ),
+        feature=Feature.CONTROLLERS,
+    ),
+    Alert(
         name="OpsdkHotLoop",
         query=_HOT_LOOPS,
         hold=0,

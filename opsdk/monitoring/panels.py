@@ -96,8 +96,9 @@ def service_level_row(objective: Objective) -> Row:
                 (
                     _controller_max("opsdk_controller_unobserved_generations", "objects"),
                     _controller_max("opsdk_controller_oldest_unobserved_generation_seconds", "oldest, seconds"),
+                    _controller_max("opsdk_controller_rejected_objects", "rejected"),
                 ),
-                "Objects whose change was not handled yet, and the age of the oldest change.",
+                "Objects whose change was not handled yet, the age of the oldest, and failed objects without a retry.",
             ),
         ),
     )

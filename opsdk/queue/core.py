@@ -363,6 +363,28 @@ class QueueCore(Generic[K]):
             self._schedule(item, entry, now)
         return now - started
 
+    def recover(self, item: K, *, now: float, after: float) -> None:
+        """End the processing of `item`, queue it, and give every item its place anew. Idempotent.
+
+        For an exception out of `add` or `done`, such as MemoryError, which may leave an item without a place.
+
+        Args:
+            item: whose processing has ended.
+            now: the time.
+            after: seconds until `item` is ready, unless it is queued for an earlier time.
+        """
+        self._processing.pop(item, None)
+        entry = self._entries.get(item)
+        if entry is None and self.state is _OPEN:
+            entry = self._entries[item] = _Entry(0, now + after, now)
+        if entry is not None:
+            entry.ready_at = min(entry.ready_at, now if self.state is _DRAINING else now + after)
+        self.delayed, self._levels, self._depth, self._ready_count = [], {}, {}, 0
+        self._fair = None if self._fair is None else self._fair.emptied()
+        for queued, place in sorted(self._entries.items(), key=lambda pair: pair[1].ticket):
+            place.ready = False
+            self._schedule(queued, place, now)
+
     # -------------------------------------------------------------- inspecting
     def next_ready_at(self) -> float | None:
         """Return the time when the next delayed item becomes ready, or None."""

@@ -142,6 +142,10 @@ class FairOrder(Generic[K]):
         self._priorities: list[int] = []
         self._numbers = count()
 
+    def emptied(self) -> FairOrder[K]:
+        """Return an order of the same kind without items."""
+        return FairOrder(self._flow_of, self._weight_of)
+
     def push(self, priority: int, item: K) -> None:
         """Add an item that became ready. It must not be here already."""
         level = self._levels.get(priority)

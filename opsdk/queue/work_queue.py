@@ -211,6 +211,14 @@ class WorkQueue(Generic[K]):
         if self._idle_waiters:
             self._notify_idle()
 
+    def recover(self, item: K, *, after: float) -> None:
+        """Mark `item` as processed, and queue it, after an exception of `add` or `done` (see `QueueCore.recover`)."""
+        now = self._clock()
+        self.core.recover(item, now=now, after=after)
+        self._wake_workers(len(self._getters))
+        self._arm_timer(now)
+        self._notify_idle()
+
     def _wake(self, now: float) -> None:
         """Make due items ready, wake one waiting worker for each ready item, and set the timer for the next one."""
         if self.core.delayed:

@@ -204,6 +204,11 @@ class PrometheusHook(TelemetryHook):
             "Seconds since the oldest change of a spec that was not observed or reconciled yet.",
             labels,
         )
+        self._rejected = Gauges(
+            "opsdk_controller_rejected_objects",
+            "Objects whose last reconcile failed, and that are not retried until their next event.",
+            labels,
+        )
         self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
 
@@ -442,6 +447,7 @@ class PrometheusHook(TelemetryHook):
         for name, views in self._generations.items():
             self._unobserved.set(sum(map(len, views)), name)
             self._oldest_unobserved.set(max((view.oldest_seconds() for view in views), default=0.0), name)
+            self._rejected.set(sum(view.rejected_objects() for view in views), name)
         yield from _WithoutCreated(self.registry).collect()
 
     def expose(self) -> bytes:

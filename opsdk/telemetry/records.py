@@ -137,6 +137,10 @@ class GenerationsView(Protocol):
         """Return the seconds since the oldest of these changes; 0 for none."""
         ...
 
+    def rejected_objects(self) -> int:
+        """Return the number of objects without such a change whose last reconcile failed, and is not retried."""
+        ...
+
     def __len__(self) -> int: ...
 
 

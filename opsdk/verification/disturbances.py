@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_KINDS",
     "FOREIGN",
     "NEEDS_STANDBY",
+    "NOTHING_ATTACKED",
     "Disturbance",
     "DisturbanceKind",
     "guided_disturbances",
@@ -78,6 +79,8 @@ DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind is not Dis
 """All kinds but one: not each operator undoes what others change in its children."""
 NEEDS_STANDBY: Final = frozenset({DisturbanceKind.LOSE_LEASE, DisturbanceKind.TAKE_OVER})
 """Kinds that need a second replica."""
+NOTHING_ATTACKED: Final = "nothing was attacked, so this says nothing of the operator"
+"""The report of a verification that ran no disturbance."""
 _NO_CHILDREN: Final[Mapping[int, Collection[str]]] = {}
 COUNTED: Final = WRITES - {DisturbanceKind.EARLY} | {DisturbanceKind.TAKE_OVER}
 """Kinds during which an operator has little reason to create or delete objects more often than without a fault."""

@@ -1,4 +1,4 @@
-"""Verifies an operator: each disturbance of each place of a reference run, and what it must not change.
+"""Verifies an operator: disturbances of the places of a reference run, and what they must not change.
 
 ::
 
@@ -22,6 +22,7 @@ from opsdk.verification.disturbances import (
     COUNTED,
     DEFAULT_KINDS,
     NEEDS_STANDBY,
+    NOTHING_ATTACKED,
     Disturbance,
     DisturbanceKind,
     by_kind,
@@ -32,8 +33,18 @@ from opsdk.verification.guided_run import WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
 from opsdk.verification.reference_run import REFERENCE_SEED, ReferenceRun, uncompared_text
 
-__all__ = ["BrokenRun", "VerificationSummary", "draw_workload", "run_verification", "verify", "verify_disturbance"]
+__all__ = [
+    "DISTURBANCES",
+    "BrokenRun",
+    "VerificationSummary",
+    "draw_workload",
+    "run_verification",
+    "verify",
+    "verify_disturbance",
+]
 
+DISTURBANCES: Final = 150
+"""Disturbances that are run by default."""
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
 _STANDBY_WORKLOADS: Final = 4
@@ -143,6 +154,20 @@ class VerificationSummary:
                 "let the operator decide neither by the real time nor by random numbers of its own"
             )
 
+    def gaps(self) -> Iterator[str]:
+        """Yield why a verification without a bug proves nothing, or less than its budget, and what to change."""
+        if self.omitted:
+            spent, budget = self.runs.total(), self.runs.total() + self.omitted.total()
+            yield (
+                f"unfinished: the time limit ended after {spent} of {budget} disturbances: pass a longer time_limit, "
+                f"or a smaller budget"
+            )
+        elif not self.runs:
+            yield (
+                f"{NOTHING_ATTACKED}: pass workloads whose actions make the operator write, and kinds that such "
+                f"writes have"
+            )
+
     @classmethod
     def sum_of(cls, parts: Iterable[VerificationSummary]) -> VerificationSummary:
         """Return the sum of summaries of different workloads that ran at the same time."""
@@ -178,28 +203,29 @@ class VerificationSummary:
 
 def verify(
     declared: SimulatedOperator, workloads: Iterable[int] = range(3), *, name: str = "SIMULATION",
-    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS,
+    time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, budget: int | None = DISTURBANCES,
 ) -> VerificationSummary:  # fmt: skip
-    """Run workloads without and with each disturbance. Call it from a plain test function, outside any event loop.
+    """Run workloads without and with disturbances. Call it from a plain test function, outside any event loop.
 
     Args:
         declared: the operator, its environment, its actions and its invariants, such as a `Simulation`.
         workloads: seeds, each of which draws a workload from the actions.
         name: of the declaration in printed tests.
-        time_limit: real seconds after which no further disturbance is run.
+        time_limit: real seconds after which no further disturbance is run. It only ends a test that takes too long:
+            what is tested follows from the budget, and a test that ends before it has run fails.
         kinds: of the disturbances.
+        budget: the number of disturbances that are run, the most different ones first; None for all.
 
     Raises:
         AssertionError: the operator does not survive a disturbance, breaks an invariant without one, or tries to reach
-            what is outside of the simulated cluster.
+            what is outside of the simulated cluster. Or nothing was attacked, or the time ended before the budget.
         UsageError: there are no actions.
     """
-    summary = run_verification(
-        declared, [draw_workload(declared, seed) for seed in workloads], name=name, time_limit=time_limit, kinds=kinds
-    )  # fmt: skip
-    if summary.broken or summary.connections:
-        texts = [f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN]]
-        texts += map(outside_text, summary.connections)
+    drawn = [draw_workload(declared, seed) for seed in workloads]
+    summary = run_verification(declared, drawn, name=name, time_limit=time_limit, kinds=kinds, budget=budget)
+    texts = [f"{each}{each.test_text()}" for each in summary.broken[:_MAX_SHOWN]]
+    texts += map(outside_text, summary.connections)
+    if texts := texts or list(summary.gaps()):
         raise AssertionError("\n\n".join(texts) + f"\n{summary}")
     for text in (f"verify {name}: {summary}", *summary.advice()):
         print(text)  # noqa: T201 - for the reader of a test run

@@ -94,22 +94,38 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
     await run(play)
 
 
-@pytest.mark.parametrize("swallowed", [False, True])
-async def test_a_resource_that_cannot_be_observed_is_not_ready(swallowed: bool) -> None:
-    """While `observe` fails, nothing is known about the resource: the object is not ready until it succeeds."""
+@pytest.mark.parametrize(
+    ("call", "swallowed"),
+    [
+        ("observe bucket", False),
+        ("observe bucket", True),
+        ("update bucket", False),
+        ("update bucket", True),
+        ("hang", False),
+        ("before", False),
+        ("observe domain", False),
+    ],
+)
+async def test_a_resource_whose_state_is_unknown_is_not_ready(call: str, swallowed: bool) -> None:
+    """Wherever a pass fails before it has handled each resource of the object, the object is not ready."""
     service, failing = Service(), False
 
-    async def step(call: str) -> None:
-        if failing and call == "observe bucket":
+    async def step(called: str) -> None:
+        if failing and called == call:
             raise OSError("no route to the service")
+        if failing and call == "hang":
+            await asyncio.sleep(3600)
 
     service.step = step
-    operator, bucket = Operator("shops"), External(service, "bucket")
+    operator, externals = Operator("shops"), [External(service, "bucket"), External(service, "domain")]
+    options = ControllerOptions(ready_condition="Ready", reconciliation_timeout=5, max_interval=10)
 
-    @operator.reconciler(Shop, owns=[bucket], options=ControllerOptions(ready_condition="Ready"))
+    @operator.reconciler(Shop, owns=externals, options=options)
     async def reconcile(obj: Shop, ctx: Context) -> None:
-        with suppress(*([OSError] if swallowed else [])):
-            await ctx.apply(bucket)
+        await step("before")
+        for external in externals:
+            with suppress(*([OSError] if swallowed else [])):
+                await ctx.apply(external)
 
     async def ready(client: Client) -> tuple[str, str]:
         status = (await client.get(Shop, "default/a")).status
@@ -121,12 +137,14 @@ async def test_a_resource_that_cannot_be_observed_is_not_ready(swallowed: bool) 
         await asyncio.sleep(30)
         assert await ready(client) == ("True", "the last reconcile succeeded")
         failing = True
-        await asyncio.sleep(12)
+        for item in service.items.values():
+            item.size += 1  # a foreign change, so that there is something to update
+        await asyncio.sleep(20)
         status, message = await ready(client)
         assert status == "False"
-        assert "no route to the service" in message
+        assert ("TimeoutError" if call == "hang" else "no route to the service") in message
         failing = False
-        await asyncio.sleep(30)
+        await asyncio.sleep(60)
         assert await ready(client) == ("True", "the last reconcile succeeded")
 
 

@@ -30,6 +30,7 @@ from opsdk.controller.request_processor import RequestProcessor
 from opsdk.controller.retries import RetryLimit
 from opsdk.controller.worker_pool import WorkerPool
 from opsdk.queue.core import QueueItem
+from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.structured_merge.value import JsonObject
@@ -43,6 +44,9 @@ _WALKED = tuple(
 )
 # More than the calls of the longest first pass, which the test checks.
 CALLS = 780
+
+# More than the calls of the guard and of `WorkQueue.done`, which the test checks.
+GUARD_CALLS, DONE_CALLS = 60, 20
 
 
 @cache
@@ -145,6 +149,56 @@ class RaisingWalk:
             yield
 
 
+class GuardWalk(RaisingWalk):
+    """Raises in one call of the worker's own guard: of `RequestProcessor.retry_after_error`, then `WorkQueue.done`.
+
+    Args:
+        fails: the first pass of each object raises outside of the reconciler, so the guard runs. Else only `done` does.
+    """
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__(first=1, step=1)
+        self._fails = fails
+        self._begun: set[str] = set()
+
+    @contextmanager
+    def walking(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Walk while the block runs."""
+        reconcile, retry = RequestProcessor.reconcile, RequestProcessor.retry_after_error
+        done, work = WorkQueue.done, WorkerPool._work
+        finished: set[str] = set()
+
+        def reconcile_or_raise(requests: RequestProcessor, queue_item: QueueItem[Any]) -> Coroutine[Any, Any, Any]:
+            name = queue_item.item.name
+            if self._fails and name not in self._begun:
+                self._begun.add(name)
+                raise OSError("no route")
+            return reconcile(requests, queue_item)
+
+        def retry_and_walk(requests: RequestProcessor, queue_item: QueueItem[Any], error: BaseException) -> None:
+            self._name = queue_item.item.name
+            retry(requests, queue_item, error)
+
+        def done_and_walk(queue: WorkQueue[Any], item: Any) -> None:
+            self._name = "" if item.name in finished else item.name
+            finished.add(item.name)
+            sys.settrace(self)  # a trace function that raises is removed
+            try:
+                done(queue, item)
+            finally:
+                self._name = ""
+
+        async def work_in_steps(pool: WorkerPool, requests: RequestProcessor) -> None:
+            await in_steps(work(pool, requests), self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RequestProcessor, "reconcile", reconcile_or_raise)
+            patch.setattr(RequestProcessor, "retry_after_error", retry_and_walk)
+            patch.setattr(WorkQueue, "done", done_and_walk)
+            patch.setattr(WorkerPool, "_work", work_in_steps)
+            yield
+
+
 class Outcomes(TelemetryHook):
     """Counts the failures."""
 
@@ -233,6 +287,76 @@ async def test_whatever_raises_while_an_object_is_reconciled(
             await stopped(task)
             for name in names:
                 await client.patch(box(name), merge_patch({"spec": {"size": 2 + start}}))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("fails", [True, False], ids=["guard and done", "done"])
+@pytest.mark.parametrize("fairness", [None, Fairness()], ids=["in order", "fair"])
+async def test_whatever_raises_in_the_guard_of_a_worker(
+    fails: bool, fairness: Fairness | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The guard and the end of a pass are guarded too: the worker goes on, and the object is retried and counted."""
+    caplog.set_level(logging.CRITICAL)
+    operator, outcomes, walk = Operator("boxes"), Outcomes(), GuardWalk(fails=fails)
+
+    @operator.reconciler(Box, options=ControllerOptions(fairness=fairness))
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.status.size = obj.spec.size
+
+    names = [f"box-{number}" for number in range(GUARD_CALLS if fails else DONE_CALLS)]
+    async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
+        client = outside.uncached
+        for name in names:
+            await client.create(box(name))
+        with walk.walking(monkeypatch):
+            task = asyncio.create_task(operator.start(env.config, hooks=[outcomes]))
+            await asyncio.sleep(100)
+            for size in (2, 3):
+                for name in names:
+                    await client.patch(box(name), merge_patch({"spec": {"size": size}}))
+                await asyncio.sleep(100)
+                assert not task.done()
+                boxes = await client.list(Box, namespace="default")
+                assert [b.metadata.name for b in boxes if b.status is None or b.status.size != size] == []
+        # The queue logs what its hooks raise, and continues.
+        assert outcomes.failures > len(walk.raised) // 2 > 4
+        assert names[-1] not in walk.raised, "the guard has more calls than there are objects"
+        await stopped(task)
+
+
+@pytest.mark.parametrize("broken", [["done"], ["done", "recover"]], ids=["done", "done and recover"])
+async def test_a_queue_that_always_raises_for_one_object_serves_the_others(
+    broken: Sequence[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even where nothing can be repaired, only the object itself is lost, and a critical line says so."""
+    operator, passes = Operator("boxes"), Counter[str]()
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        passes[obj.metadata.name] += 1
+
+    def break_for_bad(name: str) -> None:
+        works = getattr(WorkQueue, name)
+
+        def raising(queue: WorkQueue[Any], item: Any, **options: Any) -> None:
+            if item.name == "bad":
+                raise MemoryError
+            works(queue, item, **options)
+
+        monkeypatch.setattr(WorkQueue, name, raising)
+
+    for name in broken:
+        break_for_bad(name)
+    async with running(operator) as client:
+        await client.create(box("bad"))
+        await client.create(box("good"))
+        await asyncio.sleep(100)
+        await client.patch(box("good"), merge_patch({"spec": {"size": 2}}))
+        await asyncio.sleep(100)
+    assert passes["good"] == 2
+    assert (passes["bad"] > 2) == ("recover" not in broken)
+    assert any(record.levelno == logging.CRITICAL for record in caplog.records) == ("recover" in broken)
 
 
 # ------------------------------------------------------------------ objects that their class cannot decode

@@ -302,6 +302,35 @@ async def test_a_failure_keeps_ready_for_the_same_generation() -> None:
         assert (condition.status, condition.observed_generation) == ("False", 2)
 
 
+async def test_a_failure_before_the_children_are_checked_is_not_ready() -> None:
+    """A failed pass keeps the condition only if it has found each child ready that the condition counts."""
+    operator = Operator("boxes")
+    fails_after: int | None = None
+
+    @operator.reconciler(Box, owns=[ConfigMap], options=ControllerOptions(ready_condition="Ready", max_interval=10))
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        for number, name in enumerate(("a", "b", "")):
+            if number == fails_after:
+                raise OSError("no route")
+            if name:
+                await ctx.apply(config(name), ready=UP)
+
+    async with running(operator) as client:
+        await client.create(box())
+        for name in ("a", "b"):
+            await asyncio.sleep(1)
+            await say_up(client, name)
+        seen = []
+        for number in (None, 2, 1, None, 0):
+            fails_after = number
+            await asyncio.sleep(70)
+            condition = await ready_condition(client)
+            assert condition is not None
+            seen.append((condition.status, condition.message))
+    ready = ("True", "2 of 2 children are ready")
+    assert seen == [ready, ready, ("False", "no route"), ready, ("False", "no route")]
+
+
 async def test_a_finalizer_may_wait_for_a_child() -> None:
     """A finalizer that applies a job keeps the object until the job is done."""
     operator = Operator("boxes")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from boxes import Box, box, running
+import pytest
+from boxes import Box, box, environment, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk import Context, MergeFrom, Operator, TerminalError
+from opsdk import Cluster, Context, ControllerOptions, MergeFrom, Operator, TerminalError, crd_for
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import deep_copy
 from opsdk.cache.entry import make_entry
+from opsdk.client.patch import merge_patch
+from opsdk.controller.retries import RetryLimit
 from opsdk.controller.steps.unobserved_generations import UnobservedGenerations, observed_generation
+from opsdk.errors import InvalidError
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 from opsdk.event.predicates import generation_changed
 
@@ -189,6 +194,71 @@ async def test_a_terminal_error_is_an_answer() -> None:
         await client.create(box())
         await asyncio.sleep(1)
         assert metric(operator, "unobserved_generations") == 0
+
+
+def _terminal() -> Exception:
+    return TerminalError("this size cannot be had")
+
+
+def _invalid() -> Exception:
+    return InvalidError("spec: Forbidden: updates are forbidden")
+
+
+@pytest.mark.parametrize("failure", [_terminal, _invalid, OSError], ids=["terminal", "422", "retry limit"])
+@pytest.mark.parametrize("end", ["mended", "deleted", "paused"])
+async def test_an_object_that_is_not_retried_is_counted_until_it_is_mended(
+    failure: Callable[[], Exception], end: str
+) -> None:
+    """The gauge counts each failed object that nothing retries, also after a restart; one that waits counts as that."""
+
+    def make() -> Operator:
+        operator = Operator("boxes")
+
+        @operator.reconciler(Box, options=ControllerOptions(retry_limit=RetryLimit(attempts=2)))
+        async def reconcile(obj: Box, ctx: Context) -> None:
+            if obj.metadata.name == "bad" and obj.spec.size != 3:
+                raise failure()
+
+        return operator
+
+    def objects(operator: Operator) -> float:
+        return metric(operator, "rejected_objects") + metric(operator, "unobserved_generations")
+
+    operator = make()
+    async with running(operator) as client:
+        await client.create(box())
+        await client.create(box("bad"))
+        await asyncio.sleep(60)
+        assert objects(operator) == 1
+        bad = await client.get(Box, "default/bad")
+        if end == "mended":
+            await client.patch(bad, merge_patch({"spec": {"size": 3}}))
+        elif end == "deleted":
+            await client.delete(bad)
+        else:
+            await client.patch(bad, merge_patch({"metadata": {"annotations": {"opsdk.dev/paused": "true"}}}))
+        await asyncio.sleep(60)
+        assert objects(operator) == 0
+
+
+async def test_a_rejected_object_is_counted_after_a_restart() -> None:
+    """The first reconcile of the new process fails too."""
+    operators = []
+    async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
+        await outside.uncached.create(box())
+        for _ in range(2):
+            operator = Operator("boxes")
+
+            @operator.reconciler(Box)
+            async def reconcile(obj: Box, ctx: Context) -> None:
+                raise _terminal()
+
+            task = asyncio.create_task(operator.start(env.config))
+            await asyncio.sleep(30)
+            operators.append(metric(operator, "rejected_objects"))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert operators == [1, 1]
 
 
 async def test_a_paused_object_does_not_wait() -> None:

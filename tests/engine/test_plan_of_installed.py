@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sample_projects import OPERATORS, SAMPLES, project_of
 
 import envtest
 from opsdk import Client, Operator, Unstructured
@@ -17,6 +18,7 @@ from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
+from opsdk.cli.plan.inputs import operator_on_doubles
 from opsdk.cli.project import current_project
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.environments import environment_factory
@@ -27,8 +29,6 @@ from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
-
-SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
 async def install(client: Client, tree: JsonObject, way: str, operator: str) -> None:
@@ -45,12 +45,13 @@ async def install(client: Client, tree: JsonObject, way: str, operator: str) -> 
         await client.create(Unstructured.from_tree(tree))
 
 
-def fresh_operator() -> Operator:
-    """Return the project's operator as a new process has it."""
+def fresh_operator(state: ClusterSnapshot | None = None) -> Operator:
+    """Return the project's operator as a new process has it; with a cluster, on the doubles of that."""
     package = current_project().package
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
-    return load_operator("")
+    operator = load_operator("")
+    return operator if state is None else operator_on_doubles(operator, "", "", (), state)
 
 
 async def installed(parts: PackageInputs, samples: Sequence[JsonObject], way: str, operator: str) -> ClusterSnapshot:
@@ -72,7 +73,7 @@ async def installed(parts: PackageInputs, samples: Sequence[JsonObject], way: st
 
 def planned(state: ClusterSnapshot, namespace: str) -> tuple[Plan, ClusterSnapshot]:
     """Return the plan of the project's operator for a cluster, and the cluster afterwards."""
-    operator = fresh_operator()
+    operator = fresh_operator(state)
     run = OperatorRun(
         snapshot=state,
         operator=lambda: operator,
@@ -91,18 +92,21 @@ def planned(state: ClusterSnapshot, namespace: str) -> tuple[Plan, ClusterSnapsh
 def own_modules() -> Iterator[None]:
     """Give other tests their modules back."""
     before = dict(sys.modules)
+    own = {"fake_dns", "fake_service", *(name.replace("-", "_") for name in OPERATORS)}
     yield
     for name in sys.modules.keys() - before.keys():
-        if name.partition(".")[0] in ("website", "secret_copier"):
+        if name.partition(".")[0] in own:
             del sys.modules[name]
     sys.modules.update(before)
 
 
 @pytest.mark.parametrize("way", ["opsdk deploy", "kubectl apply", "kubectl create", "helm"])
-@pytest.mark.parametrize("sample", ["secret-copier", "website"])
-def test_the_plan_of_what_is_installed_is_empty(sample: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sample", OPERATORS)
+def test_the_plan_of_what_is_installed_is_empty(
+    sample: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing that was installed changes, no consequence is dangerous, and what the operator makes of it stays."""
-    monkeypatch.chdir(SAMPLES / sample)
+    monkeypatch.chdir(project_of(sample, tmp_path))
     operator = fresh_operator().name
     parts = package_inputs()
     samples = [parse_yaml(file.read_bytes()).tree for file in sorted(Path("config/samples").glob("*.yaml"))]

@@ -23,7 +23,7 @@ from monitored_simulation import (
 )
 from promtool import fired, needs_promtool
 
-from opsdk import Context, ObjectMeta, Operator, OperatorOptions
+from opsdk import Context, ObjectMeta, Operator, OperatorOptions, TerminalError
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.monitoring.declaration import MonitoredOperator
 from opsdk.monitoring.rules import all_alerts
@@ -110,10 +110,17 @@ def _one(obj: Box) -> None:
         raise ValueError("broken for one box")
 
 
+def _rejected(obj: Box) -> None:
+    if obj.metadata.name == "box-3":
+        raise TerminalError("this box cannot work")
+
+
 @needs_promtool
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("broken", "alert"), [(_always, "OpsdkReconcilesFail"), (_one, "OpsdkSpecChangesWait")], ids=["all", "one"]
+    ("broken", "alert"),
+    [(_always, "OpsdkReconcilesFail"), (_one, "OpsdkSpecChangesWait"), (_rejected, "OpsdkObjectsRejected")],
+    ids=["all", "one", "terminal"],
 )
 def test_a_reconciler_that_raises_fires_one_alert(broken: Callable[[Box], None], alert: str, tmp_path: Path) -> None:
     """All objects fail, or one of them waits: these are two alerts, and one of them fires."""

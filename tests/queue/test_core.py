@@ -92,6 +92,26 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.done(item, now=self.now)
         self.working.remove(item)
 
+    @precondition(lambda self: self.working)
+    @rule(data=st.data(), after=st.sampled_from([0.0, 1.0]), damaged=st.booleans())
+    def recover(self, data: st.DataObject, after: float, damaged: bool) -> None:
+        """After an exception, no item is lost, whatever places it has left; the failed item is queued."""
+        item = data.draw(st.sampled_from(sorted(self.working)))
+        if damaged:
+            self.queue.delayed.clear()
+            self.queue._levels.clear()
+            self.queue._depth.clear()
+            self.queue._ready_count = 99
+        self.queue.recover(item, now=self.now, after=after)
+        self.working.remove(item)
+        priority, when = self.model.get(item, (0, self.now + after))
+        self.model[item] = (priority, min(when, self.now + after))
+        self.since = {}
+        self.forget_turns()
+
+    def forget_turns(self) -> None:
+        """Count the turns of flows anew."""
+
     def new_queue(self) -> QueueCore[str]:
         """Return an empty queue."""
         return QueueCore(max_wait=MAX_WAIT)
@@ -143,8 +163,11 @@ class FairQueueMachine(QueueMachine):
 
     def new_queue(self) -> QueueCore[str]:
         """Return an empty queue. A restored one counts turns anew."""
-        self.turns = {}
+        self.forget_turns()
         return QueueCore(FairOrder(FLOWS.__getitem__, lambda flow: WEIGHTS[str(flow)]), max_wait=MAX_WAIT)
+
+    def forget_turns(self) -> None:
+        self.turns = {}
 
     def _ready_flows(self) -> set[tuple[int, str]]:
         return {

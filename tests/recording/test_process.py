@@ -19,6 +19,7 @@ from typing import Self
 import pytest
 import yaml
 from processes import until
+from sample_projects import OPERATORS, project_of
 
 from opsdk import ObjectMeta, Unstructured
 from opsdk.api.core.v1 import ConfigMap, Secret
@@ -355,7 +356,6 @@ def replay_saved(recorded: RecordedOperator) -> None:
 
 
 # ------------------------------------------------------------------ samples
-SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 SERVICES = {"application": ("fake_dns", "DNS_SERVICE"), "database": ("fake_service", "DATABASE_SERVICE")}
 
 
@@ -364,12 +364,15 @@ class DeployedSample:
 
     Args:
         name: of the sample's folder.
-        folder: for its files.
+        folder: for its files. A sample without manifests gets those that opsdk generates.
         kubeconfig: of the server.
     """
 
     def __init__(self, name: str, folder: Path, kubeconfig: Path) -> None:
-        self.sample, self.package = SAMPLES / name, name.replace("-", "_")
+        self.sample, self.package = project_of(name, folder), name.replace("-", "_")
+        if not (self.sample / "config/crd").exists():
+            command = [sys.executable, "-m", "opsdk.cli", "generate", "manifests"]
+            subprocess.run(command, cwd=self.sample, check=True, timeout=120, stdout=subprocess.DEVNULL)
         self.recordings, self.log = folder / "recordings", folder / "operator.log"
         self.environment = {**os.environ, "PYTHONHASHSEED": "1"}
         self._kubeconfig = kubeconfig
@@ -419,8 +422,8 @@ class DeployedSample:
 
     def _start_service(self) -> None:
         """Start the fake of an external service, and tell the operator its address."""
-        if self.sample.name in SERVICES:
-            program, variable = SERVICES[self.sample.name]
+        if self.package in SERVICES:
+            program, variable = SERVICES[self.package]
             process = self._run(["-m", program, "0"], None)
             assert process.stdout is not None
             self.environment[variable] = process.stdout.readline().decode().split()[-1]
@@ -461,7 +464,7 @@ class DeployedSample:
         )
 
 
-@pytest.mark.parametrize("name", ["application", "database", "secret-copier", "website"])
+@pytest.mark.parametrize("name", OPERATORS)
 def test_a_sample_replays_as_its_manifests_deploy_it(name: str, tmp_path: Path) -> None:
     """With leader election, own certificates, webhooks and Secrets: a first start, and a restart that finds them."""
     with server(tmp_path) as kubeconfig, DeployedSample(name, tmp_path, kubeconfig) as sample:

@@ -295,6 +295,10 @@ class Changes:
         """Return the age of the oldest change."""
         return self._oldest
 
+    def rejected_objects(self) -> int:
+        """Return as many objects as wait."""
+        return self._count
+
     def __len__(self) -> int:
         """Return the number of objects."""
         return self._count
@@ -312,6 +316,7 @@ def test_controllers_of_equal_names_share_their_series() -> None:
     assert 'opsdk_controller_unobserved_generations{controller="c"} 3.0' in text
     assert 'opsdk_controller_oldest_unobserved_generation_seconds{controller="c"} 7.0' in text
     assert 'opsdk_controller_observed_generation_seconds_count{controller="c"} 2.0' in text
+    assert 'opsdk_controller_rejected_objects{controller="c"} 3.0' in text
     del second, changes
     gc.collect()
     assert 'opsdk_controller_unobserved_generations{controller="c"} 2.0' in hook.expose().decode()

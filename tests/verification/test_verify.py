@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -389,9 +389,32 @@ def test_a_workload_without_actions_is_an_error() -> None:
         verify(nothing, range(1))
 
 
+def test_a_verification_that_ends_before_its_budget_fails() -> None:
+    """The time limit decides nothing silently: the message names the disturbances left, and what to change."""
+    with pytest.raises(AssertionError, match=r"unfinished: .* after 0 of 20 disturbances: pass a longer time_limit"):
+        verify(declare(good), range(1), time_limit=0.0, budget=20)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "kinds"), [((), DEFAULT_KINDS), (range(1), ()), (range(1), [DisturbanceKind.TAKE_OVER])],
+    ids=["no workload", "no kind", "a kind without a place"],
+)  # fmt: skip
+def test_a_verification_that_attacks_nothing_fails(workloads: Sequence[int], kinds: Sequence[DisturbanceKind]) -> None:
+    """A run without a disturbance shows nothing, so it is no success."""
+    with pytest.raises(AssertionError, match=r"nothing was attacked, .*: pass workloads"):
+        verify(declare(good), workloads, kinds=kinds)
+
+
+def test_a_verification_runs_its_budget() -> None:
+    """The budget is a number of disturbances, so a busy machine tests the same; the others are counted."""
+    summary = verify(declare(good), range(1), budget=20)
+    assert summary.runs.total() == 20
+    assert summary.beyond.total() > 0
+
+
 def test_the_time_limit_is_kept() -> None:
     """What was left out is counted."""
-    summary = verify(declare(good), range(1), time_limit=0.0)
+    summary = run_verification(declare(good), [draw_workload(declare(good), 0)], time_limit=0.0)
     assert not summary.runs
     assert summary.omitted.total() > len(summary.omitted) > 3
     assert "left for lack of time: " in str(summary)

@@ -144,4 +144,4 @@ def _failure_report(parts: ControllerParts) -> FailureReport | None:
         return None
     if not (conditions or options.retry_limit or options.finalizer_retry_limit):
         return None
-    return FailureReport(kind, options.error_condition, options.ready_condition)
+    return FailureReport(kind, options.error_condition, options.ready_condition, parts.externals)

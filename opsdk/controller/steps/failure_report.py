@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Collection
 
 from opsdk.aio.containment import cancellations, contain, leaf_errors
 from opsdk.apimachinery.kinds import Kind, as_unstructured
@@ -16,7 +17,7 @@ from opsdk.base.cause import ReconcileCause
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, Requeue
 from opsdk.controller.steps.condition_writer import ConditionWriter, DesiredCondition, check_condition
-from opsdk.controller.steps.ready_report import ReadyReport
+from opsdk.controller.steps.ready_report import AnyExternal, ReadyReport
 from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.errors import ApiError
 from opsdk.telemetry.describe import describe, text_of
@@ -58,16 +59,19 @@ class FailureReport:
         kind: the reconciled kind.
         condition: the type of the condition for errors; empty for none.
         ready_condition: the type of the condition for children; empty for none.
+        externals: the external resources of the controller.
 
     Raises:
         UsageError: the kind's status has no conditions.
     """
 
-    def __init__(self, kind: Kind[AnyObject], condition: str, ready_condition: str = "") -> None:
+    def __init__(
+        self, kind: Kind[AnyObject], condition: str, ready_condition: str, externals: Collection[AnyExternal]
+    ) -> None:
         self._kind = kind
         self._condition = condition
         self._writer = ConditionWriter(kind, condition)
-        self._ready_report = ReadyReport(kind, ready_condition) if ready_condition else None
+        self._ready_report = ReadyReport(kind, ready_condition, externals) if ready_condition else None
         check_condition(kind, condition, "error_condition")
 
     @property

@@ -1,10 +1,13 @@
-"""Measures the time from a change of an object's spec until the change was handled.
+"""Measures the time from a change of an object's spec until the change was handled, and keeps the rejected objects.
 
 Pure but for the step.
 
 A generation counts changes of the spec. A change begins when an event shows a new generation. It ends when the watch
 shows ``status.observedGeneration``, or when a reconcile that began after the change has succeeded, whichever comes
 first. So an operator without that field is measured too, and one that writes it before a child fails.
+
+A terminal error handles a change too: the operator has answered the user. But nothing retries the object until its
+next event, so it is counted as rejected until a reconcile ends otherwise.
 
 Upstream: none; ``status.observedGeneration`` is described in the API conventions of sig-architecture.
 """
@@ -53,12 +56,14 @@ class UnobservedGenerations:
 
     Attributes:
         changes: by object; for a look-up before each reconcile that costs next to nothing.
+        rejected: the objects whose last reconcile failed, and is not retried.
         receivers: called with the seconds of each change that was handled.
     """
 
     def __init__(self, now: Callable[[], float], *, declares: bool = False) -> None:
         self._now, self._declares = now, declares
         self.changes: dict[ObjectKey, WaitingChange] = {}
+        self.rejected: set[ObjectKey] = set()
         self.receivers: list[Callable[[float], None]] = []
 
     # -------------------------------------------------------------- events, as predicates that drop none
@@ -66,7 +71,7 @@ class UnobservedGenerations:
         """Note the new generation that an event shows. For the end of the predicates: dropped changes do not count."""
         old, new = event.old, event.new
         if new is None or (old is not None and old.entry.generation == new.entry.generation):
-            return self.follow(event) if self.changes else True
+            return self.follow(event) if self.changes or self.rejected else True
         entry = new.entry
         if entry.deleting:
             self.changes.pop(entry.key, None)
@@ -82,6 +87,7 @@ class UnobservedGenerations:
         """Note the end of an object, or an observed generation. For the start of predicates that drop such events."""
         if event.new is None:
             self.changes.pop(event.view.key, None)
+            self.rejected.discard(event.view.key)
         elif event.new.key in self.changes:
             self.handled(event.new.key, observed_generation(event.new.entry))
         return True
@@ -97,6 +103,10 @@ class UnobservedGenerations:
         attempt = await proceed(work)
         if generation:
             self.end(work.key, generation, attempt)
+        if attempt.terminal or (work.end is not None and work.end.gave_up):
+            self.rejected.add(work.key)
+        elif self.rejected:
+            self.rejected.discard(work.key)
         return attempt
 
     def end(self, key: ObjectKey, generation: int, attempt: ReconcileAttempt) -> None:
@@ -128,6 +138,10 @@ class UnobservedGenerations:
         """Return the seconds since the oldest change that was not handled; 0 for none."""
         oldest = min((change.oldest_seen_at for change in self.changes.values()), default=None)
         return 0.0 if oldest is None else max(self._now() - oldest, 0.0)
+
+    def rejected_objects(self) -> int:
+        """Return the number of rejected objects without a change that waits: `oldest_seconds` counts that."""
+        return len(self.rejected.difference(self.changes))
 
     def __len__(self) -> int:
         """Return the number of objects with a change that was not handled."""

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.disturbances import DisturbanceKind, by_kind
+from opsdk.verification.disturbances import NOTHING_ATTACKED, DisturbanceKind, by_kind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
 from opsdk.verification.reference_run import uncompared_text
 
-__all__ = ["NOTHING_ATTACKED", "ForeignBrokenRun", "ForeignSummary", "missing_text"]
+__all__ = ["ForeignBrokenRun", "ForeignSummary", "missing_text"]
 
-NOTHING_ATTACKED: Final = "nothing was attacked, so this says nothing of the operator"
 _MAX_SHOWN: Final = 5
 
 
