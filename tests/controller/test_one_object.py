@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import types
@@ -259,7 +260,14 @@ async def stopped(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-# A coroutine or a generator whose call raised stays behind.
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collect what a test leaves, within its filters of warnings: a coroutine or generator whose call raised."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [4, pytest.param(2, marks=pytest.mark.deep)])
@@ -289,7 +297,8 @@ async def test_whatever_raises_while_an_object_is_reconciled(
                 await client.patch(box(name), merge_patch({"spec": {"size": 2 + start}}))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("fails", [True, False], ids=["guard and done", "done"])
 @pytest.mark.parametrize("fairness", [None, Fairness()], ids=["in order", "fair"])
 async def test_whatever_raises_in_the_guard_of_a_worker(
