@@ -168,7 +168,7 @@ class ServerExchange:
         if self.complete:
             raise RuntimeError("http.response.body after the end of the response")
         if len(body) > _PART and not self._no_body:
-            await self._send_large(memoryview(body), more=more)
+            await self._send_large(body, more=more)
         else:
             self._send_body(body, more=more)
         self._sends += 1
@@ -191,18 +191,19 @@ class ServerExchange:
             if held is not None:
                 UNREAD.release(held)
 
-    async def _send_large(self, body: memoryview, *, more: bool) -> None:
+    async def _send_large(self, body: bytes, *, more: bool) -> None:
         """Write a large part of the body piece by piece: one chunk, if the response has chunks."""
         if self._chunked:
             self._remaining = len(body)  # so that a cancelled response does not end within a chunk
         self._write_head(b"%x\r\n" % len(body) if self._chunked else b"")
+        view = memoryview(body)
         for start in range(0, len(body), _PART):
-            self._connection.write(body[start : start + _PART])
+            self._connection.write(view[start : start + _PART])
             self._sends += 1
             if self._sends % SENDS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if self._connection.full:
-                await self._drained(body.obj)
+                await self._drained(body)
             if self.disconnected:
                 raise ConnectionLostError(_LEFT)
         if self._chunked:
