@@ -18,6 +18,8 @@ EVENT_BYTES: Final = 30 * 1024
 EVENTS: Final = 600
 """18 MB in all."""
 COUNTS: Final = (40, 300)
+_REQUESTS: Final = 32
+"""Requests on one connection: more bytes than the kernel holds for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,12 @@ async def _unread(
     count: int,
     meanwhile: Callable[[], Awaitable[object]],
     accept: str = "application/json",
+    requests: int = 1,
 ) -> UnreadRow:
     """Send GET requests whose responses are not read, wait for `meanwhile`, and close the connections."""
     before = resident(pid)
     async with HealthProbe(server.port) as probe:
-        request = get(path, server.token, accept)
+        request = get(path, server.token, accept) * requests
         clients = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
         await meanwhile()
         during = resident(pid)
@@ -112,6 +115,20 @@ async def unread_lists(
         )
         await send(server.port, head.encode() + body)
     return await _unread(name, server, pid, MAPS, count=count, meanwhile=lambda: asyncio.sleep(5), accept=accept)
+
+
+async def unread_bodies(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
+    """Send several GET requests for an object of 200 KiB on each connection, and read no response."""
+    body = json.dumps({"metadata": {"name": "small-body"}, "data": {"a": "x" * 200 * 1024}}).encode()
+    head = (
+        f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n"
+        f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    await send(server.port, head.encode() + body)
+    path = f"{MAPS}/small-body"
+    return await _unread(
+        "small bodies", server, pid, path, count=count, meanwhile=lambda: asyncio.sleep(5), requests=_REQUESTS
+    )
 
 
 async def unread_protobuf_lists(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
