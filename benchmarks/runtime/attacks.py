@@ -23,7 +23,7 @@ from benchmarks.runtime.hostile import ATTACKS as HOSTILE_ATTACKS
 from benchmarks.runtime.hostile import SECONDS as HOSTILE_SECONDS
 from benchmarks.runtime.hostile import attack_operator
 from benchmarks.runtime.slow_schemas import check_slowly
-from benchmarks.runtime.unread import COUNTS, unread_lists, unread_protobuf_lists, unread_watches
+from benchmarks.runtime.unread import COUNTS, unread_bodies, unread_lists, unread_protobuf_lists, unread_watches
 
 SMALL: Final = 60 * 1024
 LARGE: Final = 3 * 1024 * 1024 - 4096
@@ -378,7 +378,7 @@ def _judged(latest: float) -> str:
 
 async def _print_memory() -> None:
     """Print what clients that do not read cost the server, and what a hostile server costs an operator."""
-    for play in (unread_watches, unread_lists, unread_protobuf_lists):
+    for play in (unread_watches, unread_lists, unread_protobuf_lists, unread_bodies):
         for count in COUNTS:
             async with _attacked() as (server, pid):
                 row = await play(server, pid, count, exchange)

@@ -1,4 +1,4 @@
-"""Definitions and policies that take long to check: how late ``/healthz`` is in the meantime."""
+"""Definitions, policies and tables that take long: how late ``/healthz`` is in the meantime."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from benchmarks.runtime.unread import Send
 
 _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_SHOWN: Final = "/apis/example.com/v1/namespaces/default/showns"
 _RULES: Final = 3_000
 _PATTERNS: Final = 30_000
+_COLUMNS: Final = 200
+_ROWS: Final = 2
 _AFTER_SECONDS: Final = 3.0
 """Seconds for what a request starts: a new definition is served, and followed."""
 
@@ -61,6 +64,22 @@ def nested_policy() -> list[tuple[str, object]]:
     ]
 
 
+def with_columns(kind: str) -> object:
+    """Return a definition with many columns whose paths visit each value many times."""
+    tree = definition(kind, {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    paths = [f"..*..*..*..c{number}" for number in range(_COLUMNS)]
+    columns = [{"name": path, "type": "string", "jsonPath": path} for path in paths]
+    tree["spec"]["versions"][0]["additionalPrinterColumns"] = columns
+    return tree
+
+
+def get_table(path: str, token: str) -> bytes:
+    """Return the bytes of a GET request for a Table."""
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nAccept: {accept}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode()
+
+
 def slow_map() -> object:
     """Return a ConfigMap below 16 KiB that the policy selects."""
     return {
@@ -85,17 +104,23 @@ async def check_slowly(server: AttackedServer, send: Send) -> list[SlowRow]:
         await send(server.port, post(path, tree, server.token))
     await asyncio.sleep(1)
     ruled = {"kind": "Ruled", "apiVersion": "example.com/v1", "metadata": {"generateName": "a"}, "spec": {"a": "b"}}
+    await send(server.port, post(DEFINITIONS, with_columns("Shown"), server.token))
+    shown = {"kind": "Shown", "apiVersion": "example.com/v1", "metadata": {"generateName": "a"}}
+    for _ in range(_ROWS):
+        tree = {**shown, "spec": {f"k{number}": {"a": number} for number in range(100)}}
+        await send(server.port, post(_SHOWN, tree, server.token))
     requests = (
-        (f"definition of {_RULES:,} rules", DEFINITIONS, with_rules("Ruled")),
-        ("its first object", "/apis/example.com/v1/namespaces/default/ruleds", ruled),
-        (f"definition of {_PATTERNS:,} patterns", DEFINITIONS, with_patterns("Patterned")),
-        ("policy of nested loops", MAPS, slow_map()),
+        (f"definition of {_RULES:,} rules", post(DEFINITIONS, with_rules("Ruled"), server.token)),
+        ("its first object", post("/apis/example.com/v1/namespaces/default/ruleds", ruled, server.token)),
+        (f"definition of {_PATTERNS:,} patterns", post(DEFINITIONS, with_patterns("Patterned"), server.token)),
+        ("policy of nested loops", post(MAPS, slow_map(), server.token)),
+        (f"Table of {_COLUMNS} slow columns", get_table(_SHOWN, server.token)),
     )
     rows: list[SlowRow] = []
-    for name, path, tree in requests:
+    for name, request in requests:
         async with HealthProbe(server.port) as probe:
             start = time.monotonic()
-            response = await send(server.port, post(path, tree, server.token))
+            response = await send(server.port, request)
             seconds = time.monotonic() - start
             await asyncio.sleep(_AFTER_SECONDS)
         rows.append(SlowRow(name, response[9:12].decode(), seconds, probe.latest))

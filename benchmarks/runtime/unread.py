@@ -18,6 +18,8 @@ EVENT_BYTES: Final = 30 * 1024
 EVENTS: Final = 600
 """18 MB in all."""
 COUNTS: Final = (40, 300)
+_REQUESTS: Final = 32
+"""Requests on one connection: more bytes than the kernel holds for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,16 @@ async def _write_events(server: AttackedServer, send: Send) -> None:
         assert b" 200 " in response[:20], response[:300]
 
 
+async def _create(server: AttackedServer, send: Send, name: str, size: int) -> None:
+    """Create a ConfigMap of so many bytes."""
+    body = json.dumps({"metadata": {"name": name}, "data": {"a": "x" * size}}).encode()
+    head = (
+        f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n"
+        f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    await send(server.port, head.encode() + body)
+
+
 async def _unread(
     name: str,
     server: AttackedServer,
@@ -74,11 +86,12 @@ async def _unread(
     count: int,
     meanwhile: Callable[[], Awaitable[object]],
     accept: str = "application/json",
+    requests: int = 1,
 ) -> UnreadRow:
     """Send GET requests whose responses are not read, wait for `meanwhile`, and close the connections."""
     before = resident(pid)
     async with HealthProbe(server.port) as probe:
-        request = get(path, server.token, accept)
+        request = get(path, server.token, accept) * requests
         clients = [await asyncio.to_thread(_open, server.port, request) for _ in range(count)]
         await meanwhile()
         during = resident(pid)
@@ -105,13 +118,17 @@ async def unread_lists(
 ) -> UnreadRow:
     """Send LIST requests whose responses are not read, and close the connections."""
     for number in range(16):
-        body = json.dumps({"metadata": {"name": f"large-{number}"}, "data": {"a": "x" * 512 * 1024}}).encode()
-        head = (
-            f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n"
-            f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        await send(server.port, head.encode() + body)
+        await _create(server, send, f"large-{number}", 512 * 1024)
     return await _unread(name, server, pid, MAPS, count=count, meanwhile=lambda: asyncio.sleep(5), accept=accept)
+
+
+async def unread_bodies(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:
+    """Send several GET requests for an object of 200 KiB on each connection, and read no response."""
+    await _create(server, send, "small-body", 200 * 1024)
+    path = f"{MAPS}/small-body"
+    return await _unread(
+        "small bodies", server, pid, path, count=count, meanwhile=lambda: asyncio.sleep(5), requests=_REQUESTS
+    )
 
 
 async def unread_protobuf_lists(server: AttackedServer, pid: int, count: int, send: Send) -> UnreadRow:

@@ -12,7 +12,9 @@ import json
 import operator
 import re
 from collections.abc import Iterator
+from typing import Final
 
+from opsdk.aio.large_work import check_time, is_spent
 from opsdk.base.limits import LIMITS
 from opsdk.base.text_cache import text_cache
 from opsdk.structured_merge.value import JsonValue
@@ -42,6 +44,8 @@ _COMPARE = {
     ">": operator.gt,
 }
 _END: JsonValue = object()  # equal to no value
+_CACHED: Final = 1024
+"""Characters of a path above which it is parsed each time."""
 Steps = tuple[re.Match[str], ...]
 
 
@@ -50,12 +54,13 @@ def valid(path: str) -> bool:
     return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
-@text_cache(1024, longest=1024)
+@text_cache(1024, longest=_CACHED)
 def _split(path: str) -> Steps | None:
     matches: list[re.Match[str]] = []
     path = path.removeprefix("$").removeprefix("@")
     position = len(path) if path == "." else 0
     while position < len(path):
+        check_time()
         match = _STEP.match(path, position)
         if match is None:
             return None
@@ -65,7 +70,7 @@ def _split(path: str) -> Steps | None:
 
 
 class _BudgetError(Exception):
-    """An evaluation visits too many values."""
+    """An evaluation visits too many values, or the budget of time is spent."""
 
 
 class _Budget:
@@ -79,12 +84,26 @@ class _Budget:
         self._left -= 1
         if self._left < 0:
             raise _BudgetError
+        if not self._left & _VALUES_AT_ONCE:
+            _check_time()
+
+
+_VALUES_AT_ONCE: Final = 63
+"""Values that are visited between two checks of the time: a bit mask, because it is used for each value."""
+
+
+def _check_time() -> None:
+    """Raise `LeavesLoopError` or `_BudgetError` if the evaluation takes too long, see `opsdk.aio.large_work`."""
+    check_time()
+    if is_spent():
+        raise _BudgetError
 
 
 def find(tree: JsonValue, path: str) -> list[JsonValue]:
     """Return the values at `path`.
 
-    A path that does not exist has no values, nor one that visits more than `Limits.json_path_values`.
+    A path that does not exist has no values, nor one that visits more than `Limits.json_path_values`, or takes longer
+    than the budget of time (`opsdk.aio.large_work.attempt_output`).
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']
@@ -92,6 +111,8 @@ def find(tree: JsonValue, path: str) -> list[JsonValue]:
     ([2, 3], [4])
     """
     try:
+        if len(path) > _CACHED:
+            _check_time()
         return _find(tree, path, _Budget())
     except _BudgetError:
         return []
@@ -182,6 +203,7 @@ def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int
 def _matches_filter(element: JsonValue, step: re.Match[str], budget: _Budget) -> bool:
     """Whether an element fulfils a filter, compared as Go's template does."""
     budget.spend()
+    _check_time()  # a long path within a filter is parsed for each element
     values = _find(element, step["left"].rstrip(), budget)
     if step["op"] is None:
         return bool(values)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Final
 
 from envtest.data.columns import AGE, NAME
 from envtest.extensions.jsonpath import find, valid
 from envtest.groups.common.printing import seconds_of, since
+from opsdk.aio.large_work import check_time, is_spent
 from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -41,10 +43,17 @@ SCALE: tuple[JsonObject, ...] = (
 """The columns of the scale subresource."""
 
 
+_COLUMNS_AT_ONCE: Final = 8
+"""Columns between two checks of the time. A path that visits many values checks it too."""
+_ROW_CHARACTERS: Final = 4 * 1024 * 1024
+"""Characters of a row, more than an object has: each column may print the whole object."""
+
+
 class ColumnPrinter(Printer):
     """Prints the name and the CRD's columns; without columns, the name and the age."""
 
     columns: Sequence[TableColumn] = (NAME,)
+    evaluates_paths = True
 
     def __init__(self, columns: Sequence[JsonObject]) -> None:
         # As upstream, an invalid path hides its column and all columns after it.
@@ -65,7 +74,17 @@ class ColumnPrinter(Printer):
         ]
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
+        """See `Printer`. Cells after the budget of time, or after `_ROW_CHARACTERS`, are empty."""
+        cells: list[JsonValue] = [obj["metadata"].get("name", "")]
+        characters = 0
+        for start in range(0, len(self._definitions), _COLUMNS_AT_ONCE):
+            if start:
+                check_time()
+                characters += sum(len(cell) for cell in cells[-_COLUMNS_AT_ONCE:] if isinstance(cell, str))
+                if is_spent() or characters > _ROW_CHARACTERS:
+                    return cells + [None] * (len(self.columns) - len(cells))
+            cells += [self._cell(c, obj, now) for c in self._definitions[start : start + _COLUMNS_AT_ONCE]]
+        return cells
 
     @staticmethod
     def _cell(column: JsonObject, obj: JsonObject, now: float) -> JsonValue:

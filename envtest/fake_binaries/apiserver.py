@@ -70,8 +70,14 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     env = await stack.enter_async_context(environment)
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    web = await env.serve(host=flags.text("bind-address", "0.0.0.0"), port=flags.number("secure-port", 6443))  # noqa: S104
+    web = await env.serve(host=bind_host(flags), port=flags.number("secure-port", 6443))
     return f"kube-apiserver (stand-in of envtest): serves {web.url}"
+
+
+def bind_host(flags: Flags) -> str:
+    """Return the address to bind; empty for all interfaces in both families, as for unspecified addresses upstream."""
+    host = flags.text("bind-address")
+    return "" if host in ("0.0.0.0", "::") else host  # noqa: S104 - the default of kube-apiserver
 
 
 def pki_of(flags: Flags) -> PKI:

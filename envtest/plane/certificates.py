@@ -58,12 +58,15 @@ class Authority:
         return authority
 
     def serving(self, host: str) -> KeyPair:
-        """Issue a serving certificate for `host`, localhost and the names of the Service ``kubernetes``."""
+        """Issue a serving certificate for `host`, localhost and the names of the Service ``kubernetes``.
+
+        An empty host has no name of its own.
+        """
         names: list[x509.GeneralName] = [
             x509.DNSName(n)
             for n in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "envtest.local")
         ]
-        for address in {"127.0.0.1", "::1", "10.0.0.1", host}:
+        for address in {"127.0.0.1", "::1", "10.0.0.1", host} - {""}:
             try:
                 names.append(x509.IPAddress(ipaddress.ip_address(address)))
             except ValueError:

@@ -15,6 +15,7 @@ from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator
 from opsdk.apiserver.auth.service_accounts import TokenSubject
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
+from opsdk.http.pem import certificates_of
 
 PROXIES = "front-proxy-ca"
 
@@ -85,11 +86,11 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_authority(path: Path) -> bytes:
-    """Read and check a PEM file of CAs. Raises `ConfigError`."""
+    """Read and check a PEM file of CAs, without the text around them. Raises `ConfigError`."""
     from cryptography import x509  # noqa: PLC0415 - takes long to load
 
     try:
-        text = path.read_bytes()
+        text = certificates_of(path.read_bytes()).encode()
         x509.load_pem_x509_certificates(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read certificates from {path}: {error}") from error

@@ -180,16 +180,39 @@ async def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return work(*args, **kwargs)
     budget = REQUEST.get() or RequestBudget()
     if budget.on_loop < ATTEMPT_SECONDS:
-        begin = perf_counter()
-        _clocks.end = begin + ATTEMPT_SECONDS - budget.on_loop
         try:
-            return work(*args, **kwargs)
+            return _on_loop(partial(work, *args, **kwargs), budget)
         except LeavesLoopError:
             pass  # the thread begins it again below
-        finally:
-            del _clocks.end
-            budget.on_loop += perf_counter() - begin
     return await evaluate(work, *args, **kwargs)
+
+
+async def attempt_output(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call work of `attempt` that writes output from documents of `size` bytes. Large ones begin in the thread.
+
+    When `is_spent` is true, `work` leaves out what it has not evaluated: a spent budget is not an error.
+    """
+    bound = partial(work, *args, **kwargs)
+    if not leaves_loop() or hasattr(_clocks, "end"):
+        return bound()
+    budget = REQUEST.get() or RequestBudget()
+    if size <= LARGE_BYTES and budget.on_loop < ATTEMPT_SECONDS:
+        try:
+            return _on_loop(bound, budget)
+        except LeavesLoopError:
+            pass  # the thread begins it again below
+    return await compute(LARGE_BYTES + 1, _in_budget, bound, budget)
+
+
+def _on_loop(work: Callable[[], T], budget: RequestBudget) -> T:
+    """Call work of `attempt` in the event loop. Raises `LeavesLoopError`."""
+    begin = perf_counter()
+    _clocks.end = begin + ATTEMPT_SECONDS - budget.on_loop
+    try:
+        return work()
+    finally:
+        del _clocks.end
+        budget.on_loop += perf_counter() - begin
 
 
 def sort_in_parts(items: Iterable[T], key: Callable[[T], Any]) -> list[T]:

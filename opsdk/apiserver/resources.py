@@ -97,7 +97,14 @@ class TableColumn:
 
 
 class Printer(Protocol):
-    """Prints objects as table rows."""
+    """Prints objects as table rows.
+
+    Attributes:
+        evaluates_paths: whether cells are expressions of users: their number and time have no limit of their own, so
+            `cells` calls `opsdk.aio.large_work.check_time` between steps, and stops when `is_spent`.
+    """
+
+    evaluates_paths: bool = False
 
     @property
     def columns(self) -> Sequence[TableColumn]:

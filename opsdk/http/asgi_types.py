@@ -16,6 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 
+USER = "opsdk.user"
+"""Key of ``http.response.start`` for the user whose budget of unread bytes the response counts for."""
 CUT = "opsdk.cut"
 """Key of ``scope["extensions"]`` for a function that closes the connection at once, without a response."""
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.plane.certificates import Authority
+from envtest.plane.pki import read_authority
 from opsdk.apiserver.webhook_client.connection_pools import trusting
 from opsdk.errors import ConfigError
 from opsdk.http.pem import without_comments
+from opsdk.http.server.server import Tls
+from opsdk.http.server.serving_certificate import server_context
 from opsdk.rest.config import RestConfig
 from opsdk.rest.tls import TlsContexts
 
@@ -45,6 +51,21 @@ async def test_a_bundle_with_comments_is_trusted(authority: Authority, name: str
         trusting(bundle),
     ):
         assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_servers_take_any_bundle_of_client_authorities(authority: Authority, tmp_path: Path, name: str) -> None:
+    """Both kinds of servers trust the certificates of a bundle, and a damaged one is an error that names the file."""
+    cert, key = authority.serving("localhost").write(tmp_path, "serving")
+    bundle = tmp_path / "clients.crt"
+    optional = Tls(cert_file=cert, key_file=key, client_ca_file=bundle)
+    for build in (optional.context, partial(server_context, cert, key, client_ca_file=bundle)):
+        bundle.write_bytes(BUNDLES[name](authority.pair.cert))
+        assert len(build().get_ca_certs()) == 1
+        assert not read_authority(bundle).replace(b"\r", b"").replace(authority.pair.cert, b"")
+        bundle.write_bytes(BUNDLES[name](b""))
+        with pytest.raises(ConfigError, match=r"cannot load .*clients\.crt: no PEM certificate"):
+            build()
 
 
 @pytest.mark.parametrize("name", BUNDLES)

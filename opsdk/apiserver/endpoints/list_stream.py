@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.aio.large_work import LARGE_BYTES, attempt_output, compute
 from opsdk.apiserver.endpoints.shared_frames import FRAMES, EncodedEvent
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.unread import WHOLE_BYTES
@@ -59,35 +59,39 @@ class Encode(NamedTuple):
         escape: completes the text of some items.
         form: all that decides about the bytes of an item besides the item; None if an item may have other bytes later.
         is_slow: whether an item takes long, so that the first ones are written in the thread too.
+        evaluates: whether `write` evaluates expressions of users, see `attempt_output`.
     """
 
     write: Callable[[JsonObject], bytes]
     escape: Callable[[bytes], bytes]
     form: Hashable = None
     is_slow: bool = False
+    evaluates: bool = False
 
 
 class _Piece(NamedTuple):
-    """The text of the small items before a large one, and the large one."""
+    """The text of the small items before a large one, and the large one; `encoded` items in all."""
 
+    encoded: int
     text: bytes
     large: EncodedEvent | None = None
 
 
-def _piece(rest: list[JsonObject], encode: Encode, form: ListText, prefix: bytes) -> _Piece:
-    """Encode the last items of `rest`, and remove them, until the piece is large enough."""
+def _piece(rest: Sequence[JsonObject], encode: Encode, form: ListText, prefix: bytes) -> _Piece:
+    """Encode the last items of `rest` until the piece is large enough."""
     parts: list[bytes] = []
     size = 0
-    while rest and size < PIECE_BYTES:
-        tree = rest.pop()
+    for tree in reversed(rest):
         frame = None if encode.form is None else FRAMES.find(tree, encode.form)
         part = encode.write(tree) if frame is None else frame.data
         size += len(part)
         if len(part) > LARGE_BYTES:
             text = encode.escape(form.separator.join(parts)) + (form.separator if parts else b"")
-            return _Piece(prefix + text, frame or EncodedEvent(tree, encode.escape(part)))
+            return _Piece(len(parts) + 1, prefix + text, frame or EncodedEvent(tree, encode.escape(part)))
         parts.append(part)
-    return _Piece(prefix + encode.escape(form.separator.join(parts)))
+        if size >= PIECE_BYTES:
+            break
+    return _Piece(len(parts), prefix + encode.escape(form.separator.join(parts)))
 
 
 async def list_parts(
@@ -96,8 +100,10 @@ async def list_parts(
     """Yield the parts of the list: text, and large items, which are shared. An item is released with its part."""
     rest = list(reversed(items))
     prefix, size = form.head, LARGE_BYTES + 1 if encode.is_slow else 0
+    run = attempt_output if encode.evaluates else compute
     while rest:
-        text, large = await compute(size, _piece, rest, encode, form, prefix)
+        encoded, text, large = await run(size, _piece, rest, encode, form, prefix)
+        del rest[-encoded:]
         size, prefix = len(text), form.separator
         if text:
             yield text

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from opsdk.aio.clock import utc_now
-from opsdk.aio.large_work import LARGE_BYTES, compute
+from opsdk.aio.large_work import LARGE_BYTES, attempt_output, compute
 from opsdk.apimachinery.serializer.yaml_writer import write_yaml
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -189,18 +189,32 @@ async def object_response(
     if size is None and (served.custom or accepted.write is not None or accepted.media == YAML):
         size = len(encode_json(obj))
     pretty, ordered, headers = wants_pretty(call), in_order(served, accepted), [("content-type", accepted.media)]
+    run = compute
+    if extra := columns_size(served, accepted):
+        size, run = (size or 0) + extra, attempt_output
     if call.http.document is not None:
         # A client in this process reads the tree.
-        return HttpResponse(status, headers, document=await compute(size or 0, _shaped, call, served, obj, accepted))
-    if size is None or size <= LARGE_BYTES:
+        return HttpResponse(status, headers, document=await run(size or 0, _shaped, call, served, obj, accepted))
+    if not extra and (size is None or size <= LARGE_BYTES):
         raw = encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
     else:
-        raw = await compute(
-            size, lambda: encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
+        raw = await run(
+            size or 0, lambda: encode(_shaped(call, served, obj, accepted), accepted, pretty=pretty, ordered=ordered)
         )
-    if remembered is not None or len(raw) > LARGE_BYTES:
+    if remembered is not None or (len(raw) > LARGE_BYTES and not extra):  # a Table has the definitions of columns
         LARGE_OBJECTS.note(obj, len(raw))
     return HttpResponse(status, headers, raw)
+
+
+_COLUMN_BYTES: Final = 64
+"""What a column takes of `LARGE_BYTES`: with 256 columns, a row is large."""
+
+
+def columns_size(served: InstalledResource, accepted: AcceptedMediaType) -> int:
+    """Return the size of the columns that users define, for `attempt_output`; 0 if the response has none."""
+    if accepted.kind != "Table" or not (printer := served.model.printer).evaluates_paths:
+        return 0
+    return _COLUMN_BYTES * len(printer.columns)
 
 
 def _shaped(call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
@@ -244,7 +258,11 @@ async def list_response(
         items = await compute(size, lambda: served.model.printer.arranged(list(map(read, items))))
         read = _same
     shape = _row_shape(call, served, accepted.version) if as_table else _item_shape(served, accepted)
-    empty = encode(shape_list(call, served, [], meta, accepted), accepted, pretty=pretty, ordered=ordered)
+    columns = columns_size(served, accepted)
+    empty = await compute(
+        columns,
+        lambda: encode(shape_list(call, served, [], meta, accepted), accepted, pretty=pretty, ordered=ordered),
+    )
     if not items:
         return HttpResponse(200, [("content-type", accepted.media)], empty)
     list_text, write, escape = _text_forms(accepted, pretty=pretty, ordered=ordered)
@@ -255,7 +273,8 @@ async def list_response(
             write=lambda obj: write(shape(read(obj))),
             escape=escape,
             form=form,
-            is_slow=leaves_loop,
+            is_slow=leaves_loop or columns > LARGE_BYTES,
+            evaluates=columns > 0,
         ),
     )
     response.headers.append(("content-type", accepted.media))

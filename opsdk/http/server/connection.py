@@ -27,6 +27,7 @@ from opsdk.http.server.request import DECODED_HEADERS
 from opsdk.http.server.request_parser import BodyEnd, RequestEvent, RequestHead, RequestParser, RequestState, Tunnelled
 from opsdk.http.server.request_rules import Refusal
 from opsdk.http.server.service import Service
+from opsdk.http.server.unread import UnreadBuffer
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
@@ -55,6 +56,7 @@ class ServerConnection(SharedBufferProtocol):
         self._upgraded: UpgradedStream | None = None
         self._reading_paused = False
         self._writable: asyncio.Event | None = None
+        self._unread: UnreadBuffer | None = None
         self._limits = service.limits
         self._certificate_end = math.inf
         self._deadline = 0.0
@@ -179,6 +181,7 @@ class ServerConnection(SharedBufferProtocol):
         for exchange in exchanges:
             exchange.disconnected = True  # so that it sends nothing more
         self._queue.clear()
+        self._end_unread()
         if exchanges:
             self._service.leave(partial(self._wake, exchanges))
         else:
@@ -193,12 +196,28 @@ class ServerConnection(SharedBufferProtocol):
     def pause_writing(self) -> None:
         """See asyncio."""
         self._writable = asyncio.Event()
+        item = self._queue[0] if self._queue else None
+        user = item.user if isinstance(item, ServerExchange) else ""
+        if self._transport is not None:
+            self._unread = UnreadBuffer(user, self._transport.get_write_buffer_size(), self._on_stall)
+
+    def _on_stall(self) -> None:
+        """The client does not read. A stream or another protocol has a rule of its own."""
+        item = self._queue[0] if self._queue else None
+        if self._upgraded is None and not (isinstance(item, ServerExchange) and item.is_streaming):
+            self.abort()
 
     def resume_writing(self) -> None:
         """See asyncio."""
+        self._end_unread()
         if self._writable is not None:
             self._writable.set()
             self._writable = None
+
+    def _end_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.close()
+            self._unread = None
 
     # -------------------------------------------------------------- time
     def _set_timeout(self, seconds: float) -> None:

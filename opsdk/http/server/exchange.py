@@ -9,7 +9,8 @@ from http import HTTPStatus
 from typing import Final, Protocol
 
 from opsdk.errors import ConnectionLostError
-from opsdk.http.asgi_types import App, Message, Scope
+from opsdk.http.asgi_types import USER, App, Message, Scope
+from opsdk.http.server.unread import UNREAD
 from opsdk.http.server.upgrade import SENDS_AT_ONCE, UpgradePort
 
 _HIGH_WATER = 64 * 1024
@@ -58,6 +59,7 @@ class ServerExchange:
         disconnected: the client has disconnected.
         started: the response head is sent.
         complete: the response is sent.
+        user: whose budget of unread bytes the response counts for; empty before it has started.
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class ServerExchange:
         self._read_closed = False
         self._body = bytearray()
         self._event = asyncio.Event()
-        self._chunked = False
+        self.user = ""
+        self._chunked = self._streams = False
         self._remaining = 0
         self._no_body = False
         self._head = b""
@@ -152,18 +155,20 @@ class ServerExchange:
         Raises:
             ConnectionLostError: the client has disconnected.
         """
-        if self._connection.full:
-            await self._connection.drained()
-        if self.disconnected:
-            raise ConnectionLostError(_LEFT)
         if not self.started:
+            if self.disconnected:
+                raise ConnectionLostError(_LEFT)
             self._start_response(message)
             return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._connection.full:
+            await self._drained(body)
+        if self.disconnected:
+            raise ConnectionLostError(_LEFT)
         if self.complete:
             raise RuntimeError("http.response.body after the end of the response")
-        body, more = message.get("body", b""), message.get("more_body", False)
         if len(body) > _PART and not self._no_body:
-            await self._send_large(memoryview(body), more=more)
+            await self._send_large(body, more=more)
         else:
             self._send_body(body, more=more)
         self._sends += 1
@@ -172,18 +177,33 @@ class ServerExchange:
             # sends would never learn it.
             await asyncio.sleep(0)
 
-    async def _send_large(self, body: memoryview, *, more: bool) -> None:
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a response without a length is being sent. Its application decides how long the client may pause."""
+        return self.started and not self.complete and self._streams
+
+    async def _drained(self, body: bytes) -> None:
+        """Wait until the client reads. The parts of streams are counted already."""
+        held = UNREAD.hold(self.user, body) if self.user and not self._streams else None
+        try:
+            await self._connection.drained()
+        finally:
+            if held is not None:
+                UNREAD.release(held)
+
+    async def _send_large(self, body: bytes, *, more: bool) -> None:
         """Write a large part of the body piece by piece: one chunk, if the response has chunks."""
         if self._chunked:
             self._remaining = len(body)  # so that a cancelled response does not end within a chunk
         self._write_head(b"%x\r\n" % len(body) if self._chunked else b"")
+        view = memoryview(body)
         for start in range(0, len(body), _PART):
-            self._connection.write(body[start : start + _PART])
+            self._connection.write(view[start : start + _PART])
             self._sends += 1
             if self._sends % SENDS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if self._connection.full:
-                await self._connection.drained()
+                await self._drained(body)
             if self.disconnected:
                 raise ConnectionLostError(_LEFT)
         if self._chunked:
@@ -202,9 +222,11 @@ class ServerExchange:
         """Write the response's head, or keep it for the first part of the body."""
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
+        self.user = message.get(USER, "")
         length, closes, dated = _framing(headers)
         self._no_body = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
         modern = self.scope["http_version"] != "1.0"
+        self._streams = length is None
         self._chunked = length is None and modern and not self._no_body
         self._remaining = length or 0
         # Without a length, an HTTP/1.0 response ends with the connection.

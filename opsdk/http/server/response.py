@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from opsdk.http.asgi_types import Send
+from opsdk.http.asgi_types import USER, Message, Send
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
@@ -103,4 +103,7 @@ async def send_start(response: HttpResponse, send: Send, *, length: int | None) 
     headers = [(_raw_name(name), value.encode("utf-8", "replace")) for name, value in response.headers]
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    start: Message = {"type": "http.response.start", "status": response.status, "headers": headers}
+    if response.user:
+        start[USER] = response.user
+    await send(start)

@@ -20,9 +20,9 @@ from opsdk.base.limits import LIMITS, Limits
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.listening import listen
-from opsdk.http.server.peer import without_resumption
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
+from opsdk.http.server.serving_certificate import trust_clients
 from opsdk.http.tls_session import TlsSession
 from opsdk.http.tls_transport import connect_tls
 
@@ -56,12 +56,10 @@ class Tls:
         context.set_alpn_protocols(["http/1.1"])
         try:
             context.load_cert_chain(self.cert_file, self.key_file)
-            if self.client_ca_file is not None:
-                context.load_verify_locations(self.client_ca_file)
-                without_resumption(context)
-                context.verify_mode = ssl.CERT_REQUIRED if self.require_client else ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"cannot load {self.cert_file} and {self.key_file}: {error}") from error
+        if self.client_ca_file is not None:
+            trust_clients(context, self.client_ca_file, required=self.require_client)
         return context
 
 

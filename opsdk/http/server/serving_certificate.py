@@ -14,6 +14,7 @@ from pathlib import Path
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
+from opsdk.http.pem import certificates_of
 from opsdk.http.server.peer import without_resumption
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -125,13 +126,22 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
             f"cannot load {cert_file} and {key_file}: {error}; they must be a PEM certificate and its key"
         ) from error
     if client_ca_file is not None:
-        try:
-            context.load_verify_locations(client_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cannot load {client_ca_file}: {error}; it must be PEM certificates of CAs") from error
-        context.verify_mode = ssl.CERT_REQUIRED
-        without_resumption(context)
+        trust_clients(context, client_ca_file, required=True)
     return context
+
+
+def trust_clients(context: ssl.SSLContext, client_ca_file: Path, *, required: bool) -> None:
+    """Request a certificate of these CAs from clients. Text around the PEM blocks is ignored.
+
+    Raises:
+        ConfigError: the file has no certificates, or damaged ones.
+    """
+    try:
+        context.load_verify_locations(cadata=certificates_of(client_ca_file.read_bytes()))
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"cannot load {client_ca_file}: {error}; it must be PEM certificates of CAs") from error
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    without_resumption(context)
 
 
 def self_signed_context(host: str) -> ssl.SSLContext:

@@ -21,7 +21,7 @@ STALL_SECONDS: Final = 60.0
 UNREAD_BYTES: Final = 128 * 1024 * 1024
 """Bytes that the unread responses of one user may hold. Parts that several responses share count once."""
 WHOLE_BYTES: Final = 256 * 1024
-"""A body of at most so many bytes is sent without a count."""
+"""A body of at most so many bytes counts only while its connection is full."""
 _RETRY_SECONDS: Final = 1
 
 
@@ -57,17 +57,24 @@ class UnreadBytes:
 
     def hold(self, user: str, part: bytes | str) -> HeldPart:
         """Count a part that is being sent. `release` takes the result at its end."""
-        held = user, id(part), len(part)
+        return self._hold((user, id(part), len(part)))
+
+    def hold_buffer(self, user: str, buffer: UnreadBuffer, size: int) -> HeldPart:
+        """Count the bytes of a full write buffer. `release` takes the result."""
+        return self._hold((user, id(buffer), size))
+
+    def _hold(self, held: HeldPart) -> HeldPart:
+        user, _, size = held
         if held in self._holders:
             self._holders[held] += 1
             return held
         self._holders[held] = 1
-        if not part:
+        if not size:
             return held
         if user in self.held:
-            self.held[user] += held[2]
+            self.held[user] += size
         else:
-            self.held[user] = held[2]
+            self.held[user] = size
         return held
 
     def release(self, held: HeldPart) -> None:
@@ -85,6 +92,32 @@ class UnreadBytes:
 
 UNREAD: Final = UnreadBytes()
 """Of the process, as its memory is."""
+
+
+class UnreadBuffer:
+    """A full write buffer: its bytes count for a user until the client reads or leaves.
+
+    Args:
+        user: of the response that filled the buffer; empty if the response counts for no user.
+        size: bytes in the buffer. The connection writes nothing more while it is full.
+        on_stall: called after each `STALL_SECONDS` in which the client has not read.
+    """
+
+    def __init__(self, user: str, size: int, on_stall: Callable[[], None]) -> None:
+        self._held = UNREAD.hold_buffer(user, self, size) if user else None
+        self._on_stall = on_stall
+        self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._stall)
+
+    def _stall(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._stall)
+        self._on_stall()
+
+    def close(self) -> None:
+        """The client has read or left."""
+        self._timer.cancel()
+        if self._held is not None:
+            UNREAD.release(self._held)
+            self._held = None
 
 
 class _Stall:

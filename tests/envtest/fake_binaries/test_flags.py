@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from string import ascii_lowercase, digits
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envtest.environment import Environment
+from envtest.fake_binaries.apiserver import bind_host
 from envtest.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 
@@ -63,3 +67,30 @@ def test_values_are_read_as_their_kind() -> None:
         flags.switch("bad", default=False)
     with pytest.raises(ConfigError, match='invalid argument "maybe" for "--bad" flag'):
         flags.number("bad", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "host"),
+    [
+        ([], ""),
+        (["--bind-address="], ""),
+        (["--bind-address=0.0.0.0"], ""),
+        (["--bind-address=::"], ""),
+        (["--bind-address=::1"], "::1"),
+        (["--bind-address=127.0.0.1"], "127.0.0.1"),
+    ],
+)
+def test_an_unspecified_address_is_all_interfaces(words: list[str], host: str) -> None:
+    """kube-apiserver serves IPv4 and IPv6 where the flag is unset, blank or unspecified."""
+    assert bind_host(parse(words, switches=())) == host
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_all_interfaces_have_both_families(host: str) -> None:
+    """The server takes connections of IPv4 and IPv6, and its certificate is valid for both."""
+    async with Environment() as env:
+        web = await env.serve(host=bind_host(parse([], switches=())))
+        tls = ssl.create_default_context(cadata=env.authority.pair.cert.decode())
+        _, writer = await asyncio.open_connection(host, web.port, ssl=tls)
+        writer.close()

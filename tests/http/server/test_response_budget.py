@@ -27,6 +27,7 @@ WRITERS = {
 """Modules that write ``http.response.body``."""
 COUNTERS = {
     "opsdk/http/server/application.py": "the door",
+    "opsdk/http/server/exchange.py": "whole bodies that wait for a full connection",
     "opsdk/apiserver/endpoints/handlers/watch_websocket.py": "messages of watches",
     "opsdk/apiserver/endpoints/protobuf_list.py": "encoded items, before the door has them",
     "opsdk/norman/sessions.py": "messages of subscriptions",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from opsdk.aio.clock import monotonic
-from opsdk.aio.large_work import compute
+from opsdk.aio.large_work import attempt_output, compute
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -20,7 +20,7 @@ from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
 from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
 from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
 from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
-from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
+from opsdk.apiserver.endpoints.response import accepted_for, columns_size, compact, in_order, partial, table
 from opsdk.apiserver.endpoints.shared_frames import CHUNK_BYTES, FRAMES, EncodedEvent
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
@@ -152,6 +152,8 @@ class _Stream:
         self._options = options
         self._accepted = accepted
         self._headless = accepted.kind != "Table"
+        self._columns_size = columns_size(served, accepted)
+        self._compute = attempt_output if self._columns_size else compute
         include = call.http.query.get("includeObject") if accepted.kind == "Table" else ""
         # Everything besides the object that decides about the bytes of an event.
         self._form = (served.model, accepted.media, accepted.kind, accepted.version, include)
@@ -193,7 +195,7 @@ class _Stream:
                 except WatchInterruptedError:
                     # Pending changes are sent first; a bookmark must not overtake them.
                     due = monotonic() >= bookmark
-                    if due and (line := self._bookmark(watch)):
+                    if due and (line := await self._bookmark(watch)):
                         yield line
                     bookmark = self._next_bookmark() if due else bookmark
                     timer = self._interrupt_at(watch, min(bookmark, self._end))
@@ -239,19 +241,18 @@ class _Stream:
         due = now + BOOKMARK_INTERVAL + loop_random().uniform(0, _BOOKMARK_JITTER)
         return min(due, last) if now < last else self._end + 1
 
-    def _bookmark(self, watch: StorageWatch) -> bytes:
+    async def _bookmark(self, watch: StorageWatch) -> bytes:
         """Return a bookmark of the current revision; empty if changes are pending or the revision is too new."""
         revision = watch.progress()
-        return (
-            b""
-            if revision is None or revision < self._since
-            else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
-        )
+        if revision is None or revision < self._since:
+            return b""
+        event = WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}})
+        return await self._compute(self._columns_size, self._line, event)
 
     async def _add(self, chunk: _Chunk, event: WatchStreamEvent) -> None:
         """Encode an event, and append it to a chunk."""
         if event.type not in _SHARED:
-            chunk.add(self._line(event))
+            chunk.add(await self._compute(self._columns_size, self._line, event))
             return
         form = (event.type, self._form, self._headless)
         frame = FRAMES.find(event.obj, form)
@@ -260,8 +261,8 @@ class _Stream:
                 frame = FRAMES.add(event.obj, form, self._line(event))
             else:
                 # Large objects are pruned or written as protobuf outside the event loop.
-                size = len(encode_json(event.obj))
-                frame = await FRAMES.once(event.obj, form, lambda: compute(size, self._line, event))
+                size = len(encode_json(event.obj)) + self._columns_size
+                frame = await FRAMES.once(event.obj, form, lambda: self._compute(size, self._line, event))
         self._headless = True
         chunk.add(frame.data, frame)
 
