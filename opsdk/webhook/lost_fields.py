@@ -113,5 +113,5 @@ def restore_lost(tree: JsonObject, version: str) -> JsonObject:
         fields = msgspec.json.decode(text, type=list[LostField])
     except msgspec.DecodeError:
         fields = []
-    kept = [field for field in fields if field.path and field.path[0] not in _TOP]
-    return keep_lost(restore(tree, kept), [], version)
+    valid = [field for field in fields if field.path and field.path[0] not in _TOP]
+    return keep_lost(restore(tree, valid), [], version)

@@ -82,14 +82,14 @@ async def test_many_requests_begin_and_leave_a_few_in_each_iteration() -> None:
     assert begun == list(range(300))
     assert max(after - before for before, after in pairwise(iterations)) <= 9
 
-    left: list[int] = []
+    departed: list[int] = []
     for number in range(300):
-        service.leave(partial(left.append, number))
-    counts = [len(left)]
-    while len(left) < 300:
+        service.leave(partial(departed.append, number))
+    counts = [len(departed)]
+    while len(departed) < 300:
         await asyncio.sleep(0)
-        counts.append(len(left))
-    assert left == list(range(300))
+        counts.append(len(departed))
+    assert departed == list(range(300))
     assert max(after - before for before, after in pairwise(counts)) <= 8
 
 
