@@ -30,6 +30,8 @@ _SHOWN_LINE: Final = 200
 _MAX_LOG: Final = 16 << 20
 """Bytes of output, after which the file begins anew: a program may print gigabytes."""
 _LOG_SECONDS: Final = 0.2
+_PAUSE_SECONDS: Final = 0.02
+_PAUSE_TRIES: Final = 25
 
 
 class OperatorProcess(Protocol):
@@ -145,8 +147,21 @@ class CommandOperator:
         while True:
             await asyncio.sleep(_LOG_SECONDS)
             if self._log.stat().st_size > _MAX_LOG:
+                await self._wait_for_a_pause()
                 self._former_output = self._last_output()
                 os.truncate(self._log, 0)
+
+    async def _wait_for_a_pause(self) -> None:
+        """Wait until the output pauses, at most half a second: what is written between reading and cutting is lost.
+
+        A program that prints much often says at its end why it ends.
+        """
+        size = -1
+        for _ in range(_PAUSE_TRIES):
+            before, size = size, self._log.stat().st_size
+            if size == before:
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def aclose(self) -> None:
         """Kill what still runs, and wait for its end."""
