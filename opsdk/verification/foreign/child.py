@@ -168,6 +168,8 @@ class CommandOperator:
         await self._tasks.aclose()
         for process in self._processes:
             process.kill()
+        # SIGTERM may raise between the start of a process and its entry in the list.
+        _kill_all(self._kubeconfig)
         for process in self._processes:
             await process.wait()
 
@@ -184,12 +186,16 @@ class _ChildProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
             # A daemon has a session of its own.
-            for pid in _processes_of(self._kubeconfig):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            _kill_all(self._kubeconfig)
 
     async def wait(self) -> int:
         return await self._child.wait()
+
+
+def _kill_all(kubeconfig: Path) -> None:
+    for pid in _processes_of(kubeconfig):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _processes_of(kubeconfig: Path) -> list[int]:
