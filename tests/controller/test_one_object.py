@@ -47,7 +47,7 @@ _WALKED = tuple(
 CALLS = 780
 
 # More than the calls of the guard and of `WorkQueue.done`, which the test checks.
-GUARD_CALLS, DONE_CALLS = 60, 20
+GUARD_CALLS, DONE_CALLS = 90, 20
 
 
 @cache
