@@ -111,8 +111,15 @@ class ServerConnection(SharedBufferProtocol):
             self._set_timeout(self._limits.head_seconds)
         for event in self._requests.feed(data):
             self._on_event(event)
+        self._read_held()
         if self._incoming is not None:
             self._set_timeout(self._limits.body_idle_seconds)
+
+    def _read_held(self) -> None:
+        """Read pipelined requests that have arrived with the last one, until one waits behind another one."""
+        while self._requests.held and len(self._queue) < 2:
+            for event in self._requests.read_on():
+                self._on_event(event)
 
     def _on_event(self, event: RequestEvent) -> None:
         """Pass an event of the parser to the exchange that reads a body, or to the queue."""
@@ -395,10 +402,11 @@ class ServerConnection(SharedBufferProtocol):
             self._queue.clear()
             self._end(linger=done.more_body)
             return
-        self._set_reading(on=len(self._queue) < 2)
         if self._queue:
             self._start_next()
-        else:
+        self._read_held()
+        self._set_reading(on=len(self._queue) < 2)
+        if not self._queue:
             between = self._requests.state in (RequestState.IDLE, RequestState.CLOSED)
             self._set_timeout(self._limits.idle_seconds if between else self._limits.head_seconds)
 

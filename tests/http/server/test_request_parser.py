@@ -27,12 +27,20 @@ BROKEN = (
 )
 
 
+def read(parser: RequestParser, data: bytes) -> list[RequestEvent]:
+    """Feed bytes, and read on until none is held."""
+    events = parser.feed(data)
+    while parser.held:
+        events += parser.read_on()
+    return events
+
+
 def parse(parts: Iterable[bytes]) -> tuple[list[RequestEvent], RequestParser]:
     """Feed the parts to a new parser. The events have each body in one piece."""
     parser = RequestParser(LIMITS)
     events: list[RequestEvent] = []
     for part in parts:
-        for event in parser.feed(part):
+        for event in read(parser, part):
             last = events[-1] if events else None
             if isinstance(event, bytes) and isinstance(last, bytes):
                 events[-1] = last + event
@@ -96,12 +104,12 @@ def test_a_request_has_what_its_head_says() -> None:
 
 
 def test_only_bytes_with_a_whole_head_at_their_begin_are_its_first_bytes() -> None:
-    """A head that comes in two parts, or behind another request, has none."""
+    """A head that comes in two parts has none."""
     parser = RequestParser(LIMITS)
-    [first, _, second, _] = parser.feed(GET + GET)
+    [first, _, second, _] = read(parser, GET + GET)
     assert isinstance(first, RequestHead)
     assert isinstance(second, RequestHead)
-    assert (first.first_bytes, second.first_bytes) == (GET + GET, b"")
+    assert (first.first_bytes, second.first_bytes) == (GET + GET, GET)
     assert parser.feed(GET[:8]) == []
     [third, _] = parser.feed(GET[8:])
     assert isinstance(third, RequestHead)
@@ -137,3 +145,25 @@ def test_what_arrives_at_once_of_a_body_is_one_event() -> None:
     assert [type(event) for event in events] == [RequestHead, bytes]
     assert events[1] == b"x" * 1000
     assert parser.feed(b"1\r\ny\r\n" * 2 + b"0\r\n\r\n") == [b"yy", BODY_END]
+
+
+@pytest.mark.parametrize("request_bytes", [GET, POST, EXPECT, UNKNOWN_METHOD])
+def test_a_call_reads_one_request(request_bytes: bytes) -> None:
+    """What follows it is held as bytes, also behind empty lines."""
+    parser = RequestParser(LIMITS)
+    events = parser.feed(b"\r\n\r\n" + request_bytes * 100)
+    for number in range(99, -1, -1):
+        assert [type(event) for event in events].count(RequestHead) == 1
+        assert events[-1] is BODY_END
+        assert parser.held == request_bytes * number
+        events = parser.read_on()
+    assert events == []
+
+
+def test_few_requests_are_read_with_the_end_of_a_chunked_body() -> None:
+    """Only the parser knows where the body ends, and it reads small pieces."""
+    parser = RequestParser(LIMITS)
+    small = b"GET / HTTP/1.1\r\nHost:x\r\n\r\n"
+    events = parser.feed(CHUNKED + small * 2000)
+    assert 1 <= [type(event) for event in events].count(RequestHead) < 40
+    assert len(parser.held) > 1900 * len(small)
