@@ -83,21 +83,22 @@ def place_of(traceback: TracebackType | None) -> str:
     return outer or inner
 
 
-def operator_reference(reference: str) -> str:
-    """Return the reference, or that of the project around the current folder if it is empty.
-
-    Raises:
-        UsageError: it is empty, and there is no project that names its operator.
-    """
+def named_operator(reference: str) -> str:
+    """Return the reference, or that of the project around the current folder; empty if neither names an operator."""
     if reference:
         return reference
     project = find_project(Path.cwd())
-    if project is None or not project.operator:
-        raise UsageError(
-            'name the operator: MODULE:NAME or FILE.py, or write operator = "MODULE:NAME" under [tool.opsdk] in '
-            "pyproject.toml"
-        )
-    return project.operator
+    return project.operator if project is not None else ""
+
+
+def operator_reference(reference: str) -> str:
+    """Return what `named_operator` returns. Raises `UsageError` if that is empty."""
+    if name := named_operator(reference):
+        return name
+    raise UsageError(
+        'name the operator: MODULE:NAME or FILE.py, or write operator = "MODULE:NAME" under [tool.opsdk] in '
+        "pyproject.toml"
+    )
 
 
 def load_operator(reference: str) -> Operator:

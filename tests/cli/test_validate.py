@@ -197,7 +197,50 @@ def test_kinds_of_others_are_named_and_no_error(validate: Validate) -> None:
     """A kind that neither the project nor Kubernetes defines is not checked."""
     status, _, errors = validate("a.yaml", a=GOOD.replace("validate.opsdk.dev", "cert-manager.io"))
     assert status == 0
-    assert "cert-manager.io/v1 Pier is not checked: the project has no definition of it" in errors
+    assert "cert-manager.io/v1 Pier is not checked: neither the project nor a file has a valid definition" in errors
+
+
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: cranes.others.example.com}
+spec:
+  group: others.example.com
+  scope: Namespaced
+  names: {plural: cranes, kind: Crane}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {reach: {type: integer, maximum: 9}}}
+"""
+CRANE = "apiVersion: others.example.com/v1\nkind: Crane\nmetadata: {name: a}\nspec: {reach: 12}\n"
+
+
+def test_definitions_in_the_files_count(validate: Validate) -> None:
+    """An object of another project's kind is checked with the definition beside it, if the server accepts that."""
+    status, output, _ = validate("a.yaml", "b.yaml", a=f"{CRANE}---\n{GOOD}", b=DEFINITION)
+    assert status == 1
+    assert output.startswith("a.yaml:4: Crane a: spec.reach: Invalid value: 12")
+    assert len(output.splitlines()) == 1
+    status, output, errors = validate("a.yaml", "b.yaml", a=CRANE, b=DEFINITION.replace("storage: true", "storage: 1"))
+    assert status == 1
+    assert "CustomResourceDefinition" in output
+    assert "others.example.com/v1 Crane is not checked" in errors
+
+
+def test_no_operator_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Outside a project, the files are enough."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text(f"{DEFINITION}---\n{CRANE}")
+    assert main(["validate", "a.yaml"]) == 1
+    assert "spec.reach" in capsys.readouterr().out
 
 
 def test_the_result_for_programs_is_json(validate: Validate) -> None:

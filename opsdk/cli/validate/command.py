@@ -14,7 +14,7 @@ import typer
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apiserver.validation import CustomKinds, FieldProblem
 from opsdk.children.kinds import built_in_kind
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import load_operator, named_operator
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
 from opsdk.cli.validate.built_in import built_in_problems, can_validate
 from opsdk.cli.validate.documents import SUFFIXES, Document, read_files
@@ -50,21 +50,22 @@ def validate(
     ] = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Validate objects without a cluster: schemas, CEL rules and metadata of the project's kinds; built-in kinds.
+    """Validate objects without a cluster: schemas, CEL rules and metadata of custom kinds; built-in kinds.
 
-    Exits with status 1 if an object is invalid. Webhooks are not called. Built-in kinds require opsdk[envtest].
+    The definitions of custom kinds come from the project's operator, if there is one, and from the files. Exits with
+    status 1 if an object is invalid. Webhooks are not called. Built-in kinds require opsdk[envtest].
 
     opsdk validate config/samples
 
     opsdk validate new.yaml --old old.yaml
     """
-    kinds = CustomKinds(load_operator(operator).definitions(_PLACEHOLDER))
+    definitions = load_operator(operator).definitions(_PLACEHOLDER) if named_operator(operator) else []
     documents = list(read_files(files))
     if not documents:
         raise UsageError(f"{', '.join(map(str, files))}: there are no objects in files with {', '.join(SUFFIXES)}")
     before = {_identity(document): document.tree for document in (read_files([old]) if old is not None else ())}
     notes: list[str] = []
-    findings = list(_findings(documents, before, kinds, notes))
+    findings = list(_findings(documents, before, definitions, notes))
     count = f"{len(documents)} objects" if len(documents) != 1 else "1 object"
     lines = [*map(str, findings), *([] if findings else [f"{count} checked, no errors"])]
     print_result(output, [asdict(finding) for finding in findings], lines)
@@ -86,30 +87,31 @@ def _gvk(tree: JsonObject) -> GroupVersionKind:
 
 
 def _findings(
-    documents: Sequence[Document], before: dict[tuple[str, ...], JsonObject], kinds: CustomKinds, notes: list[str]
+    documents: Sequence[Document],
+    before: dict[tuple[str, ...], JsonObject],
+    definitions: Sequence[JsonObject],
+    notes: list[str],
 ) -> Iterator[_Finding]:
-    """Yield the errors in the order of the objects. Built-in kinds share one server."""
-    built_in: list[Document] = []
-    problems: dict[int, list[FieldProblem]] = {}
+    """Yield the errors in the order of the objects. `definitions` are those of the operator."""
+    own = CustomKinds(definitions).group_kinds
+    built_in = [
+        document
+        for document in documents
+        if (gvk := _gvk(document.tree)).group_kind not in own and built_in_kind(gvk) is not None
+    ]
+    problems = _built_in_problems(built_in, before, notes)
+    # Those of the operator replace others.
+    kinds = CustomKinds([*_valid_definitions(built_in, problems), *definitions])
     for document in documents:
-        gvk, old = _gvk(document.tree), before.get(_identity(document))
+        gvk = _gvk(document.tree)
         if gvk.group_kind in kinds.group_kinds:
-            problems[id(document)] = list(kinds.problems(gvk, document.tree, old, notes.append))
-        elif built_in_kind(gvk) is not None:
-            built_in.append(document)
-        else:
-            notes.append(f"{gvk.api_version} {gvk.kind} is not checked: the project has no definition of it")
-    if built_in and not can_validate():
-        notes.append("objects of built-in kinds are not checked: pip install 'opsdk[envtest]'")
-    elif built_in:
-        trees = [(document.tree, before.get(_identity(document))) for document in built_in]
-
-        def progress(checked: int) -> None:
-            show_progress(f"{checked} of {len(trees)} objects of built-in kinds are checked")
-
-        results = asyncio.run(built_in_problems(trees, progress=progress))
-        show_progress("")
-        problems |= {id(document): result for document, result in zip(built_in, results, strict=True)}
+            problems[id(document)] = list(
+                kinds.problems(gvk, document.tree, before.get(_identity(document)), notes.append)
+            )
+        elif built_in_kind(gvk) is None:
+            notes.append(
+                f"{gvk.api_version} {gvk.kind} is not checked: neither the project nor a file has a valid definition"
+            )
     for document in documents:
         repeated = [FieldProblem(field="", message=text) for text in document.repeated]
         for problem in [*repeated, *problems.get(id(document), ())]:
@@ -120,3 +122,29 @@ def _findings(
                 field=problem.field,
                 message=problem.message,
             )
+
+
+def _built_in_problems(
+    documents: Sequence[Document], before: dict[tuple[str, ...], JsonObject], notes: list[str]
+) -> dict[int, list[FieldProblem]]:
+    """Return the errors of objects of built-in kinds, by the id of the document. They share one server."""
+    if not documents:
+        return {}
+    if not can_validate():
+        notes.append("objects of built-in kinds are not checked: pip install 'opsdk[envtest]'")
+        return {}
+    trees = [(document.tree, before.get(_identity(document))) for document in documents]
+
+    def progress(checked: int) -> None:
+        show_progress(f"{checked} of {len(trees)} objects of built-in kinds are checked")
+
+    results = asyncio.run(built_in_problems(trees, progress=progress))
+    show_progress("")
+    return {id(document): result for document, result in zip(documents, results, strict=True)}
+
+
+def _valid_definitions(documents: Sequence[Document], problems: dict[int, list[FieldProblem]]) -> Iterator[JsonObject]:
+    """Yield the definitions that the server accepts."""
+    for document in documents:
+        if document.tree["kind"] == "CustomResourceDefinition" and problems.get(id(document)) == []:
+            yield document.tree
