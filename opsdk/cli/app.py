@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
 
 import typer
 
@@ -13,7 +14,25 @@ _PACKAGE = "opsdk.cli.package.command"
 _ALL_SUMMARY = "Write all generated files; the same as manifests."
 
 
+_FIRST: Final[Mapping[str, Sequence[str]]] = {
+    "Write": ("init", "create", "dev"),
+    "Test": ("verify", "plan", "replay"),
+    "Ship": ("generate", "package", "deploy"),
+    "Run": ("top", "why", "doctor"),
+}
+"""What ``opsdk --help`` describes: at most twelve commands."""
+_MORE: Final[Mapping[str, Sequence[str]]] = {
+    "Write": ("run", "validate", "apiserver", "migrate"),
+    "Test": ("snapshot",),
+    "Ship": ("undeploy", "cleanup", "canary"),
+    "Run": ("pause", "resume", "reconcile", "norman"),
+}
+"""What ``opsdk more`` describes."""
+
+
 class _OpsdkGroup(LazyGroup):
+    sections = _FIRST
+    more_sections = _MORE
     lazy_commands: ClassVar = {
         "init": LazyCommand(
             target="opsdk.cli.scaffold.commands:init",
@@ -106,7 +125,23 @@ class _OpsdkGroup(LazyGroup):
             epilog="The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060. In a cluster: "
             "kubectl port-forward pod/NAME 6060",
         ),
+        "more": LazyCommand(
+            target="opsdk.cli.app:more",
+            summary="Describe the other commands.",
+        ),
     }
+
+
+def more(context: typer.Context) -> None:
+    """Describe the commands that opsdk --help only names.
+
+    opsdk more
+    """
+    group = context.find_root().command
+    assert isinstance(group, LazyGroup)
+    formatter = context.make_formatter()
+    group.write_sections(formatter, group.more_sections)
+    print(formatter.getvalue().strip())
 
 
 class _CreateGroup(LazyGroup):

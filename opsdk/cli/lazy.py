@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -43,9 +44,17 @@ class LazyCommand:
 
 
 class LazyGroup(TyperGroup):
-    """A group with names and summaries of its commands. A command is imported when it is called or completed."""
+    """A group with names and summaries of its commands. A command is imported when it is called or completed.
+
+    Attributes:
+        lazy_commands: by name.
+        sections: the commands that the help describes, by title; empty for one list of all.
+        more_sections: the others, which the help names.
+    """
 
     lazy_commands: ClassVar[Mapping[str, LazyCommand]] = {}
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {}
+    more_sections: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -66,6 +75,23 @@ class LazyGroup(TyperGroup):
         """Return name, command and remaining words of a command line."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else self.load(name), rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of the help."""
+        if not self.sections:
+            super().format_commands(ctx, formatter)
+            return
+        self.write_sections(formatter, self.sections)
+        others = ", ".join(chain.from_iterable(self.more_sections.values()))
+        formatter.write_paragraph()
+        formatter.write_text(f"More: {others}. opsdk more describes them.")
+
+    def write_sections(self, formatter: Any, sections: Mapping[str, Sequence[str]]) -> None:
+        """Write names and summaries of commands below their titles, in the same columns."""
+        width = max(map(len, self.commands))
+        for title, names in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", self.commands[name].get_short_help_str(80)) for name in names])
 
     def load(self, name: str) -> Any:
         """Import a command, and return it with its parameters."""

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from opsdk.cli import app as app_module
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.generate.files import write_generated
+from opsdk.cli.lazy import LazyGroup
 from opsdk.cli.loading import load, load_operator
 from opsdk.errors import UsageError
 
@@ -162,3 +164,20 @@ def test_an_edited_file_is_not_overwritten(tmp_path: Path) -> None:
         write_generated(path, "x = 4\n", command="opsdk generate models")
     write_generated(path, "x = 4\n", command="opsdk generate models", force=True)
     assert path.read_text().splitlines()[1:] == ["x = 4"]
+
+
+def test_the_help_describes_at_most_twelve_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each other command is named there, and ``opsdk more`` describes it: none in two places, and none in neither."""
+    group = typer.main.get_command(app_module.app)
+    assert isinstance(group, LazyGroup)
+    first = [name for names in group.sections.values() for name in names]
+    others = [name for names in group.more_sections.values() for name in names]
+    assert len(first) <= 12
+    assert sorted([*first, *others, "more"]) == sorted(group.commands)
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {name} " in shown for name in first)
+    assert all(re.search(rf"[ \n]{name}[,.]", shown) for name in others)
+    assert main(["more"]) == 0
+    described = capsys.readouterr().out
+    assert all(f"\n  {name} " in described for name in others)
