@@ -62,7 +62,7 @@ def test_the_rules_for_agents_are_true(tmp_path: Path, monkeypatch: pytest.Monke
     tools = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
     assert PROGRAMS - {"pip", "python", "opsdk"} <= set(tools)
     paths = [span for span in spans if re.fullmatch(r"[a-z_.]+/[a-z_./]*", span)]
-    assert paths == ["config/", "demo/operator.py", "tests/", "config/"]
+    assert paths == ["samples/", "config/", "demo/operator.py", "tests/", "config/"]
     assert [path for path in paths if not (project / path).exists() and path != "config/"] == []
     assert {name for name in re.findall(r"`ctx\.(\w+)", text) if not hasattr(Context, name)} == set()
     assert set(re.findall(r"`(\w+)=`", text)) <= ReconcilerOptions.__annotations__.keys()

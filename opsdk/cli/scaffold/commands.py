@@ -63,7 +63,7 @@ def create_api(
     cluster_scoped: Annotated[bool, typer.Option("--cluster-scoped", help="the kind is cluster-scoped")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Add a kind with a reconciler and a test to the project of the current folder.
+    """Add a kind with a reconciler, a test and an object to the project of the current folder.
 
     opsdk create api --group demo.example.com --version v1 --kind Widget
     """
@@ -89,6 +89,7 @@ def create_api(
     files = {
         f"{project.package}/{module}.py": templates.API.substitute(values),
         f"tests/test_{module}.py": templates.TEST.substitute(values),
+        f"samples/{module}.yaml": templates.SAMPLE.substitute(values),
     }
     api = project.folder / project.package / f"{module}.py"
     if api.is_file():

@@ -47,6 +47,8 @@ A Kubernetes operator in Python, built with opsdk.
     pip install -e '.[dev]'
     opsdk create api --group demo.example.com --version v1 --kind Widget
     opsdk dev           # a local API server, the CRDs, and the operator; reloads when a file changes
+    kubectl --kubeconfig .opsdk/kubeconfig apply -f samples    # in another shell
+    opsdk why default/example                                  # what the operator did, and why
     pytest              # tests in virtual time, against the same API server
     opsdk generate all  # CRDs, RBAC and the Deployment in config/
 
@@ -66,7 +68,7 @@ A Kubernetes operator in Python, built with opsdk: controller-runtime's concepts
 | `pytest` | runs the tests: an API server in the process, virtual time, no cluster |
 | `mypy` | checks types, in strict mode |
 | `ruff check . && ruff format .` | checks and formats |
-| `opsdk create api --group G --version V --kind K` | adds a kind, its reconciler and a test |
+| `opsdk create api --group G --version V --kind K` | adds a kind, its reconciler, a test and an object in `samples/` |
 | `opsdk create webhook --kind K` | adds a defaulter and a validator |
 | `opsdk create version --kind K --version V` | adds a version and its conversion |
 | `opsdk generate all` | writes CRDs, RBAC and the Deployment into `config/` |
@@ -127,6 +129,14 @@ def make_operator() -> Operator:
     operator = Operator("$name")
     return operator
 ''')
+
+SAMPLE = Template("""apiVersion: $group/$version
+kind: $kind
+metadata:
+  name: example
+spec:
+  text: hello
+""")
 
 API = Template('''"""The $kind kind and its reconciler."""
 
