@@ -123,7 +123,7 @@ class CachedKind:
 
         The method's object is referenced weakly, and does not keep the informers running.
         """
-        self._removal_observers = [known for known in self._removal_observers if known() is not None]
+        self._removal_observers = [each for each in self._removal_observers if each() is not None]
         self._removal_observers.append(weakref.WeakMethod(observer))
         if self._removals is None:
             self._removals = self.add_handler(self._on_removal)

@@ -80,8 +80,8 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
             case ApplyReason.DRIFT:
                 return f"{values} ({self.manager} changed it{time})" if self.manager else f"{values} (drift)"
             case ApplyReason.TAKEN_OVER:
-                shown = values if self.live != self.desired else self.path
-                return f"{shown} (taken over from {self.manager})" if self.manager else f"{shown} (taken over)"
+                text = values if self.live != self.desired else self.path
+                return f"{text} (taken over from {self.manager})" if self.manager else f"{text} (taken over)"
             case ApplyReason.REMOVED:
                 return f"{self.path} removed"
             case ApplyReason.ADDED:
@@ -130,8 +130,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             return f"{subject}: applied, the owners of its fields are unknown"
         rest = len(self.changes) - _MAX_CHANGES
         more = f"; {rest} more" if rest > 0 else ""
-        left = "" if self.written else " (not reverted)"
-        return f"{subject}: {'; '.join(map(str, self.changes[:_MAX_CHANGES]))}{more}{left}"
+        ending = "" if self.written else " (not reverted)"
+        return f"{subject}: {'; '.join(map(str, self.changes[:_MAX_CHANGES]))}{more}{ending}"
 
 
 def explain(

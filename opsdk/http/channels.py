@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Channel(IntEnum):
+class StreamChannel(IntEnum):
     """The channels of a remote command."""
 
     STDIN = 0

@@ -109,14 +109,14 @@ async def _cancel_remaining_tasks(loop: asyncio.AbstractEventLoop) -> list[async
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
-    left = list(await wait_ended(tasks, _TASK_SECONDS))
-    for task in left:
+    abandoned = list(await wait_ended(tasks, _TASK_SECONDS))
+    for task in abandoned:
         log.error("the task %r ignores its cancellation and is abandoned in %s", task.get_name(), _position(task))
         task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - logged here with more detail
     closing = loop.create_task(loop.shutdown_asyncgens(), name="close generators")
     if await wait_ended((closing,), _TASK_SECONDS):
         log.error("an asynchronous generator ignores its cancellation")
-    return left
+    return abandoned
 
 
 def _position(task: asyncio.Task[Any]) -> str:

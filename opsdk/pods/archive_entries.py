@@ -35,7 +35,7 @@ class EntryKind(Enum):
     """A relative link to a path inside the copied folder."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry to be written.
 
     Attributes:
@@ -67,7 +67,7 @@ class ArchiveEntries:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._size = 0
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ArchiveEntry] = {}
 
     def add(self, member: tarfile.TarInfo) -> None:
         """Take an entry.
@@ -84,7 +84,7 @@ class ArchiveEntries:
             raise _refusal(member, "has the same path as another entry")
         self._keep(entry)
 
-    def in_order(self) -> list[Entry]:
+    def in_order(self) -> list[ArchiveEntry]:
         """Return the entries in the order to write them: directories, files, hard links, symlinks.
 
         Raises `CopyError` if there are none.
@@ -110,27 +110,27 @@ class ArchiveEntries:
         for parent in ("/".join(parts[:end]) for end in range(len(parts))):
             existing = self._entries.get(parent)
             if existing is None:
-                self._keep(Entry(path=parent, kind=EntryKind.DIRECTORY))
+                self._keep(ArchiveEntry(path=parent, kind=EntryKind.DIRECTORY))
             elif existing.kind is not EntryKind.DIRECTORY:
                 raise _refusal(member, f"lies below the {existing.kind.value} {_quoted(parent)}")
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: ArchiveEntry) -> None:
         self._entries[entry.path] = entry
         if len(self._entries) > self._max_files:
             raise ResponseLimitError(
                 f"the copied path has more than {self._max_files} files: pass a larger max_files, or copy less"
             )
 
-    def _entry_of(self, path: str, member: tarfile.TarInfo) -> Entry:
+    def _entry_of(self, path: str, member: tarfile.TarInfo) -> ArchiveEntry:
         if member.isdir():
-            return Entry(path=path, kind=EntryKind.DIRECTORY)
+            return ArchiveEntry(path=path, kind=EntryKind.DIRECTORY)
         if member.issym():
-            return Entry(path=path, kind=EntryKind.SYMLINK, link=_checked_target(path, member))
+            return ArchiveEntry(path=path, kind=EntryKind.SYMLINK, link=_checked_target(path, member))
         if member.islnk():
             target = self._entries.get(self._path_of(member.linkname, member))
             if target is None or target.kind is not EntryKind.FILE:
                 raise _refusal(member, f"is a hard link to {_quoted(member.linkname)}, no earlier file of the archive")
-            return Entry(path=path, kind=EntryKind.HARD_LINK, link=target.path)
+            return ArchiveEntry(path=path, kind=EntryKind.HARD_LINK, link=target.path)
         if not member.isreg() or member.issparse():
             raise _refusal(member, "is a device, a FIFO or a sparse file")
         if member.size < 0:
@@ -142,7 +142,7 @@ class ArchiveEntries:
                 f"{self._max_bytes} bytes: pass a larger max_bytes, or copy less"
             )
         mode = member.mode & 0o755 | 0o600
-        return Entry(path=path, kind=EntryKind.FILE, offset=member.offset_data, size=member.size, mode=mode)
+        return ArchiveEntry(path=path, kind=EntryKind.FILE, offset=member.offset_data, size=member.size, mode=mode)
 
     def __repr__(self) -> str:
         return f"<ArchiveEntries: {len(self._entries)} entries, {self._size} bytes>"

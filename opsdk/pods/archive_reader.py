@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from opsdk.errors import CopyError
-from opsdk.pods.archive_entries import ArchiveEntries, Entry, EntryKind
+from opsdk.pods.archive_entries import ArchiveEntries, ArchiveEntry, EntryKind
 
 # Bytes of all headers of one entry. tarfile keeps them in memory; a path has at most 4 KiB.
 _MAX_HEADERS = 64 * 1024
@@ -75,7 +75,7 @@ def _members(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
         raise CopyError("nothing was copied: the container's archive is damaged, or ends too early")
 
 
-async def write_entries(file: BinaryIO, entries: list[Entry], root: Path) -> None:
+async def write_entries(file: BinaryIO, entries: list[ArchiveEntry], root: Path) -> None:
     """Create the entries below a path that does not exist. Raises `CopyError` for an early end, and `OSError`."""
     for count, entry in enumerate(entries):
         path = root / entry.path if entry.path else root
@@ -92,7 +92,7 @@ async def write_entries(file: BinaryIO, entries: list[Entry], root: Path) -> Non
             await asyncio.sleep(0)
 
 
-async def _write_file(file: BinaryIO, entry: Entry, path: Path) -> None:
+async def _write_file(file: BinaryIO, entry: ArchiveEntry, path: Path) -> None:
     file.seek(entry.offset)
     remaining = entry.size
     with path.open("xb") as copy:

@@ -13,7 +13,7 @@ from typing import Self
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import ConnectionLostError, DeadlineError, RequestInfo, UsageError
-from opsdk.http.channels import CLOSE, Channel
+from opsdk.http.channels import CLOSE, StreamChannel
 from opsdk.http.client.request import MessageStream
 from opsdk.pods.command_output import CommandMessages, OutputName
 from opsdk.pods.requests import OPEN_TIMEOUT, connect_request
@@ -76,11 +76,11 @@ class CommandStream:
         """Send input, and wait while the process does not read. Raises `ConnectionLostError`, also at its end."""
         view = memoryview(data)
         for start in range(0, len(view), _PIECE):
-            await self._socket.send(bytes((Channel.STDIN,)) + view[start : start + _PIECE])
+            await self._socket.send(bytes((StreamChannel.STDIN,)) + view[start : start + _PIECE])
 
     async def end_input(self) -> None:
         """Send the end of the input. Raises `ConnectionLostError`."""
-        await self._socket.send(bytes((CLOSE, Channel.STDIN)))
+        await self._socket.send(bytes((CLOSE, StreamChannel.STDIN)))
 
     def __aiter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from opsdk.errors import ConnectionLostError, DecodeError, RequestInfo, ResponseLimitError, api_error_from_status
-from opsdk.http.channels import EXIT_CODE, EXIT_CODE_CAUSE, Channel
+from opsdk.http.channels import EXIT_CODE, EXIT_CODE_CAUSE, StreamChannel
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 __all__ = ["ExecResult"]
@@ -20,7 +20,7 @@ _MAX_STATUS = 64 * 1024
 _QUOTED = 200
 
 OutputName = Literal["stdout", "stderr"]
-_OUTPUTS: dict[int, OutputName] = {Channel.STDOUT: "stdout", Channel.STDERR: "stderr"}
+_OUTPUTS: dict[int, OutputName] = {StreamChannel.STDOUT: "stdout", StreamChannel.STDERR: "stderr"}
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class CommandMessages:
         if not message:
             return None
         channel, data = message[0], message[1:]
-        if channel == Channel.ERROR:
+        if channel == StreamChannel.ERROR:
             self._take_error(data)
         elif channel in _OUTPUTS and data:
             return _OUTPUTS[channel], data

@@ -175,9 +175,9 @@ def test_the_help_describes_at_most_twelve_commands(capsys: pytest.CaptureFixtur
     assert len(first) <= 12
     assert sorted([*first, *others, "more"]) == sorted(group.commands)
     assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"\n  {name} " in shown for name in first)
-    assert all(re.search(rf"[ \n]{name}[,.]", shown) for name in others)
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in first)
+    assert all(re.search(rf"[ \n]{name}[,.]", text) for name in others)
     assert main(["more"]) == 0
     described = capsys.readouterr().out
     assert all(f"\n  {name} " in described for name in others)

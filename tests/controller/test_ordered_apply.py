@@ -320,15 +320,15 @@ async def test_a_failure_before_the_children_are_checked_is_not_ready() -> None:
         for name in ("a", "b"):
             await asyncio.sleep(1)
             await say_up(client, name)
-        seen = []
+        conditions = []
         for number in (None, 2, 1, None, 0):
             fails_after = number
             await asyncio.sleep(70)
             condition = await ready_condition(client)
             assert condition is not None
-            seen.append((condition.status, condition.message))
+            conditions.append((condition.status, condition.message))
     ready = ("True", "2 of 2 children are ready")
-    assert seen == [ready, ready, ("False", "no route"), ready, ("False", "no route")]
+    assert conditions == [ready, ready, ("False", "no route"), ready, ("False", "no route")]
 
 
 async def test_a_finalizer_may_wait_for_a_child() -> None:

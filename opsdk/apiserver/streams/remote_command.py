@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from opsdk.apiserver.streams.channels import Dialect, Piece, encode_status, exit_status, failure, read_size
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.errors import ConnectionLostError
-from opsdk.http.channels import Channel
+from opsdk.http.channels import StreamChannel
 from opsdk.http.server.websocket import WebSocket
 from opsdk.structured_merge.value import JsonObject
 
@@ -79,14 +79,14 @@ async def command(
     `run` returns the exit code; an exception is sent as an internal error. `first` is the channel on which WebSocket
     clients get an empty message when the connection is established.
     """
-    pipe = Pipe(line.send, out=Channel.STDOUT, errors=Channel.STDERR)
+    pipe = Pipe(line.send, out=StreamChannel.STDOUT, errors=StreamChannel.STDERR)
     if not stdin:
         await pipe.end()
 
     async def take(piece: Piece) -> None:
-        if piece.channel == Channel.RESIZE:
+        if piece.channel == StreamChannel.RESIZE:
             pipe.size = read_size(piece.data) or pipe.size
-        elif piece.channel == Channel.STDIN and stdin:
+        elif piece.channel == StreamChannel.STDIN and stdin:
             if piece.data:
                 await pipe.feed(piece.data)
             if piece.ends:
@@ -97,7 +97,7 @@ async def command(
             await line.send(first, b"")
         status = await _ended(run, pipe)
         if text := encode_status(status, as_object=line.status):
-            await line.send(Channel.ERROR, text)
+            await line.send(StreamChannel.ERROR, text)
 
     await _until_done(line, work(), take, pipe.end)
 

@@ -18,7 +18,7 @@ from opsdk.apiserver.streams.channels import Piece
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.apiserver.streams.remote_command import forward
 from opsdk.errors import BadRequestError, ConnectionLostError
-from opsdk.http.channels import Channel
+from opsdk.http.channels import StreamChannel
 
 _PATIENCE = 30.0
 """Seconds for a client to open the requested streams."""
@@ -130,11 +130,11 @@ class SpdyConnection:
 
 # ------------------------------------------------------------------ commands
 _CHANNELS = {
-    "stdin": Channel.STDIN,
-    "stdout": Channel.STDOUT,
-    "stderr": Channel.STDERR,
-    "error": Channel.ERROR,
-    "resize": Channel.RESIZE,
+    "stdin": StreamChannel.STDIN,
+    "stdout": StreamChannel.STDOUT,
+    "stderr": StreamChannel.STDERR,
+    "error": StreamChannel.ERROR,
+    "resize": StreamChannel.RESIZE,
 }
 
 

@@ -66,11 +66,11 @@ def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
         if (root == "apis" and len(rest) == 2) or (root == "api" and len(rest) == 1):
             group = rest[0] if root == "apis" else ""
             chosen.setdefault(group, []).append(str(place.get("serverRelativeURL") or f"{_ROOT}/{path}"))
-    wanted = ["" if g == "core" else g for g in groups] or list(chosen)
-    if missing := [g for g in wanted if g not in chosen]:
+    names = ["" if g == "core" else g for g in groups] or list(chosen)
+    if missing := [g for g in names if g not in chosen]:
         there = ", ".join(sorted(g or "core" for g in chosen))
         raise UsageError(f"the server has no group {missing[0] or 'core'!r}: choose one of {there}")
-    return [url for group in wanted for url in sorted(chosen[group])]
+    return [url for group in names for url in sorted(chosen[group])]
 
 
 async def _document(transport: Transport, request: RestRequest) -> JsonObject:

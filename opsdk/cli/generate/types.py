@@ -95,17 +95,17 @@ class TypeGenerator:
 
     def files(self) -> dict[str, str]:
         """Return path below the package -> source text."""
-        wanted = [name for name in sorted(self._schemas) if not self._skipped(name)]
-        for name in wanted:
+        names = [name for name in sorted(self._schemas) if not self._skipped(name)]
+        for name in names:
             package, version, cls = module_of(name)
             self._module(package, version).classes[cls] = ""  # reserve the name, so that no nested object gets it
-        for name in wanted:
+        for name in names:
             self._add_schema(name)
-        made: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for (package, version), module in sorted(self._modules.items()):
-            made[f"{package}/__init__.py"] = self._head(f"Kinds of the API group ``{module.group or package}``.")
-            made[f"{package}/{version}.py"] = self._render(module)
-        return made
+            sources[f"{package}/__init__.py"] = self._head(f"Kinds of the API group ``{module.group or package}``.")
+            sources[f"{package}/{version}.py"] = self._render(module)
+        return sources
 
     def kinds(self) -> dict[tuple[str, str, str], str]:
         """Return (group, version, kind) -> ``module:Class`` for every generated kind."""
@@ -315,12 +315,12 @@ def _dependencies_first(classes: Mapping[str, str]) -> list[str]:
     names = set(classes)
     uses = {name: (set(re.findall(r"\b\w+\b", text)) & names) - {name} for name, text in classes.items()}
     ordered: list[str] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     def visit(name: str) -> None:
-        if name in seen:
+        if name in visited:
             return
-        seen.add(name)
+        visited.add(name)
         for used in sorted(uses[name]):
             visit(used)
         ordered.append(name)

@@ -16,7 +16,7 @@ from opsdk.apiserver.streams.channels import COMMANDS, PORTS
 from opsdk.apiserver.streams.remote_command import MOST_PORTS, WebSocketStream, command, ports
 from opsdk.apiserver.streams.spdy_streams import parse_port
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
-from opsdk.http.channels import Channel
+from opsdk.http.channels import StreamChannel
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
@@ -81,7 +81,13 @@ class RunStore:
         run = partial(self._responders.run, remote_command)
         if wants_spdy(request):
             return accept_command(request, run, streams)
-        first = Channel.STDOUT if remote_command.stdout else Channel.STDERR if remote_command.stderr else Channel.ERROR
+        first = (
+            StreamChannel.STDOUT
+            if remote_command.stdout
+            else StreamChannel.STDERR
+            if remote_command.stderr
+            else StreamChannel.ERROR
+        )
 
         async def begin(socket: WebSocket, protocol: str) -> None:
             await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=remote_command.stdin, first=first)
