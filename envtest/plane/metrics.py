@@ -1,22 +1,28 @@
 """``/metrics``: request and storage metrics under kube-apiserver's names.
 
 Upstream: k8s.io/apiserver/pkg/endpoints/metrics/metrics.go (v1.36)
+Deviates: a watch has no duration, and the other durations end where the response begins.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.registry.local_store import LocalStore
-from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.telemetry.series import Histograms, HistogramSeries
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
+_WATCH_LABELS = ("component", "group", "resource", "scope", "subresource", "verb", "version")
+_SECONDS: Final = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+)  # fmt: skip
 _VERBS = {"create": "POST", "update": "PUT"}
 _MOST = 10_000
 """Maximum sets of labels, since clients choose paths; further ones are counted as one set."""
@@ -39,16 +45,45 @@ class Metrics:
         self._version = version
         self._checks = checks
         self._requests: Counter[tuple[str, ...]] = Counter()
+        self._seconds: dict[tuple[str, ...], HistogramSeries] = {}
+        self._durations = Histograms(
+            "apiserver_request_duration_seconds",
+            "Seconds until a response begins, by verb and resource.",
+            _LABELS[1:],
+            buckets=_SECONDS,
+        )
+        self._watches: Counter[tuple[str, ...]] = Counter()
 
     def __repr__(self) -> str:
         return f"<Metrics of {self._requests.total()} requests>"
 
-    def __call__(self, call: Call, response: HttpResponse) -> None:
-        """Count a response."""
+    def __call__(self, call: Call, response: HttpResponse, seconds: float) -> None:
+        """Count a response, and its time."""
         labels = labels_of(call, response.status)
         if len(self._requests) >= _MOST and labels not in self._requests:
             labels = _REST
         self._requests[labels] += 1
+        if isinstance(response, StreamResponse) and call.info.verb == "watch":
+            self._begin_watch(response, (labels[1], *labels[3:]))
+            return
+        series = self._seconds.get(labels)
+        if series is None:
+            series = self._seconds[labels] = self._durations.series(*labels[1:])
+        series.observe(seconds)
+
+    def _begin_watch(self, response: StreamResponse, labels: tuple[str, ...]) -> None:
+        """Count a watch until its response is released."""
+        self._watches[labels] += 1
+        release = response.release
+
+        def end() -> None:
+            self._watches[labels] -= 1
+            if not self._watches[labels]:
+                del self._watches[labels]
+            if release is not None:
+                release()
+
+        response.release = end
 
     def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
         """The handlers by path."""
@@ -65,6 +100,11 @@ class Metrics:
         for labels, count in sorted(self._requests.items()):
             requests.add_metric(labels, count)
         yield requests
+        yield from self._durations.collect()
+        watches = GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", None, _WATCH_LABELS)
+        for labels, count in sorted(self._watches.items()):
+            watches.add_metric(labels, count)
+        yield watches
         about = ("group", "resource")
         objects = GaugeMetricFamily("apiserver_resource_objects", "Objects kept, by kind.", None, about)
         for key, store in sorted(self._stores.items()):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from opsdk.aio.clock import loop_time
 from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
@@ -111,17 +112,19 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     return response
 
 
-Hook = Callable[[Call, HttpResponse], None]
-"""Called with each request and its response."""
+Hook = Callable[[Call, HttpResponse, float], None]
+"""Called with each request, its response, and the seconds until the response begins."""
 
 
 def request_log(hooks: Sequence[Hook]) -> Filter:
     """Call `hooks` with each response; the list may change later."""
 
     async def log(call: Call, handler: Handler) -> HttpResponse:
+        clock = loop_time()
+        begin = clock()
         response = await handler(call)
         for hook in hooks:
-            hook(call, response)
+            hook(call, response, clock() - begin)
         return response
 
     return log

@@ -69,9 +69,11 @@ async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> N
     finally:
         for task in (streaming, leaving):
             task.cancel()
-        await asyncio.gather(streaming, leaving, return_exceptions=True)
-        if isinstance(response, StreamResponse) and response.release is not None:
-            response.release()
+        try:
+            await asyncio.gather(streaming, leaving, return_exceptions=True)
+        finally:  # a server that stops cancels a second time
+            if isinstance(response, StreamResponse) and response.release is not None:
+                response.release()
 
 
 async def _upgrade(response: UpgradeResponse, request: HttpRequest) -> None:

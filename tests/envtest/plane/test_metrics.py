@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from server_caller import Caller
 
 import envtest
 from envtest.plane.health import CHECKS
+from envtest.testing.effects import Delay
+from opsdk import Cluster
+from opsdk.api.core.v1 import ConfigMap
 
 
 async def page(env: envtest.Environment, path: str, *, status: int = 200, token: str | None = None) -> str:
@@ -59,6 +64,37 @@ async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: p
         page_text = await page(env, "/metrics")
         assert page_text.count("\napiserver_request_total{") <= 4
         assert 'verb="OTHER"' in page_text
+
+
+async def test_durations_are_those_of_the_clock_of_the_test() -> None:
+    """A delayed request stands in the bucket of its delay; all status codes of a request share a histogram."""
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        await call("POST", "/api/v1/namespaces/default/configmaps", tree)
+        with env.faults.add(Delay(0.3)):
+            await call("POST", "/api/v1/namespaces/default/configmaps", tree)
+        lines = (await page(env, "/metrics")).splitlines()
+    name, resource = "apiserver_request_duration_seconds", 'resource="configmaps",scope="namespace"'
+    counts = {
+        line.partition('le="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith(f"{name}_bucket") and resource in line and 'verb="POST"' in line
+    }
+    assert (counts["0.2"], counts["0.4"], counts["+Inf"]) == (1, 2, 2)
+
+
+async def test_open_watches_are_counted() -> None:
+    """A watch counts until it ends, by its resource."""
+    async with envtest.Environment() as env, Cluster(env.config) as cluster:
+        async with cluster.uncached.watch(ConfigMap, namespace="default"):
+            text = await page(env, "/metrics")
+            line = 'scope="namespace",subresource="",verb="WATCH",version="v1"} 1.0'
+            assert (
+                f'apiserver_longrunning_requests{{component="apiserver",group="",resource="configmaps",{line}' in text
+            )
+        await asyncio.sleep(1)
+        assert "\napiserver_longrunning_requests{" not in await page(env, "/metrics")
 
 
 @pytest.mark.realtime

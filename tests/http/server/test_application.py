@@ -141,3 +141,33 @@ async def test_small_responses_are_sent_without_delay() -> None:
         assert asyncio.get_running_loop().time() - began < 0.5
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_stream_is_released_however_often_its_task_is_cancelled() -> None:
+    """A server that stops cancels a task that is ending already."""
+    released = []
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"a"
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1)
+
+    async def handler(_: HttpRequest) -> HttpResponse:
+        return StreamResponse(200, [], chunks=chunks(), release=lambda: released.append(True))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(_: Any) -> None:
+        """Send nothing."""
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    serving = asyncio.ensure_future(asgi(handler)(scope, receive, send))
+    await asyncio.sleep(1)
+    for _ in range(2):
+        serving.cancel()
+        await asyncio.sleep(0.1)
+    await asyncio.gather(serving, return_exceptions=True)
+    assert released == [True]
