@@ -303,6 +303,10 @@ class Reflector:
     def on_check_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
         """A `CheckRevision` failed. A list would fail too, or be a heavier load, where the server does not answer."""
         self.last_error = error
+        if isinstance(error, DeadlineError):
+            # The check itself has waited. Without this, an informer would see nothing for up to a minute after the
+            # server answers again.
+            self._backoff.reset()
         patient = isinstance(error, TooManyRequestsError | ConnectError | DeadlineError)
         return ReflectorStep(next=self._wait(now, error, CheckRevision() if patient else self._begin_list()))
 
