@@ -15,6 +15,7 @@ from opsdk.builder.arguments import (
     WatchSpec,
     check_controller_options,
     check_daemons,
+    check_filtered,
     check_finalizers,
     check_kind,
     check_name,
@@ -151,8 +152,14 @@ def check_declaration(kind: object, options: ReconcilerOptions, default: Control
             check_owned(owned, kind)
         for watch in members(options.get("watches", ()), "watches"):
             check_watch(watch)
-        check_predicates(options.get("predicates", ()), "predicates")
+        check_predicates(options.get("predicates", ()), "predicates", kind)
         check_predicates(options.get("event_filter", ()), "event_filter")
+        check_filtered(
+            options.get("event_filter", ()),
+            kind,
+            options.get("predicates", ()),
+            (*options.get("owns", ()), *options.get("watches", ())),
+        )
         check_sources(options.get("sources", ()))
         check_finalizers(options.get("finalizers", {}))
         check_daemons(options.get("daemons", ()))
