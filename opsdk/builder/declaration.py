@@ -65,6 +65,8 @@ class OperatorDeclaration:
         webhooks: of `webhook_for`; None without any.
         setups: plain functions that `setup` declared; their argument is the operator.
         hooks: of `add_hook`.
+        follows_definitions: without webhooks, report what others change in the definitions of its kinds. A plan, a
+            verification and a replay set it to False: nothing else writes there.
     """
 
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
@@ -77,6 +79,7 @@ class OperatorDeclaration:
         self.webhooks: DeclaredWebhooks | None = None
         self.setups: Final[list[Callable[[Any], Any]]] = []
         self.hooks: Final[list[TelemetryHook]] = []
+        self.follows_definitions = True
         self._controllers: list[DeclaredController] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []

@@ -162,7 +162,9 @@ class PreparedOperator:
                 f"operator {declaration.name} has nothing to run: declare a reconciler with "
                 "@operator.reconciler(Kind), or add runnables in a function with @operator.setup"
             )
-        if declaration.webhooks is None and declaration.followed_kinds():
+        # A recording has what its replay needs, and the follower decides nothing.
+        is_followed = declaration.follows_definitions and not self._options.recording.directory
+        if is_followed and declaration.webhooks is None and declaration.followed_kinds():
             self.manager.add(DeferredRunnable(self._definition_follower))
         self._review_rules(self._options.rbac_check)
         self.manager.add(CacheReport(self.cluster.cache), phase=Phase.OTHERS)

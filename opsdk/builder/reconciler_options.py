@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, overload
 
-from opsdk.apimachinery.kinds import Kind, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
@@ -133,7 +133,9 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
-def check_declaration(kind: object, options: ReconcilerOptions, default: ControllerOptions | None = None) -> None:
+def check_declaration(
+    kind: KindLike[Any] | None, options: ReconcilerOptions, default: ControllerOptions | None = None
+) -> None:
     """Raise `UsageError` for a keyword that ``reconciler`` does not take, and for a value of a wrong type.
 
     The message has file and line of the call, and a remedy. `default` are the options of a reconciler
